@@ -1,0 +1,48 @@
+# Every target works as the only command typed in a fresh clone: what it needs is set up first.
+# PYTHON=/path/to/python3.12 make setup     uses that Python instead of the first suitable one that is found.
+
+SHELL := /bin/bash
+VENV := .venv
+RUN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench chaos docs clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY)  ## Make .venv with the locked versions, and see to Java
+	@scripts/ensure-java
+
+$(READY): requirements.lock pyproject.toml
+	@scripts/make-venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup  ## Run the whole pipeline on 200,000 events and print what became of them
+	$(RUN)/penstock demo
+
+test: lint types  ## Lint, check types, run all tests
+	$(RUN)/python -m pytest
+
+lint: setup
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+
+types: setup
+	$(RUN)/mypy
+
+bench: setup  ## Measure ourselves against a peer and against the limit
+	$(RUN)/python -m bench
+
+chaos: setup  ## Kill the pipeline a hundred times and count every event
+	$(RUN)/python -m tests.chaos --kills 100
+
+docs: setup  ## Write docs/reference anew from the config classes
+	$(RUN)/python scripts/reference.py
+
+clean:  ## Remove .venv and everything that tools and runs leave behind
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,144 @@
+"""Appending to the log, every group on disk before the next: against SQLite, and against a bare write and sync."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.measure import Comparison, Contender, Goal, Role, Setting, by_turns, seconds_of
+from bench.records import as_batch, as_entries, texts
+from penstock.log.group import Entry, GroupCommit
+from penstock.log.local import LocalLog
+
+RECORD_BYTES = 500
+GROUP = 1000
+ROUNDS = 5
+GOAL = 0.5
+
+
+def run(setting: Setting) -> list[Comparison]:
+    groups = setting.choose(full=100, quick=10)
+    data = texts(groups * GROUP, RECORD_BYTES)
+    chunks = [data[at : at + GROUP] for at in range(0, len(data), GROUP)]
+    folders = (setting.folder / f"append-{number}" for number in itertools.count())
+    sizes: dict[str, int] = {}
+
+    def rate(name: str, folder: Path, seconds: float) -> float:
+        sizes[name] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        return len(data) / seconds
+
+    batches = [as_batch(chunk) for chunk in chunks]
+    entries = [as_entries(chunk) for chunk in chunks]
+
+    def bare() -> float:
+        folder = _made(next(folders))
+        return rate("bare", folder, write_and_sync(folder / "file", chunks))
+
+    def sqlite() -> float:
+        folder = _made(next(folders))
+        return rate("sqlite", folder, insert(folder / "queue.db", chunks))
+
+    def writer() -> float:
+        folder = next(folders)
+        return rate("log", folder, append(folder, batches))
+
+    def group() -> float:
+        folder = next(folders)
+        return rate("log", folder, submit(folder, entries))
+
+    figures = by_turns(
+        [
+            Contender(Role.US, "PartitionWriter.append of Arrow batches", writer),
+            Contender(Role.US, "GroupCommit.submit of Python entries", group),
+            Contender(Role.PEER, "SQLite, WAL, synchronous=FULL, a transaction per group", sqlite),
+            Contender(Role.LIMIT, "os.write + os.fdatasync per group", bare),
+        ],
+        rounds=ROUNDS,
+    )
+    arrow, python, *others = figures
+    raw = len(data) * RECORD_BYTES
+    on_disk = (
+        f"{groups} groups of {GROUP:,} records of {RECORD_BYTES} bytes; on disk, as shares of the bare bytes: log "
+        f"{sizes['log'] / raw:.0%} (lz4), SQLite {sizes['sqlite'] / raw:.0%}"
+    )
+    results = []
+    for name, us in (("log_append", arrow), ("log_append, from Python", python)):
+        comparison = Comparison(name, "records/s", (us, *others))
+        ratio = comparison.ratio or 0.0
+        goal = Goal(f">= {GOAL:.0%} of the limit", ratio >= GOAL)
+        results.append(Comparison(name, "records/s", (us, *others), goal, (f"us = {us.name}", on_disk)))
+    return results
+
+
+def append(folder: Path, batches: list[pa.RecordBatch]) -> float:
+    with LocalLog(folder).writer("web") as writer:
+        return seconds_of(lambda: [writer.append(batch) for batch in batches])
+
+
+def submit(folder: Path, groups: list[list[Entry]]) -> float:
+    """One group at a time, as the others do: the next one is submitted when the last one is on disk."""
+    with LocalLog(folder).writer("web") as writer:
+        commits = GroupCommit(writer)
+        told = threading.Semaphore(0)
+        errors: list[Exception] = []
+
+        def done(_: range | None, error: Exception | None) -> None:
+            if error is not None:
+                errors.append(error)
+            told.release()
+
+        def work() -> None:
+            for group in groups:
+                if not commits.submit(group, done):
+                    raise RuntimeError("the log took no more")
+                told.acquire()
+
+        seconds = seconds_of(work)
+        commits.close()
+        if errors:
+            raise errors[0]
+        return seconds
+
+
+def write_and_sync(path: Path, chunks: list[list[bytes]]) -> float:
+    joined = [b"".join(chunk) for chunk in chunks]
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def work() -> None:
+        for block in joined:
+            os.write(fd, block)
+            os.fdatasync(fd)
+
+    try:
+        return seconds_of(work)
+    finally:
+        os.close(fd)
+
+
+def insert(path: Path, chunks: list[list[bytes]]) -> float:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE records (number INTEGER PRIMARY KEY, at INTEGER, data BLOB)")
+    rows = [[(7, text) for text in chunk] for chunk in chunks]
+
+    def work() -> None:
+        for group in rows:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO records (at, data) VALUES (?, ?)", group)
+            connection.execute("COMMIT")
+
+    try:
+        return seconds_of(work)
+    finally:
+        connection.close()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,31 @@
+"""``penstock doctor``: looks at everything that a pipeline stands on, and says how to mend what is wrong."""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli.exits import Exit
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli.screen import print_json, printable, show, table
+
+_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
+    """Check Python, Java, config, disk, ports, log, ledger and destinations."""
+    from penstock.engine.doctor import Verdict, examine
+
+    findings = list(examine(config))
+    if json:
+        print_json(
+            [{"subject": f.subject, "verdict": str(f.verdict), "found": f.found, "fix": f.fix} for f in findings]
+        )
+    else:
+        from rich.text import Text
+
+        listing = table("", "what", "found", "what to do")
+        for f in findings:
+            listing.add_row(Text(f.verdict, _STYLE[f.verdict]), f.subject, printable(f.found), printable(f.fix))
+        show(listing)
+    if any(f.verdict is Verdict.FAIL for f in findings):
+        raise typer.Exit(Exit.PROBLEMS)

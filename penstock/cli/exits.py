@@ -1,0 +1,93 @@
+"""How a verb ends, for scripts: the exit codes, and what an error looks like to a person."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from penstock.errors import PenstockError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Exit(IntEnum):
+    OK = 0
+    PROBLEMS = 1
+    """A check found something, or the verb could not do what it was asked."""
+    USAGE = 2
+    """A word on the command line is not known: an option, a route, a component."""
+    UNFINISHED = 3
+    """Stopped before the work was done; what is left is in the log."""
+    BUG = 70
+    START = 78
+    """The config is wrong or the pipeline cannot start; starting again would fail in the same way."""
+
+
+UNKNOWN_NAME = frozenset(
+    {
+        "PEN-CFG-010",
+        "PEN-CLI-001",
+        "PEN-CLI-002",
+        "PEN-CLI-003",
+        "PEN-ENG-005",
+        "PEN-ENG-006",
+        "PEN-ENG-007",
+        "PEN-LOG-005",
+    }
+)
+"""Codes of errors that say: there is no such route, step, partition or component."""
+
+DEBUG = "PENSTOCK_DEBUG"
+
+
+def guarded(verb: Callable[P, R]) -> Callable[P, R]:
+    """The verb, with its errors told as errors for people: on stderr, with the fix, without a stack trace."""
+
+    @functools.wraps(verb)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return verb(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise
+        except PenstockError as error:
+            code: Exit = exit_of(error)
+            tell(error)
+        except OSError as error:
+            code = Exit.PROBLEMS
+            sys.stderr.write(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}\n")
+        except Exception as error:
+            if os.environ.get(DEBUG):
+                raise
+            code = Exit.BUG
+            sys.stderr.write(
+                f"{type(error).__name__}: {error}\n"
+                f"  This is a bug of Penstock. Set {DEBUG}=1 and run again for the trace that a report needs.\n"
+            )
+        raise typer.Exit(code)
+
+    return run
+
+
+def tell(error: PenstockError) -> None:
+    """Print the problems in a config one per line, any other error in two lines: what happened, what to do."""
+    from penstock.config.problems import ConfigError
+
+    if isinstance(error, ConfigError):
+        sys.stderr.write(f"{error}\n")
+        return
+    sys.stderr.write(f"{error.code}: {error.what}\n" + (f"  {error.fix}\n" if error.fix else ""))
+
+
+def exit_of(error: PenstockError) -> Exit:
+    from penstock.config.problems import ConfigError
+
+    if isinstance(error, ConfigError):
+        return Exit.START
+    return Exit.USAGE if error.code in UNKNOWN_NAME else Exit.PROBLEMS

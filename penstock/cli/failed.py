@@ -1,0 +1,231 @@
+"""``penstock failed``: records that could not be delivered, with their original bytes and the reason."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import opened
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
+from penstock.cli.records import data_text, record_object
+from penstock.cli.screen import JsonValue, console, counted, moment, note, print_json, print_json_line, printable
+
+if TYPE_CHECKING:
+    from penstock.engine.choosing import Choice
+    from penstock.engine.failed import FailedEntry
+    from penstock.engine.pipeline import Pipeline
+
+app = typer.Typer(no_args_is_help=True, help="Records that could not be delivered, and what to do with them.")
+
+RouteOption = Annotated[str | None, typer.Option("--route", help="Only of this route.")]
+StepOption = Annotated[str | None, typer.Option("--step", help="Only what failed in this step.")]
+CodeOption = Annotated[str | None, typer.Option("--code", help="Only what failed with this code.")]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only what failed since: 90s, 1h or 7d ago, or a time (UTC)."),
+]
+IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Entries by id; needs --route.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Every open entry of every route.")]
+
+
+def list_failed(
+    route: RouteOption = None,
+    step: StepOption = None,
+    code: CodeOption = None,
+    since: SinceOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show at most so many.")] = None,
+    config: ConfigOption = CONFIG,
+    json: NdjsonOption = False,
+) -> None:
+    """List the entries that are open: neither replayed nor dropped."""
+    from penstock.engine.choosing import open_entries
+
+    choice = _choice(None, route, step, code, since)
+    screen = console()
+    shown = 0
+    with opened(config) as pipeline:
+        for entry in islice(open_entries(pipeline, choice), limit):
+            if json:
+                print_json_line(entry_object(entry))
+            else:
+                screen.print(entry_line(entry), soft_wrap=True)
+            shown += 1
+    if not json:
+        note(_entries(shown, "open"))
+
+
+def show_failed(
+    route: Annotated[str, typer.Argument(help="The route's name.")],
+    number: Annotated[int, typer.Argument(metavar="ID", help="The entry's id, as `failed list` shows it.")],
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Show one entry in full: why it failed, and the record as it was."""
+    from penstock.engine.choosing import find_entry
+
+    with opened(config) as pipeline:
+        entry, action = find_entry(pipeline, route, number)
+    if json:
+        print_json({**entry_object(entry), "settled": action})
+        return
+    screen = console()
+    for name, value in _facts(entry, action).items():
+        screen.print(f"{name:<10} {printable(value)}", soft_wrap=True)
+
+
+def replay_failed(
+    ids: IdsArgument = None,
+    route: RouteOption = None,
+    step: StepOption = None,
+    code: CodeOption = None,
+    since: SinceOption = None,
+    everything: AllOption = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Put entries through their route again, each exactly once. Works while the pipeline runs."""
+    from penstock.engine.choosing import open_entries
+    from penstock.engine.replay import replay
+
+    choice = _deliberate_choice(ids, route, step, code, since, everything)
+    with opened(config) as pipeline:
+        # Only routes that the config has: nobody would read what is appended for another.
+        names = [route] if route is not None else list(pipeline.config.routes)
+        done: dict[str, int] = {}
+        for name in names:
+            pipeline.sources_of(name)
+            entries = list(open_entries(pipeline, replace(choice, route=name)))
+            _say_missing(choice, [entry.id for entry in entries], name)
+            if entries or pipeline.ledger.replay_under_way(name) is not None:
+                done[name] = replay(name, entries, pipeline.log, pipeline.ledger)
+    _report(done, "replayed", json)
+
+
+def drop_failed(
+    ids: IdsArgument = None,
+    route: RouteOption = None,
+    step: StepOption = None,
+    code: CodeOption = None,
+    since: SinceOption = None,
+    everything: AllOption = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Give entries up: they are no longer open and cannot be replayed. Asks first."""
+    from penstock.engine.choosing import drop
+
+    choice = _deliberate_choice(ids, route, step, code, since, everything)
+    with opened(config) as pipeline:
+        chosen = _ids_by_route(pipeline, choice)
+        total = sum(map(len, chosen.values()))
+        if total and not yes and not typer.confirm(f"Drop {counted(total, 'entry', 'entries')} for good?", err=True):
+            raise typer.Abort
+        done = {name: drop(pipeline, name, numbers) for name, numbers in chosen.items()}
+    _report(done, "dropped", json)
+
+
+def entry_object(entry: FailedEntry) -> dict[str, JsonValue]:
+    return {
+        "id": entry.id,
+        "route": entry.route,
+        "batch": entry.batch,
+        "failed_at": entry.failed_at.isoformat(),
+        "step": entry.step,
+        "code": entry.code,
+        "error": entry.error,
+        "event_id": entry.event_id,
+        "record": record_object(entry.record),
+    }
+
+
+def entry_line(entry: FailedEntry) -> str:
+    place = f"{entry.record.partition}:{entry.record.offset}"
+    reason = f"{printable(entry.step)}  {printable(entry.code)}  {printable(entry.error)}"
+    return f"{entry.route}  {entry.id:>6}  {moment(entry.failed_at)}  {place:<10}  {reason}"
+
+
+def _facts(entry: FailedEntry, action: str | None) -> dict[str, str]:
+    record = entry.record
+    return {
+        "route": entry.route,
+        "id": str(entry.id),
+        "failed at": moment(entry.failed_at),
+        "batch": str(entry.batch),
+        "step": entry.step,
+        "code": entry.code,
+        "error": entry.error,
+        "settled": action or "no",
+        "event id": entry.event_id or "-",
+        "place": f"partition {record.partition}, offset {record.offset}",
+        "time": moment(record.timestamp),
+        "namespace": record.namespace,
+        "op, mode": f"{record.op}, {record.mode}",
+        "key": record.key or "-",
+        "headers": ", ".join(f"{name}={value}" for name, value in record.headers.items()) or "-",
+        "data": data_text(record.data),
+    }
+
+
+def _choice(ids: list[int] | None, route: str | None, step: str | None, code: str | None, since: str | None) -> Choice:
+    from penstock.cli.times import time_since
+    from penstock.engine.choosing import Choice
+
+    try:
+        moment_since = None if since is None else time_since(since)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from None
+    return Choice(route, step, code, moment_since, frozenset(ids or ()))
+
+
+def _deliberate_choice(
+    ids: list[int] | None,
+    route: str | None,
+    step: str | None,
+    code: str | None,
+    since: str | None,
+    everything: bool,
+) -> Choice:
+    """A choice for a verb that changes something: never all entries by leaving out a word."""
+    if ids and route is None:
+        raise typer.BadParameter("ids count per route: say which with --route.", param_hint="ID")
+    if not everything and not ids and (route, step, code, since) == (None, None, None, None):
+        raise typer.BadParameter("say which entries: ids, --route, --step, --code, --since, or --all.")
+    return _choice(ids, route, step, code, since)
+
+
+def _ids_by_route(pipeline: Pipeline, choice: Choice) -> dict[str, list[int]]:
+    from penstock.engine.choosing import chosen_routes, open_entries
+
+    chosen: dict[str, list[int]] = {}
+    for name in chosen_routes(pipeline, choice.route):
+        numbers = [entry.id for entry in open_entries(pipeline, replace(choice, route=name))]
+        _say_missing(choice, numbers, name)
+        if numbers:
+            chosen[name] = numbers
+    return chosen
+
+
+def _say_missing(choice: Choice, found: list[int], route: str) -> None:
+    """Ids that were given and are not open: said, not passed over. Those that are open are treated all the same."""
+    missing = sorted(set(choice.ids) - set(found))
+    if missing:
+        note(f"not open in route '{route}', left alone: {', '.join(map(str, missing))}")
+
+
+def _report(done: dict[str, int], action: str, as_json: bool) -> None:
+    if as_json:
+        print_json({action: sum(done.values()), "routes": done})
+        return
+    for name, number in done.items():
+        sys.stdout.write(f"{name}: {_entries(number, action)}\n")
+    if not done:
+        note("no open entries match")
+
+
+def _entries(number: int, state: str) -> str:
+    return f"{counted(number, 'entry', 'entries')} {state}"

@@ -1,0 +1,114 @@
+"""``penstock log``: what the log holds. Reading takes no lock, so it is safe while the pipeline runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import read_config
+from penstock.cli.options import CONFIG, ConfigOption, FullOption, JsonOption, NdjsonOption
+from penstock.cli.ranges import OffsetRange, parse_range
+from penstock.cli.records import print_records
+from penstock.cli.screen import count, note, print_json, show, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.log.local import LocalLog
+    from penstock.log.reader import Bounds
+    from penstock.record import Record
+
+app = typer.Typer(no_args_is_help=True, help="What the log holds.")
+
+PartitionOption = Annotated[int | None, typer.Option("--partition", "-p", metavar="P", help="Only this partition.")]
+
+
+def show_log(
+    offsets: Annotated[
+        str | None, typer.Argument(metavar="[A..B]", help="Offsets, both ends included: 13..15, 13, 13.. or ..15.")
+    ] = None,
+    partition: PartitionOption = None,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Without offsets: the newest N per partition.")] = 10,
+    full: FullOption = False,
+    config: ConfigOption = CONFIG,
+    json: NdjsonOption = False,
+) -> None:
+    """Show records: place, time, mode, op, namespace and data."""
+    wanted = _wanted(offsets)
+    log = _log(config)
+    bounds = _bounds(log, partition)
+    if print_records(_records(log, bounds, wanted, last), json, full) == 0:
+        held = ", ".join(f"partition {p} holds {b.oldest}..{b.end - 1}" for p, b in bounds.items() if b.end > b.oldest)
+        note(f"no records there; {held or 'the log is empty'}")
+
+
+def current(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
+    """Show the newest offset of every partition, and the one that the next record gets."""
+    log = _log(config)
+    owners = log.partitions()
+    found = _bounds(log, partition)
+    if json:
+        print_json(
+            [
+                {"partition": p, "source": owners[p].source, "current": _newest(b), "next": b.end}
+                for p, b in found.items()
+            ]
+        )
+        return
+    listing = table("partition", "source", "current", "next", numbers=("partition", "current", "next"))
+    for p, b in found.items():
+        newest = _newest(b)
+        listing.add_row(str(p), owners[p].source, "-" if newest is None else count(newest), count(b.end))
+    show(listing)
+
+
+def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
+    """Show the oldest offset that every partition still holds."""
+    log = _log(config)
+    owners = log.partitions()
+    found = {p: (b.oldest if b.end > b.oldest else None) for p, b in _bounds(log, partition).items()}
+    if json:
+        print_json([{"partition": p, "source": owners[p].source, "oldest": first} for p, first in found.items()])
+        return
+    listing = table("partition", "source", "oldest", numbers=("partition", "oldest"))
+    for p, first in found.items():
+        listing.add_row(str(p), owners[p].source, "-" if first is None else count(first))
+    show(listing)
+
+
+def _log(config: Path) -> LocalLog:
+    from penstock.engine.layout import Layout
+    from penstock.log.local import LocalLog
+
+    read = read_config(config)
+    return LocalLog(Layout(read.data_dir).log, read.log)
+
+
+def _bounds(log: LocalLog, partition: int | None) -> dict[int, Bounds]:
+    return {p: log.bounds(p) for p in (log.partitions() if partition is None else [partition])}
+
+
+def _newest(bounds: Bounds) -> int | None:
+    return bounds.end - 1 if bounds.end > bounds.oldest else None
+
+
+def _wanted(text: str | None) -> OffsetRange | None:
+    try:
+        return None if text is None else parse_range(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="A..B") from None
+
+
+def _records(log: LocalLog, bounds: Mapping[int, Bounds], wanted: OffsetRange | None, last: int) -> Iterator[Record]:
+    from penstock.record import records
+
+    for partition, held in bounds.items():
+        start, end = (max(held.oldest, held.end - last), held.end)
+        if wanted is not None:
+            start = max(wanted.first, held.oldest)
+            end = held.end if wanted.last is None else min(wanted.last + 1, held.end)
+        if start < end:
+            for batch in log.read(partition, start, end):
+                yield from records(batch)

@@ -1,0 +1,77 @@
+"""The command ``penstock``: puts the verbs together. Importing it is cheap, so that ``--help`` is quick.
+
+A verb's module imports what is heavy (Arrow, Spark, SQL) inside its function, never at its top.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli import about, doctor, failed, init, log, offset, run, schema, status, tap, validate
+from penstock.cli import list as listing
+from penstock.cli.exits import guarded
+
+app = typer.Typer(
+    name="penstock",
+    help="One pipeline for events, telemetry, table changes and state reports, on Apache Spark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """One pipeline for events, telemetry, table changes and state reports, on Apache Spark."""
+
+
+app.command("init")(guarded(init.init))
+app.command("validate")(guarded(validate.validate))
+app.command("run")(guarded(run.run))
+app.command("status")(guarded(status.status))
+app.command("tap")(guarded(tap.tap))
+app.command("doctor")(guarded(doctor.doctor))
+app.command("list")(guarded(listing.list_components))
+app.command("about")(guarded(about.about))
+app.command("schema")(guarded(schema.schema))
+
+failed.app.command("list")(guarded(failed.list_failed))
+failed.app.command("show")(guarded(failed.show_failed))
+failed.app.command("replay")(guarded(failed.replay_failed))
+failed.app.command("drop")(guarded(failed.drop_failed))
+app.add_typer(failed.app, name="failed")
+
+log.app.command("show")(guarded(log.show_log))
+log.app.command("current")(guarded(log.current))
+log.app.command("oldest")(guarded(log.oldest))
+app.add_typer(log.app, name="log")
+
+offset.app.command("list")(guarded(offset.list_offsets))
+offset.app.command("show")(guarded(offset.show_offset))
+app.add_typer(offset.app, name="offset")
+
+if find_spec("penstock.cli.demo") is not None:
+    app.command("demo")(guarded(import_module("penstock.cli.demo").demo))
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

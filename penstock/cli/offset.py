@@ -1,0 +1,100 @@
+"""``penstock offset``: where every route stands in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import opened
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli.screen import JsonValue, count, moment_of, print_json, show, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.engine.ledger import CommittedBatch
+    from penstock.engine.positions import RoutePosition
+
+app = typer.Typer(no_args_is_help=True, help="Where every route stands in the log.")
+
+
+def list_offsets(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
+    """Show committed offset, hold, end and lag of every route, per partition."""
+    from penstock.engine.positions import positions
+
+    with opened(config) as pipeline:
+        found = [position for route in pipeline.config.routes for position in positions(pipeline, route)]
+    if json:
+        print_json([position_object(position) for position in found])
+    else:
+        show(positions_table(found))
+
+
+def show_offset(
+    route: Annotated[str, typer.Argument(help="The route's name in the config.")],
+    batches: Annotated[int, typer.Option(min=0, metavar="N", help="How many of its newest batches to show.")] = 10,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Show one route's offsets and its newest batches."""
+    from penstock.engine.positions import positions
+
+    with opened(config) as pipeline:
+        found = positions(pipeline, route)
+        newest = pipeline.ledger.batches(route, last=batches) if batches else []
+    if json:
+        print_json(
+            {
+                "route": route,
+                "offsets": [position_object(position) for position in found],
+                "batches": [batch_object(batch) for batch in newest],
+            }
+        )
+        return
+    show(positions_table(found), *([batches_table(newest)] if newest else []))
+
+
+def position_object(position: RoutePosition) -> dict[str, JsonValue]:
+    return {
+        "route": position.route,
+        "partition": position.partition,
+        "source": position.source,
+        "committed": position.committed,
+        "hold": position.hold,
+        "end": position.end,
+        "lag": position.lag,
+    }
+
+
+def batch_object(batch: CommittedBatch) -> dict[str, JsonValue]:
+    return {
+        "number": batch.number,
+        "ranges": {str(partition): [start, end] for partition, (start, end) in batch.ranges.items()},
+        "committed_at": moment_of(batch.committed_at),
+        "items": batch.items,
+        "loaded": batch.loaded,
+        "skipped": batch.skipped,
+        "failed": batch.failed,
+        "waiting": batch.waiting,
+        "seconds": batch.seconds,
+    }
+
+
+def positions_table(found: Sequence[RoutePosition]) -> Table:
+    numbers = ("partition", "committed", "hold", "end", "lag")
+    listing = table("route", "partition", "source", "committed", "hold", "end", "lag", numbers=numbers)
+    for p in found:
+        listing.add_row(p.route, str(p.partition), p.source, *map(count, (p.committed, p.hold, p.end, p.lag)))
+    return listing
+
+
+def batches_table(newest: Sequence[CommittedBatch]) -> Table:
+    numbers = ("batch", "in", "loaded", "skipped", "failed", "seconds")
+    listing = table("batch", "committed", "offsets", *numbers[1:], numbers=numbers, title="newest batches")
+    for b in newest:
+        ranges = ", ".join(f"{partition}: {start}..{end - 1}" for partition, (start, end) in sorted(b.ranges.items()))
+        counts = map(count, (b.items, b.loaded, b.skipped, b.failed))
+        listing.add_row(str(b.number), moment_of(b.committed_at), ranges, *counts, f"{b.seconds:.3f}")
+    return listing

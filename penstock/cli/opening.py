@@ -1,0 +1,30 @@
+"""From the path on the command line to an open pipeline. Imports what it needs when it is called, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.config.pipeline import PipelineConfig
+    from penstock.engine.pipeline import Pipeline
+
+
+def read_config(path: Path) -> PipelineConfig:
+    from penstock.config.loading import load
+
+    return load(path)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Pipeline]:
+    """A pipeline that ran before, to look at or to repair. One that never ran is an error that says so."""
+    from penstock.engine.pipeline import Pipeline
+
+    pipeline = Pipeline.open(read_config(path), create=False)
+    try:
+        yield pipeline
+    finally:
+        pipeline.ledger.close()

@@ -1,0 +1,119 @@
+"""``penstock run``: the supervisor, in this process, until it is told to stop or, with ``--once``, to the end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.exits import Exit, tell
+from penstock.cli.opening import opened, read_config
+from penstock.cli.options import CONFIG, ConfigOption
+from penstock.cli.screen import JsonValue, note, print_json_line, show
+from penstock.cli.signals import stopping_in_two_steps
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.config.pipeline import PipelineConfig
+
+
+def run(
+    once: Annotated[bool, typer.Option("--once", help="Take what is there, deliver it, and end.")] = False,
+    config: ConfigOption = CONFIG,
+    json: Annotated[bool, typer.Option("--json", help="Print start and end as a JSON object each.")] = False,
+) -> None:
+    """Run the pipeline. Ctrl-C stops taking in and delivers what is there; a second one stops now."""
+    from penstock.engine.supervisor import Supervisor, run_once
+
+    path = config.absolute()
+    pipeline = read_config(path)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    pipeline.data_dir.mkdir(parents=True, exist_ok=True)
+    if json:
+        print_json_line({"event": "started", **banner_object(pipeline, once)})
+    else:
+        for line in banner(pipeline, once):
+            note(line)
+
+    with stopping_in_two_steps(pipeline.engine.drain) as (stopping, hurry):
+        if once:
+            code = run_once(path, bounded_sources(pipeline), stopping, hurry)
+        else:
+            code = Supervisor(path, list(pipeline.sources), pipeline.engine.drain).run(stopping, hurry)
+    if code == Exit.START:
+        raise typer.Exit(code)
+    # A child that a signal ended has the signal as its code, below zero.
+    code = Exit.UNFINISHED if code < 0 else code
+    _account(path, code, json)
+    raise typer.Exit(code)
+
+
+def bounded_sources(config: PipelineConfig) -> list[str]:
+    """The sources that have an end; a server has none and is left out of a run to the end."""
+    from penstock.registry import Kind, component
+
+    return [
+        name
+        for name, source in config.sources.items()
+        if component(Kind.SOURCE, source.type).implementation_class().bounded
+    ]
+
+
+def banner(config: PipelineConfig, once: bool) -> Iterator[str]:
+    yield f"penstock: {config.name}" + (", to the end of what is there" if once else "")
+    for name, source in config.sources.items():
+        listen = getattr(source, "listen", None)
+        yield f"  source {name}: {source.type}" + (f" on {listen}" if listen and not once else "")
+    for name, route in config.routes.items():
+        way = " > ".join([", ".join(route.from_), *(step for step, _ in route.step_configs), route.to.type])
+        yield f"  route {name}: {way}"
+    yield f"  data: {config.data_dir}, ledger: {shown_ledger(config)}"
+
+
+def banner_object(config: PipelineConfig, once: bool) -> dict[str, JsonValue]:
+    return {
+        "name": config.name,
+        "once": once,
+        "sources": {name: {"type": s.type, "listen": getattr(s, "listen", None)} for name, s in config.sources.items()},
+        "routes": {name: {"from": list(r.from_), "to": r.to.type} for name, r in config.routes.items()},
+        "data_dir": str(config.data_dir),
+        "ledger": shown_ledger(config),
+    }
+
+
+def shown_ledger(config: PipelineConfig) -> str:
+    """Where the ledger is, without the password that its URL may hold."""
+    if config.ledger.url is None:
+        return "SQLite"
+    from sqlalchemy import make_url
+
+    return make_url(config.ledger.url).render_as_string(hide_password=True)
+
+
+def _account(path: Path, code: int, as_json: bool) -> None:
+    """Say what became of every record, as the last word. The exit code stands, whatever is found here."""
+    from penstock.cli.status import routes_table, status_object
+    from penstock.engine.status import status
+
+    try:
+        with opened(path) as pipeline:
+            found = status(pipeline)
+    except PenstockError as error:
+        tell(error)
+        if as_json:
+            print_json_line({"event": "ended", "code": code})
+        return
+    if as_json:
+        print_json_line({"event": "ended", "code": code, **status_object(found, None)})
+        return
+    show(routes_table(found, None))
+    if code == Exit.UNFINISHED:
+        note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
+    failed = sum(route.totals.failed for route in found.routes)
+    if failed:
+        note(f"{failed:,} failed so far. See: penstock failed list")

@@ -1,0 +1,1 @@
+"""YAML to typed config: loading, interpolation, errors that name file, line and fix, JSON Schema."""

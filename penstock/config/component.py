@@ -1,0 +1,87 @@
+"""The bases of every component's config class: one declaration for parsing, checking, JSON Schema and the docs.
+
+A component's ``config.py`` takes its base from here and not from the contract modules, which need Arrow: a config can
+then be checked without loading anything heavy.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+
+@dataclass
+class Reading:
+    """What travels along (as pydantic's context) while a file is read."""
+
+    folder: Path
+    """Where relative paths start."""
+    readers: list[tuple[object, type[BaseModel]]] = field(default_factory=list)
+    """Which class has read which mapping: it knows the keys that could have been meant."""
+
+
+class ComponentConfig(BaseModel):
+    """Typed, frozen, and strict about keys. Every field carries a description: it is the reference page.
+
+    A class with a ``main_option`` may be written as that option's bare value: ``where: "price > 10"`` is
+    ``where: {condition: "price > 10"}``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    main_option: ClassVar[str | None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(info.context, Reading):
+            info.context.readers.append((value, cls))
+        return cls._expanded(value)
+
+    @classmethod
+    def _expanded(cls, value: Any) -> Any:
+        """The short ways to write these options, written out."""
+        if cls.main_option is None or isinstance(value, (dict, BaseModel)):
+            return value
+        return {cls.main_option: value}
+
+
+class SourceConfig(ComponentConfig):
+    """Base of every source's options; each subclass narrows ``type`` to its own name."""
+
+    type: str = Field(description="Which source this is.")
+
+
+class StepConfig(ComponentConfig):
+    """Options that every step has."""
+
+    namespace: str | None = Field(
+        default=None,
+        description="Regular expression (unanchored, slashes optional). Records of other namespaces pass unchanged.",
+    )
+
+    @field_validator("namespace")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        if value is not None:
+            namespace_pattern(value)
+        return value
+
+
+class DestinationConfig(ComponentConfig):
+    """Base of every destination's options; each subclass narrows ``type`` to its own name."""
+
+    type: str = Field(description="Which destination this is.")
+
+
+def namespace_pattern(text: str) -> re.Pattern[str]:
+    """``/orders.*/`` and ``orders.*`` alike. Raises ``ValueError`` with the reason for a bad one."""
+    bare = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "/" else text
+    try:
+        return re.compile(bare)
+    except re.error as error:
+        raise ValueError(f"'{text}' is not a regular expression: {error}") from error

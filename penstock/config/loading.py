@@ -1,0 +1,70 @@
+"""From a YAML file to a ``PipelineConfig``, or to everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from penstock.config.choices import refuse
+from penstock.config.component import Reading
+from penstock.config.document import MAX_BYTES, Node, parse
+from penstock.config.pipeline import PipelineConfig, unknown_sources
+from penstock.config.problems import ConfigError, Position, Problem
+from penstock.config.translation import translate
+
+
+def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> PipelineConfig:
+    """The pipeline in a file, with ``${VAR}`` filled in from ``variables``. Raises ``ConfigError``."""
+    file = os.fspath(path)
+    document = parse(_text(file), file, variables)
+    problems = list(document.problems)
+    root = document.root
+    if root is not None and not isinstance(root.value, dict):
+        fix = "Begin with `name:`, `sources:` and `routes:`, without a dash or indentation."
+        problems.append(Problem(file, root.position, "", "a pipeline is a mapping of keys to values", fix))
+    elif root is not None:
+        reading = Reading(Path(file).absolute().parent)
+        try:
+            config = PipelineConfig.model_validate(root.value, context=reading)
+            if not problems:
+                return config
+        except ValidationError as error:
+            found = error.errors(include_url=False) + _dangling(root)
+            problems += translate(found, document, reading)
+    raise ConfigError(file, problems)
+
+
+def _text(file: str) -> str:
+    try:
+        with Path(file).open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        fix = "Give the path of a pipeline file, or let `penstock init` write one."
+        raise ConfigError(file, [Problem(file, None, "", f"cannot be read: {error.strerror}", fix)]) from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(file, [Problem(file, None, "", "larger than 1 MiB", "Is it a pipeline at all?")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        position = Position(before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode()) + 1)
+        problem = Problem(file, position, "", "not UTF-8 text", "Save the file in the encoding UTF-8.")
+        raise ConfigError(file, [problem]) from None
+
+
+def _dangling(root: Node) -> list[ErrorDetails]:
+    """Routes that name no source, in a config whose own check of that did not run because of other mistakes."""
+    sources, routes = root.entries.get("sources"), root.entries.get("routes")
+    if sources is None or routes is None:
+        return []
+    taken = {
+        name: [node.value for node in origin.items or [origin]]
+        for name, route in routes.entries.items()
+        if (origin := route.entries.get("from")) is not None
+    }
+    wrong = unknown_sources(sources.entries, taken)
+    return refuse(*wrong).errors(include_url=False) if wrong else []

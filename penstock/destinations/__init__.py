@@ -1,0 +1,1 @@
+"""The destinations that come with Penstock: a folder each, the contract in ``contract.py``."""

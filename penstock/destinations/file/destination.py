@@ -1,0 +1,127 @@
+"""Files in a directory: one per part of a batch, named by route, batch and first record.
+
+A file is made under a hidden name in the directory it goes to, synced, and renamed, so what a reader sees is whole. The
+names depend on the batch alone: writing a batch again replaces its files and removes those of an earlier attempt that
+was cut otherwise, so no row is there twice once ``write`` has returned.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+from penstock import faults
+from penstock.destinations.contract import Batch, Capabilities, Destination, Part, Receipt, Stager, TableReceipt
+from penstock.destinations.file.config import FileConfig
+from penstock.destinations.file.lines import LineStager
+from penstock.errors import PenstockError, TransientError
+
+TABLE = "file"
+_NDJSON_ENDING = {"none": ".ndjson", "gzip": ".ndjson.gz", "zstd": ".ndjson.zst"}
+
+
+class FileDestination(Destination[FileConfig]):
+    capabilities = Capabilities()
+
+    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
+        whole_records = self.config.columns == "record"
+        if self.config.format == "ndjson":
+            return LineStager(directory, TABLE, whole_records, self._compression)
+        # Here and not above: NDJSON needs neither Parquet nor the JSON scanners.
+        from penstock.destinations.file.columns import parquet_stager
+
+        return parquet_stager(directory, whole_records, self._compression, casts)
+
+    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+        target = self.config.path
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            names = self._names(batch, parts)
+            for name, part in names.items():
+                _place(Path(part.path), target / name)
+                faults.reach("destination.writing")
+            _remove_others(target, _prefix(batch), keep=names.keys())
+            _sync_directory(target)
+        except OSError as error:
+            raise TransientError(
+                "PEN-DST-011",
+                f"cannot write files of route '{batch.route}' to {target}: {error}.",
+                "Make room or mend its permissions; the batch is tried again.",
+            ) from error
+        faults.reach("destination.committed")
+        return Receipt([TableReceipt(TABLE, sum(part.rows for part in parts))] if parts else [])
+
+    def check(self) -> str:
+        target = self.config.path
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=target, prefix=".check-"):
+                pass
+            free = shutil.disk_usage(target).free
+        except OSError as error:
+            raise PenstockError(
+                "PEN-DST-012", f"cannot write to {target}: {error}.", "Name a directory that this user may write to."
+            ) from error
+        return f"{target} can be written, {free / 2**30:,.1f} GiB free"
+
+    @property
+    def _compression(self) -> str:
+        return self.config.compression or ("none" if self.config.format == "ndjson" else "zstd")
+
+    def _names(self, batch: Batch, parts: Sequence[Part]) -> dict[str, Part]:
+        ending = ".parquet" if self.config.format == "parquet" else _NDJSON_ENDING[self._compression]
+        names: dict[str, Part] = {}
+        for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
+            stem = f"{_prefix(batch)}{part.partition}-{part.first_offset}"
+            name, copies = stem + ending, 1
+            while name in names:  # a step that splits records can start two parts at the same one
+                copies += 1
+                name = f"{stem}-{copies}{ending}"
+            names[name] = part
+        return names
+
+
+def _prefix(batch: Batch) -> str:
+    """What all files of a batch begin with. The scope is in it: two pipelines may share directory and route name."""
+    scope = sha256(batch.scope.encode()).hexdigest()[:8]
+    return f"{quote(batch.route, safe='')}-{scope}-{batch.number:010d}-"
+
+
+def _hidden(final: Path) -> Path:
+    return final.with_name(f".{final.name}.part")
+
+
+def _place(staged: Path, final: Path) -> None:
+    """The staged file under its final name, on disk. The staged one stays: the write may have to be done again."""
+    hidden = _hidden(final)
+    hidden.unlink(missing_ok=True)
+    try:
+        os.link(staged, hidden)
+    except OSError:  # another filesystem, or one without links
+        shutil.copyfile(staged, hidden)
+    with hidden.open("rb+") as file:
+        os.fsync(file.fileno())
+    hidden.replace(final)
+    # Renaming one link of a file onto another of the same file leaves both: so it is when a batch is written again.
+    hidden.unlink(missing_ok=True)
+
+
+def _remove_others(target: Path, prefix: str, keep: Collection[str]) -> None:
+    """Whatever an earlier attempt at this batch left under other names, finished or not."""
+    names = [name for name in os.listdir(target) if name.removeprefix(".").startswith(prefix)]
+    for name in names:
+        if name not in keep:
+            (target / name).unlink()
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,182 @@
+"""Which table a record goes to: a fixed name, or a template over its data (``{{ event_type }}``).
+
+Templates are Jinja in its sandbox, without globals and without chance, so a record always gets the same table. Only the
+fields that the template names are looked up, and it is rendered once per distinct set of their values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import jinja2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from jinja2 import meta, nodes
+from jinja2.sandbox import SandboxedEnvironment
+
+from penstock.flatten.names import column_name
+from penstock.json.find import Found, find
+from penstock.json.paths import Path
+
+RESERVED_PREFIX = "_penstock_"
+_TIME_FIELD = "_timestamp"
+_MAX_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Rows that share a table. Without a table and a problem the template came out empty: the rows are skipped."""
+
+    rows: npt.NDArray[np.int64] | None
+    """Their places in the batch, ascending; ``None`` means all."""
+    table: str = ""
+    problem: str = ""
+
+
+class TableNames:
+    """A template, ready to choose. Raises ``ValueError`` if it is not one."""
+
+    def __init__(self, template: str, max_name: int) -> None:
+        environment = _EventEnvironment()
+        try:
+            tree = environment.parse(template)
+            self._template = environment.from_string(template)
+        except jinja2.TemplateSyntaxError as error:
+            raise ValueError(f"'{template}' is not a template: {error.message}") from error
+        self._paths = _paths(tree)
+        self._max_name = max_name
+        self._remembered: dict[tuple[bytes | None, ...], tuple[str, str]] = {}
+        self._fixed: Choice | None = None
+        if not self._paths:
+            self._fixed = Choice(None, *self._render(()))
+            if self._fixed.problem or not self._fixed.table:
+                raise ValueError(f"'{template}' gives no table name: {self._fixed.problem or 'it is empty'}")
+
+    def choose(self, data: pa.Array) -> Sequence[Choice]:
+        """The tables of the documents of an array, each row in one choice. Rows that are not JSON objects get a table
+        too: what is wrong with them comes out when they are flattened."""
+        if self._fixed is not None:
+            return [self._fixed]
+        found = find(data, self._paths)
+        fields = [_values(found, place).dictionary_encode() for place in range(len(self._paths))]
+        codes = np.zeros(len(data), np.int64)
+        for field in fields:
+            indices = field.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            # Numbered anew at each step, so that the product cannot overflow however many fields there are.
+            _, codes = np.unique(codes * (len(field.dictionary) + 1) + indices, return_inverse=True)
+        _, first_rows, group_of_row = np.unique(codes, return_index=True, return_inverse=True)
+        first_values = [field.take(pa.array(first_rows)).to_pylist() for field in fields]
+        results = [self._result(values) for values in zip(*first_values, strict=True)]
+        numbers: dict[tuple[str, str], int] = {}
+        number_of_group = np.array([numbers.setdefault(result, len(numbers)) for result in results], np.int64)
+        number_of_row = number_of_group[group_of_row] if len(data) else codes
+        unreadable = numbers.setdefault(("unreadable", ""), len(numbers))
+        number_of_row[~found.valid] = unreadable
+        order = np.argsort(number_of_row, kind="stable")
+        cuts = np.searchsorted(number_of_row[order], np.arange(len(numbers) + 1))
+        return [
+            Choice(order[cuts[number] : cuts[number + 1]], table, problem)
+            for (table, problem), number in numbers.items()
+            if cuts[number] < cuts[number + 1]
+        ]
+
+    def _result(self, values: tuple[bytes | None, ...]) -> tuple[str, str]:
+        known = self._remembered.get(values)
+        if known is None:
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            known = self._remembered[values] = self._render(values)
+        return known
+
+    def _render(self, values: tuple[bytes | None, ...]) -> tuple[str, str]:
+        """The table and, if there is none because of an error, what is wrong."""
+        try:
+            text = self._template.render(_context(self._paths, values)).strip()
+        except Exception as error:  # whatever a template can raise is the fault of this record's values
+            return "", f"the table template failed: {error}"
+        if not text:
+            return "", ""
+        table = column_name([text], self._max_name)
+        if table.startswith(RESERVED_PREFIX):
+            return "", f"'{table}' is a table of Penstock's own"
+        return table, ""
+
+
+class _EventEnvironment(SandboxedEnvironment):
+    """Jinja over JSON: a missing field is empty, a field wins over a method of the same name, names must be scalars."""
+
+    def __init__(self) -> None:
+        super().__init__(undefined=jinja2.ChainableUndefined, finalize=_scalar)
+        self.globals.clear()
+        del self.filters["random"]
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, dict):
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+
+def _scalar(value: object) -> object:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, (str, int, float, jinja2.Undefined)):
+        return value
+    raise jinja2.TemplateRuntimeError(f"a name is made of text and numbers, not of a {type(value).__name__}")
+
+
+def _paths(tree: nodes.Template) -> list[Path]:
+    """The fields a template needs: exact ones if it only prints fields, else whole top-level ones."""
+    printed = [node for output in tree.find_all(nodes.Output) for node in output.nodes]
+    paths = [_path(node) for node in printed if not isinstance(node, nodes.TemplateData)]
+    exact = [path for path in paths if path is not None]
+    if len(exact) == len(paths) and all(isinstance(part, nodes.Output) for part in tree.body):
+        # A field and a field inside it cannot both be put into one object; then the outer one has both.
+        return [path for path in dict.fromkeys(exact) if not any(path[:n] in exact for n in range(1, len(path)))]
+    return [(name,) for name in sorted(meta.find_undeclared_variables(tree))]
+
+
+def _path(node: nodes.Node) -> Path | None:
+    if isinstance(node, nodes.Name):
+        return (node.name,)
+    if isinstance(node, nodes.Getattr) and (outer := _path(node.node)) is not None:
+        # Parts of a time are not in the JSON.
+        return outer if outer == (_TIME_FIELD,) else (*outer, node.attr)
+    return None
+
+
+def _values(found: Found, place: int) -> pa.Array:
+    """The bytes of one path's value in every document, null where there is none."""
+    starts, ends = found.value_start[:, place], found.value_end[:, place]
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(ends - starts, out=offsets[1:])
+    positions = np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], ends - starts)
+    present = pa.array(starts >= 0)
+    gathered = pa.Array.from_buffers(
+        pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(found.buffer[positions])]
+    )
+    return pa.compute.if_else(present, gathered, pa.scalar(None, pa.binary()))
+
+
+def _context(paths: Sequence[Path], values: Sequence[bytes | None]) -> Mapping[str, object]:
+    """The event as far as the template looks at it."""
+    context: dict[str, Any] = {}
+    for path, value in zip(paths, values, strict=True):
+        if value is None:
+            continue
+        place = context
+        for key in path[:-1]:
+            place = place.setdefault(key, {})
+        place[path[-1]] = json.loads(value)
+    time = context.get(_TIME_FIELD)
+    if isinstance(time, str):
+        with suppress(ValueError):
+            context[_TIME_FIELD] = datetime.fromisoformat(time)
+    return context

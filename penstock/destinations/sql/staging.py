@@ -1,0 +1,103 @@
+"""From records to typed files, inside a task: choose the table, flatten, write Arrow files per table.
+
+Each staged row carries its place in the log, so that a row which the target refuses can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.destinations.contract import Part, Stager
+from penstock.destinations.sql.files import CreateFile, TableFiles, create_arrow_file
+from penstock.destinations.sql.naming import TableNames
+from penstock.flatten.table import Flattened, flatten
+from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
+
+PARTITION = "@partition"
+OFFSET = "@offset"
+"""The columns that give a row's place. No column of data is called so: those names are letters, digits and ``_``."""
+
+HELD_BYTES = 32 << 20
+"""What a task holds back before it writes, over all tables: many small pieces of a table then become one."""
+
+
+class TypedStager(Stager):
+    """Stages the flattened data of each record for the table that ``names`` chooses."""
+
+    def __init__(
+        self,
+        directory: Path,
+        names: TableNames,
+        casts: Mapping[str, str],
+        max_name: int,
+        create: CreateFile = create_arrow_file,
+        with_places: bool = True,
+    ) -> None:
+        self._directory = directory
+        self._names = names
+        self._casts = casts
+        self._max_name = max_name
+        self._create = create
+        self._with_places = with_places
+        self._tables: dict[str, TableFiles] = {}
+
+    def add(self, batch: pa.RecordBatch) -> Outcome:
+        if batch.num_rows == 0:
+            return Outcome(batch)
+        taken = np.zeros(batch.num_rows, np.bool_)
+        failures: list[pa.RecordBatch] = []
+        for choice in self._names.choose(batch.column("data")):
+            rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
+            if choice.problem:
+                failures.append(_failed(rows, ["table_name"] * rows.num_rows, [choice.problem] * rows.num_rows))
+            elif choice.table:
+                flat = flatten(rows.column("data"), self._casts, self._max_name)
+                failures.append(_unreadable(rows, flat))
+                if len(flat.rows):
+                    self._append(choice.table, rows.select(["partition", "offset"]), flat)
+                    kept = flat.rows.to_numpy()
+                    taken[kept if choice.rows is None else choice.rows[kept]] = True
+        if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
+            for files in self._tables.values():
+                files.flush()
+        failed = pa.concat_batches(failures) if failures else NO_FAILURES
+        kept_rows = batch if taken.all() else batch.filter(pa.array(taken))
+        return Outcome(kept_rows, batch.num_rows - kept_rows.num_rows - failed.num_rows, failed)
+
+    def finish(self) -> list[Part]:
+        return [part for files in self._tables.values() for part in files.finish()]
+
+    def _append(self, table: str, places: pa.RecordBatch, flat: Flattened) -> None:
+        if len(flat.rows) != places.num_rows:
+            places = places.take(flat.rows)
+        partition, offset = places.columns
+        rows = flat.table
+        if self._with_places:
+            rows = rows.append_column(PARTITION, partition).append_column(OFFSET, offset)
+        files = self._tables.get(table)
+        if files is None:
+            files = self._tables[table] = TableFiles(self._directory, table, self._create)
+        files.append(rows, flat.columns, partition[0].as_py(), offset[0].as_py())
+
+
+def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:
+    if not flat.failures:
+        return NO_FAILURES
+    failed = rows.take(pa.array([problem.record for problem in flat.failures], pa.int64()))
+    return _failed(failed, [problem.code for problem in flat.failures], [problem.message for problem in flat.failures])
+
+
+def _failed(rows: pa.RecordBatch, codes: Sequence[str], messages: Sequence[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            rows.column("partition"),
+            rows.column("offset"),
+            pa.array(codes, pa.string()),
+            pa.array(messages, pa.string()),
+        ],
+        schema=FAILURE_SCHEMA,
+    )

@@ -1,0 +1,131 @@
+"""What happens to records inside a Spark task: through the steps, into stage files, into a report.
+
+No Spark import: a task calls ``carry`` with the batches it reads, in the log reader or behind a shuffle.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.plan import RoutePlan
+from penstock.engine.reports import FailedFile, TaskReport
+from penstock.record import RECORD_SCHEMA
+from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled, place_key
+
+FAILED_RECORD_SCHEMA: pa.Schema = pa.schema(
+    [*RECORD_SCHEMA, *(field for field in STEP_FAILURE_SCHEMA if field.name not in RECORD_SCHEMA.names)]
+)
+"""A record as it was in the log, and the code, message and step of its failure."""
+
+STAGE_LABEL = "stage"
+REPORT_SUFFIX = ".report"
+
+
+def carry(
+    plan: RoutePlan,
+    chain: Chain,
+    batches: Iterable[pa.RecordBatch],
+    partition: int | None = None,
+    start: int = 0,
+    end: int = 0,
+) -> TaskReport:
+    """Run the chain over the batches, stage what is left for the plan's destination, and report."""
+    plan.stage_dir.mkdir(parents=True, exist_ok=True)
+    stager = plan.destination().stager(plan.stage_dir, plan.casts)
+    skipped: Counter[str] = Counter()
+    items = staged = 0
+    with FailedWriter(plan.stage_dir) as failed:
+        for batch in batches:
+            items += batch.num_rows
+            outcome = chain.run(batch)
+            skipped.update(outcome.skipped)
+            for failures in outcome.failures:
+                failed.add(batch, failures)
+            taken = stager.add(outcome.kept)
+            check_sum(STAGE_LABEL, outcome.kept.num_rows, taken)
+            staged += taken.kept.num_rows
+            if taken.skipped:
+                skipped[STAGE_LABEL] += taken.skipped
+            if taken.failures.num_rows:
+                failed.add(batch, labelled(taken.failures, STAGE_LABEL))
+        parts = stager.finish()
+    return TaskReport(items, staged, dict(skipped), parts, failed.files, partition, start, end)
+
+
+def pass_on(
+    plan: RoutePlan,
+    chain: Chain,
+    batches: Iterable[pa.RecordBatch],
+    name: str,
+    partition: int | None = None,
+    start: int = 0,
+    end: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """Run the chain and hand the records on to Spark; the report goes into the stage folder under ``name``."""
+    plan.stage_dir.mkdir(parents=True, exist_ok=True)
+    skipped: Counter[str] = Counter()
+    items = 0
+    with FailedWriter(plan.stage_dir) as failed:
+        for batch in batches:
+            items += batch.num_rows
+            outcome = chain.run(batch)
+            skipped.update(outcome.skipped)
+            for failures in outcome.failures:
+                failed.add(batch, failures)
+            yield outcome.kept
+    report = TaskReport(items, 0, dict(skipped), (), failed.files, partition, start, end)
+    scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
+    scratch.write_text(report.to_json())
+    scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")
+
+
+def reports_left(plan: RoutePlan) -> list[TaskReport]:
+    """The reports of tasks that handed their records on."""
+    return [TaskReport.from_json(path.read_text()) for path in sorted(plan.stage_dir.glob(f"*{REPORT_SUFFIX}"))]
+
+
+class FailedWriter:
+    """Collects the failed records of one task in one Arrow file, opened only if there is one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / f"failed-{uuid.uuid4().hex}.arrow"
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch, failures: pa.RecordBatch) -> None:
+        """``batch`` is the records as they were read; ``failures`` names some of them."""
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(self._path, FAILED_RECORD_SCHEMA)
+        self._writer.write_batch(failed_records(batch, failures))
+        self._rows += failures.num_rows
+
+    @property
+    def files(self) -> list[FailedFile]:
+        return [FailedFile(str(self._path), self._rows)] if self._rows else []
+
+    def __enter__(self) -> FailedWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def failed_records(batch: pa.RecordBatch, failures: pa.RecordBatch) -> pa.RecordBatch:
+    """The named records as they were in the log, each with its failure."""
+    rows = batch.take(pc.index_in(place_key(failures), value_set=place_key(batch)))
+    reasons = [failures.column(name) for name in ("code", "message", "step")]
+    return pa.RecordBatch.from_arrays([*rows.columns, *reasons], schema=FAILED_RECORD_SCHEMA)
+
+
+def read_failed(path: str) -> Iterator[pa.RecordBatch]:
+    """The batches of a file that ``FailedWriter`` wrote."""
+    with pa.memory_map(path) as file, pa.ipc.open_file(file) as reader:
+        for place in range(reader.num_record_batches):
+            yield reader.get_batch(place)

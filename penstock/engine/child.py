@@ -1,0 +1,86 @@
+"""The processes under the supervisor: ``python -m penstock.engine.child <config> engine|source [name] [--once]``.
+
+A child ends when it is told to (SIGTERM: finish, a second one: now) and never outlives its supervisor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+from penstock.config.loading import load
+from penstock.config.pipeline import PipelineConfig
+from penstock.engine.layout import Layout
+from penstock.errors import PenstockError
+from penstock.registry import Kind, component
+from penstock.sources.contract import AnySource, SourceContext
+
+EXIT_UNFINISHED = 3
+"""The stop came before the work was done; what is left is in the log."""
+EXIT_HOPELESS = 78
+"""Starting again would fail in the same way."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    _end_with_parent()
+    stopping = _stop_on_signals()
+    path, role, *rest = arguments
+    once = "--once" in rest
+    try:
+        config = load(Path(path))
+        if role == "source":
+            build_source(config, rest[0]).run(stopping, once)
+            return 0
+        from penstock.engine.engine import Engine
+        from penstock.engine.pipeline import Pipeline
+
+        return 0 if Engine(Pipeline.open(config), once).run(stopping) else EXIT_UNFINISHED
+    except PenstockError as error:
+        logging.getLogger("penstock").error("%s", error)
+        return EXIT_HOPELESS
+
+
+def build_source(config: PipelineConfig, name: str) -> AnySource:
+    layout = Layout(config.data_dir)
+    state = layout.source_state(name)
+    state.mkdir(parents=True, exist_ok=True)
+    chosen = config.sources[name]
+    context = SourceContext(name, layout.log, config.log.model_dump_json(), state)
+    built: AnySource = component(Kind.SOURCE, chosen.type).implementation_class()(chosen, context)
+    return built
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the supervisor dies, so that a killed supervisor leaves nobody behind."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _stop_on_signals() -> Event:
+    stopping = Event()
+
+    def stop(_: int, __: FrameType | None) -> None:
+        if stopping.is_set():
+            os._exit(EXIT_UNFINISHED)
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return stopping
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

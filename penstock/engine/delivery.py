@@ -1,0 +1,167 @@
+"""The batch protocol: from the reports of a batch's tasks to a committed batch. No Spark here.
+
+In order: the ledger fixes the range and its number, the destination writes, the failed store appends, the ledger
+commits. A crash between any two of them leads to the same batch again, and each of them does no harm a second time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import pyarrow as pa
+
+from penstock import faults
+from penstock.destinations.contract import AnyDestination, Batch, Receipt, Stager
+from penstock.engine import narrate
+from penstock.engine.backoff import Backoff
+from penstock.engine.carriage import failed_records, read_failed
+from penstock.engine.failed import FailedStore
+from penstock.engine.ledger import Ledger, RouteState, Settlement
+from penstock.engine.plan import RoutePlan
+from penstock.engine.reports import BatchReport
+from penstock.errors import RefusedError, RouteError, TransientError
+from penstock.log.local import LocalLog
+from penstock.steps.chain import labelled
+from penstock.steps.contract import FAILURE_SCHEMA
+
+DESTINATION_LABEL = "destination"
+
+
+class Stopped(Exception):
+    """A stop was asked for while the destination was away. The batch is still in the log."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Delivers the batches of one route, one after the other."""
+
+    plan: RoutePlan
+    destination: AnyDestination
+    log: LocalLog
+    ledger: Ledger
+    failed_store: FailedStore
+    stopping: Event
+
+    def deliver(self, report: BatchReport, began: float | None = None) -> None:
+        """Returns when the batch is committed, by this call or an earlier one. Raises ``Stopped`` if asked to stop.
+
+        ``began`` is the monotonic time at which the batch's tasks started.
+        """
+        started = time.monotonic() if began is None else began
+        route = self.plan.name
+        batch = self.ledger.begin(route, report.ranges)
+        if batch is None:
+            narrate.batch_known(route, None)
+            return
+        faults.reach("route.range_fixed")
+
+        refused: list[pa.RecordBatch] = []
+        try:
+            receipt = self._written(batch, report)
+        except RefusedError as error:
+            narrate.batch_refused(route, batch.number, str(error))
+            receipt = Receipt()
+            refused = list(self._all_staged(batch, str(error)))
+        if receipt.failures is not None and receipt.failures.num_rows:
+            refused.append(self._originals(receipt.failures))
+        faults.reach("route.destination_done")
+
+        loaded = sum(table.rows for table in receipt.tables)
+        failed = report.failed_rows + sum(rows.num_rows for rows in refused)
+        extent = None
+        if failed:
+            extent = self.failed_store.append(
+                route, batch.number, self.ledger.failed_extent(route), _all_failed(report, refused)
+            )
+        faults.reach("route.before_ledger_commit")
+        settlement = Settlement(
+            items=report.items,
+            loaded=loaded,
+            skipped=report.skipped,
+            failed=failed,
+            added=report.added,
+            tables=receipt.tables,
+            failed_extent=extent,
+            seconds=time.monotonic() - started,
+        )
+        self.ledger.commit(batch, settlement)
+        narrate.batch_committed(
+            route, batch.number, loaded, sum(report.skipped.values()), failed, 0, settlement.seconds
+        )
+
+    def _written(self, batch: Batch, report: BatchReport) -> Receipt:
+        receipt = self._patiently(lambda: self.destination.write(batch, report.parts))
+        rows = sum(table.rows for table in receipt.tables)
+        rows += receipt.failures.num_rows if receipt.failures is not None else 0
+        if rows != report.staged:
+            raise RouteError(
+                "PEN-RTE-003",
+                f"route '{batch.route}' staged {report.staged} rows and its destination accounts for {rows}.",
+                "This is a defect of the destination; the batch is not committed.",
+            )
+        return receipt
+
+    def _patiently(self, write: Callable[[], Receipt]) -> Receipt:
+        backoff = Backoff()
+        while True:
+            try:
+                receipt = write()
+            except TransientError as error:
+                wait = backoff.next()
+                self.ledger.note(self.plan.name, RouteState.RETRYING, str(error))
+                narrate.destination_unavailable(self.plan.name, str(error), wait)
+                if self.stopping.wait(wait):
+                    raise Stopped from error
+            else:
+                if backoff.waited:
+                    self.ledger.note(self.plan.name, RouteState.RUNNING)
+                return receipt
+
+    def _all_staged(self, batch: Batch, message: str) -> Iterator[pa.RecordBatch]:
+        """The original records of everything that was staged, each failed with the destination's message."""
+        chain = self.plan.head_chain()
+        stager = self.destination.stager(self.plan.stage_dir, self.plan.casts)
+        for partition, (start, end) in batch.ranges.items():
+            for rows in self.log.read(partition, start, end):
+                taken = stager.add(chain.run(rows).kept).kept
+                yield failed_records(rows, labelled(_failures(taken, message), DESTINATION_LABEL))
+        _discard(stager)
+
+    def _originals(self, failures: pa.RecordBatch) -> pa.RecordBatch:
+        rows = self.log.fetch(pa.table(failures.select(["partition", "offset"])))
+        return failed_records(_one_batch(rows), labelled(failures, DESTINATION_LABEL))
+
+
+def clean_stage(directory: Path) -> None:
+    """Remove what an earlier batch, or a task that was tried again, left behind. Only between batches."""
+    for file in directory.glob("*"):
+        file.unlink(missing_ok=True)
+
+
+def _failures(rows: pa.RecordBatch, message: str) -> pa.RecordBatch:
+    count = rows.num_rows
+    code, text = (pa.repeat(pa.scalar(value), count) for value in ("refused", message))
+    return pa.RecordBatch.from_arrays(
+        [rows.column("partition"), rows.column("offset"), code, text], schema=FAILURE_SCHEMA
+    )
+
+
+def _all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for file in report.failed:
+        yield from read_failed(file.path)
+    yield from refused
+
+
+def _discard(stager: Stager) -> None:
+    for part in stager.finish():
+        if part.path:
+            Path(part.path).unlink(missing_ok=True)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

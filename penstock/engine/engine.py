@@ -1,0 +1,85 @@
+"""The engine: one Spark session, every route of the pipeline in it, retention beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING
+
+from penstock.config.pipeline import RouteConfig
+from penstock.engine import narrate
+from penstock.engine.backoff import Backoff
+from penstock.engine.delivery import Delivery
+from penstock.engine.lock import EngineLock
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.route import Pace, RouteRunner
+from penstock.engine.session import build_session, jvm_pid
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RETENTION_EVERY = 60.0
+
+
+class Engine:
+    """Runs all routes of a pipeline in this process until ``stopping`` is set, or with ``once`` to their end."""
+
+    def __init__(self, pipeline: Pipeline, once: bool = False) -> None:
+        self._pipeline = pipeline
+        self._once = once
+        self._lock = EngineLock(pipeline.layout.run)
+
+    def run(self, stopping: Event) -> bool:
+        """Returns whether everything that was begun was finished."""
+        self._lock.take()
+        config, layout = self._pipeline.config, self._pipeline.layout
+        spark = build_session(config.name, config.engine.master, layout.run / "spark", config.engine.spark)
+        try:
+            self._lock.note_jvm(jvm_pid(spark))
+            runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
+            for runner in runners:
+                runner.start()
+            if self._once:
+                return self._to_the_end(runners, stopping)
+            self._until(stopping)
+            return self._drain(runners)
+        finally:
+            spark.stop()
+            self._lock.release()
+
+    def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
+        pipeline, plan = self._pipeline, self._pipeline.plan(name)
+        delivery = Delivery(
+            plan, plan.destination(), pipeline.log, pipeline.ledger, pipeline.failed_store, stopping=Event()
+        )
+        pace = Pace(config.interval, config.max_records, config.max_bytes, self._once)
+        backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
+        return RouteRunner(spark, delivery, pipeline.layout.checkpoint(name), pipeline.layout.log, pace, backoff)
+
+    def _until(self, stopping: Event) -> None:
+        while not stopping.wait(RETENTION_EVERY):
+            self._release()
+
+    def _release(self) -> None:
+        removed = self._pipeline.log.apply_retention(self._pipeline.floors(), datetime.now(UTC))
+        if removed:
+            narrate.log_released(len(removed), sum(segment.bytes for segment in removed))
+
+    def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event) -> bool:
+        while any(runner.is_alive() for runner in runners):
+            if stopping.wait(0.05):
+                return self._drain(runners)
+        return all(runner.finished for runner in runners)
+
+    def _drain(self, runners: Sequence[RouteRunner]) -> bool:
+        """Stream routes deliver what the log holds, batch routes finish what they are on, as far as time allows."""
+        deadline = time.monotonic() + self._pipeline.config.engine.drain
+        streams = [r for r in runners if self._pipeline.config.routes[r.plan.name].mode == "stream"]
+        while time.monotonic() < deadline and not all(r.caught_up() or not r.is_alive() for r in streams):
+            time.sleep(0.05)
+        whole = [runner.stop(deadline - time.monotonic()) for runner in runners]
+        for runner in runners:
+            runner.join(timeout=max(1.0, deadline - time.monotonic()))
+        return all(whole)

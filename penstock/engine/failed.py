@@ -1,0 +1,165 @@
+"""The failed store: every record that a route could not deliver, with its original bytes and the reason.
+
+One file per route, ``failed/failed.dst=<route>.log``, one JSON object per line. How much of a file counts is in the
+ledger and moves in the same transaction as the batch: what a crash left behind it is cut off before the next append,
+so an entry is there exactly once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from penstock.engine.ledger import Extent
+from penstock.record import Mode, Op, Record, records
+
+
+@dataclass(frozen=True)
+class FailedEntry:
+    """``id`` counts up per route. ``record`` is as it was in the log."""
+
+    id: int
+    route: str
+    batch: int
+    failed_at: datetime
+    step: str
+    code: str
+    error: str
+    event_id: str | None
+    record: Record
+
+
+class FailedStore:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, route: str) -> Path:
+        return self._directory / f"failed.dst={route}.log"
+
+    def append(self, route: str, batch: int, extent: Extent, failed: Iterable[pa.RecordBatch]) -> Extent:
+        """Put failed records (``FAILED_RECORD_SCHEMA``) behind what ``extent`` covers, durably; return the new extent.
+
+        The same call again, with the same extent, leaves the same file.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self.path(route)
+        new = not path.exists()
+        now = datetime.now(UTC)
+        entries = extent.entries
+        with path.open("r+b" if not new else "w+b") as file:
+            file.truncate(extent.bytes)
+            file.seek(extent.bytes)
+            for rows in failed:
+                # One line per failed record: failures are rare, and each one is for a person to read.
+                for record, reason in zip(records(rows.select(_RECORD_COLUMNS)), _reasons(rows), strict=True):
+                    entry = FailedEntry(entries, route, batch, now, *reason, _event_id(record.data), record)
+                    file.write(_line(entry))
+                    entries += 1
+            file.flush()
+            os.fsync(file.fileno())
+            end = file.tell()
+        if new:
+            _sync_directory(self._directory)
+        return Extent(entries, end)
+
+    def read(self, route: str, extent: Extent) -> Iterator[FailedEntry]:
+        """The entries of committed batches, oldest first."""
+        path = self.path(route)
+        if not path.exists():
+            return
+        left = extent.bytes
+        with path.open("rb") as file:
+            for line in file:
+                left -= len(line)
+                if left < 0:
+                    return
+                yield _entry(json.loads(line))
+
+
+_RECORD_COLUMNS = ["partition", "offset", "timestamp", "namespace", "op", "mode", "key", "headers", "data"]
+
+
+def _reasons(rows: pa.RecordBatch) -> list[tuple[str, str, str]]:
+    return list(zip(*(rows.column(name).to_pylist() for name in ("step", "code", "message")), strict=True))
+
+
+def _line(entry: FailedEntry) -> bytes:
+    record = entry.record
+    fields: dict[str, object] = {
+        "id": entry.id,
+        "route": entry.route,
+        "batch": entry.batch,
+        "failed_at": entry.failed_at.isoformat(),
+        "step": entry.step,
+        "code": entry.code,
+        "error": entry.error,
+        "event_id": entry.event_id,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp.isoformat(),
+        "namespace": record.namespace,
+        "op": record.op,
+        "mode": record.mode,
+        "key": record.key,
+        "headers": dict(record.headers),
+    }
+    try:
+        fields["original"] = None if record.data is None else record.data.decode()
+    except UnicodeDecodeError:
+        fields["original_base64"] = base64.b64encode(record.data or b"").decode()
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _entry(fields: dict[str, object]) -> FailedEntry:
+    get = fields.__getitem__
+    original = fields.get("original")
+    encoded = fields.get("original_base64")
+    data = base64.b64decode(str(encoded)) if encoded is not None else None
+    headers = get("headers")
+    record = Record(
+        data=data if original is None else str(original).encode(),
+        namespace=str(get("namespace")),
+        op=Op(str(get("op"))),
+        mode=Mode(str(get("mode"))),
+        key=None if get("key") is None else str(get("key")),
+        headers=headers if isinstance(headers, dict) else {},
+        timestamp=datetime.fromisoformat(str(get("timestamp"))),
+        partition=int(str(get("partition"))),
+        offset=int(str(get("offset"))),
+    )
+    event_id = get("event_id")
+    return FailedEntry(
+        int(str(get("id"))),
+        str(get("route")),
+        int(str(get("batch"))),
+        datetime.fromisoformat(str(get("failed_at"))),
+        str(get("step")),
+        str(get("code")),
+        str(get("error")),
+        None if event_id is None else str(event_id),
+        record,
+    )
+
+
+def _event_id(data: bytes | None) -> str | None:
+    try:
+        found = orjson.loads(data or b"")["eventn_ctx"]["event_id"]
+    except (orjson.JSONDecodeError, KeyError, TypeError, IndexError):
+        return None
+    return str(found)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

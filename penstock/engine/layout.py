@@ -1,0 +1,37 @@
+"""Where a pipeline keeps its things under ``data_dir``. The one place that knows these names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Layout:
+    root: Path
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.db"
+
+    @property
+    def failed(self) -> Path:
+        return self.root / "failed"
+
+    @property
+    def run(self) -> Path:
+        """Locks, pids and scratch space of running processes."""
+        return self.root / "run"
+
+    def checkpoint(self, route: str) -> Path:
+        return self.root / "checkpoints" / route
+
+    def stage(self, route: str) -> Path:
+        return self.root / "stage" / route
+
+    def source_state(self, source: str) -> Path:
+        return self.root / "sources" / source

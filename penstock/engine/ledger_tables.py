@@ -1,0 +1,117 @@
+"""The ledger's tables. What the accounting promises is a constraint here, not only code above it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+LEDGER_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Tables:
+    metadata: sa.MetaData
+    about: sa.Table
+    offsets: sa.Table
+    batches: sa.Table
+    deliveries: sa.Table
+    skips: sa.Table
+    totals: sa.Table
+    states: sa.Table
+    replays: sa.Table
+    settled: sa.Table
+
+
+def tables(schema: str | None) -> Tables:
+    """``schema`` keeps pipelines apart that share one PostgreSQL; SQLite has a file per pipeline instead."""
+    metadata = sa.MetaData(schema=schema)
+    text, big = sa.Text(), sa.BigInteger()
+
+    def column(name: str, kind: sa.types.TypeEngine[Any], key: bool = False) -> sa.Column[Any]:
+        return sa.Column(name, kind, primary_key=key, nullable=False, autoincrement=False)
+
+    return Tables(
+        metadata,
+        about=sa.Table("about", metadata, column("key", text, key=True), column("value", text)),
+        offsets=sa.Table(
+            "offsets",
+            metadata,
+            column("route", text, key=True),
+            column("partition", sa.Integer(), key=True),
+            column("committed", big),
+            column("hold", big),
+            sa.CheckConstraint("hold <= committed", name="hold_is_not_ahead"),
+        ),
+        batches=sa.Table(
+            "batches",
+            metadata,
+            column("route", text, key=True),
+            column("number", big, key=True),
+            column("ranges", text),
+            column("began_at", sa.Float()),
+            sa.Column("committed_at", sa.Float()),
+            sa.Column("items", big),
+            sa.Column("added", big),
+            sa.Column("loaded", big),
+            sa.Column("skipped", big),
+            sa.Column("failed", big),
+            sa.Column("waiting", big),
+            sa.Column("seconds", sa.Float()),
+        ),
+        deliveries=sa.Table(
+            "deliveries",
+            metadata,
+            column("route", text, key=True),
+            column("number", big, key=True),
+            column("target", text, key=True),
+            column("rows", big),
+            column("status", text),
+        ),
+        skips=sa.Table(
+            "skips",
+            metadata,
+            column("route", text, key=True),
+            column("step", text, key=True),
+            column("items", big),
+        ),
+        totals=sa.Table(
+            "totals",
+            metadata,
+            column("route", text, key=True),
+            column("items", big),
+            column("added", big),
+            column("loaded", big),
+            column("skipped", big),
+            column("failed", big),
+            column("waiting", big),
+            column("failed_entries", big),
+            column("failed_bytes", big),
+            sa.CheckConstraint("items + added = loaded + skipped + failed + waiting", name="everything_accounted"),
+        ),
+        states=sa.Table(
+            "states",
+            metadata,
+            column("route", text, key=True),
+            column("state", text),
+            column("since", sa.Float()),
+            column("message", text),
+        ),
+        replays=sa.Table(
+            "replays",
+            metadata,
+            column("route", text, key=True),
+            column("partition", sa.Integer()),
+            column("offset", big),
+            column("entries", text),
+        ),
+        settled=sa.Table(
+            "settled",
+            metadata,
+            column("route", text, key=True),
+            column("entry", big, key=True),
+            column("action", text),
+            column("at", sa.Float()),
+        ),
+    )

@@ -1,0 +1,77 @@
+"""Named internal events: one call makes the log line and the metric, so that the two cannot drift apart."""
+
+from __future__ import annotations
+
+import logging
+
+from prometheus_client import Counter, Gauge, Histogram
+
+log = logging.getLogger("penstock")
+
+_BATCHES = Counter("penstock_batches_total", "Batches committed.", ["route"])
+_ITEMS = Counter("penstock_items_total", "Items by what became of them.", ["route", "outcome"])
+_SECONDS = Histogram("penstock_batch_seconds", "Time from the start of a batch's tasks to the ledger's commit.", ["route"])
+_RETRIES = Counter("penstock_destination_retries_total", "Writes that were put off.", ["route"])
+_CRASHES = Counter(
+    "penstock_route_crashes_total", "Queries that ended with an error and were started again.", ["route"]
+)
+_RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
+_RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
+
+
+def batch_committed(
+    route: str, number: int, loaded: int, skipped: int, failed: int, waiting: int, seconds: float
+) -> None:
+    _BATCHES.labels(route).inc()
+    for outcome, items in (("loaded", loaded), ("skipped", skipped), ("failed", failed), ("waiting", waiting)):
+        _ITEMS.labels(route, outcome).inc(items)
+    _SECONDS.labels(route).observe(seconds)
+    log.info(
+        "route %s: batch %d committed: %d loaded, %d skipped, %d failed in %.3f s",
+        route, number, loaded, skipped, failed, seconds,
+    )  # fmt: skip
+
+
+def batch_known(route: str, number: int | None) -> None:
+    log.info("route %s: batch %s was delivered before the restart; not written again", route, number or "")
+
+
+def destination_unavailable(route: str, reason: str, wait: float) -> None:
+    _RETRIES.labels(route).inc()
+    log.warning("route %s: %s Trying again in %.1f s.", route, reason, wait)
+
+
+def batch_refused(route: str, number: int, reason: str) -> None:
+    log.warning("route %s: batch %d was refused, its records go to the failed store: %s", route, number, reason)
+
+
+def route_started(route: str) -> None:
+    _RUNNING.labels(route).set(1)
+    log.info("route %s: started", route)
+
+
+def route_stopped(route: str) -> None:
+    _RUNNING.labels(route).set(0)
+    log.info("route %s: stopped", route)
+
+
+def route_crashed(route: str, reason: str, wait: float) -> None:
+    _RUNNING.labels(route).set(0)
+    _CRASHES.labels(route).inc()
+    log.error("route %s: %s Starting again in %.1f s.", route, reason, wait)
+
+
+def log_released(segments: int, size: int) -> None:
+    _RELEASED.inc(size)
+    log.info("retention: %d segments, %d bytes removed", segments, size)
+
+
+def process_started(name: str, pid: int) -> None:
+    log.info("%s: started, pid %d", name, pid)
+
+
+def process_ended(name: str, code: int | None, wait: float | None) -> None:
+    if wait is None:
+        log.info("%s: ended with %s", name, code)
+    else:
+        log.error("%s: ended with %s. Starting again in %.1f s.", name, code, wait)

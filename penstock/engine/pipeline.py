@@ -1,0 +1,76 @@
+"""A pipeline with what it stands on: config, folders, log, ledger and failed store. Opening it starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.config.pipeline import PipelineConfig
+from penstock.engine.failed import FailedStore
+from penstock.engine.layout import Layout
+from penstock.engine.ledger import Ledger, sqlite_url
+from penstock.engine.plan import RoutePlan, planned
+from penstock.engine.replay import replay_source
+from penstock.errors import PenstockError
+from penstock.log.local import LocalLog
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    config: PipelineConfig
+    layout: Layout
+    log: LocalLog
+    ledger: Ledger
+    failed_store: FailedStore
+
+    @classmethod
+    def open(cls, config: PipelineConfig, create: bool = True) -> Pipeline:
+        """With ``create=False`` a pipeline that never ran is an error, and nothing is made on disk."""
+        layout = Layout(config.data_dir)
+        if not create and config.ledger.url is None and not layout.ledger.exists():
+            raise PenstockError(
+                "PEN-ENG-004", f"the pipeline '{config.name}' has not run yet: {layout.root} has no ledger.",
+                "Start it with: penstock run",
+            )  # fmt: skip
+        layout.root.mkdir(parents=True, exist_ok=True)
+        ledger = Ledger.open(config.ledger.url or sqlite_url(layout.ledger), config.name)
+        return cls(config, layout, LocalLog(layout.log, config.log), ledger, FailedStore(layout.failed))
+
+    def sources_of(self, route: str) -> tuple[str, ...]:
+        """The names under which the route's records are in the log: its sources', and its replays'."""
+        if route not in self.config.routes:
+            raise PenstockError(
+                "PEN-ENG-005", f"there is no route '{route}'.", f"Routes: {', '.join(self.config.routes)}."
+            )
+        return (*self.config.routes[route].from_, replay_source(route))
+
+    def plan(self, route: str) -> RoutePlan:
+        sources = self.sources_of(route)
+        config = self.config.routes[route]
+        return RoutePlan(
+            name=route,
+            sources=sources,
+            namespace=config.namespace,
+            steps=planned(config.step_configs),
+            destination_name=config.to.type,
+            destination_config=config.to,
+            stage_dir=self.layout.stage(route),
+        )
+
+    def floors(self) -> dict[int, int]:
+        """Per partition the offset below which no route needs the log any more.
+
+        A route needs what it has not committed, what it waits on, and what Spark may still ask for again: that is
+        released only when Spark says so, through the log's holds. A route that has committed nothing needs everything.
+        """
+        floors: dict[int, int] = {}
+        released = self.log.holds.get()
+        for route in self.config.routes:
+            positions = self.ledger.offsets(route)
+            for partition in self.log.partitions(self.sources_of(route)):
+                position = positions.get(partition)
+                spark = released.get(route, {}).get(partition, 0)
+                needed = min(position.hold, spark) if position is not None else 0
+                floors[partition] = min(floors.get(partition, needed), needed)
+        for partition in self.log.partitions():
+            floors.setdefault(partition, self.log.bounds(partition).end)
+        return floors

@@ -1,0 +1,101 @@
+"""A route as something that can run: its steps cut into what runs in the reader, in Spark, and before staging.
+
+A plan holds configs only, so it is small, it pickles, and every task builds its own steps and stager from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from penstock.config.component import DestinationConfig, StepConfig
+from penstock.destinations.contract import AnyDestination
+from penstock.registry import Kind, component
+from penstock.steps.chain import Chain, Link
+from penstock.steps.contract import ArrowStep, SparkStep, namespace_pattern
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step's config with the label it is counted under: its name, numbered from the second one of a kind on."""
+
+    label: str
+    name: str
+    config: StepConfig
+
+    @property
+    def implementation(self) -> type[ArrowStep[Any]] | type[SparkStep[Any]]:
+        found: type[ArrowStep[Any]] | type[SparkStep[Any]] = component(Kind.STEP, self.name).implementation_class()
+        return found
+
+    @property
+    def is_arrow(self) -> bool:
+        return issubclass(self.implementation, ArrowStep)
+
+
+@dataclass(frozen=True)
+class RoutePlan:
+    name: str
+    sources: tuple[str, ...]
+    namespace: str
+    steps: tuple[PlannedStep, ...]
+    destination_name: str
+    destination_config: DestinationConfig
+    stage_dir: Path
+
+    @cached_property
+    def head(self) -> tuple[PlannedStep, ...]:
+        """The Arrow steps before the first Spark step: they run where the log is read."""
+        for place, step in enumerate(self.steps):
+            if not step.is_arrow:
+                return self.steps[:place]
+        return self.steps
+
+    @cached_property
+    def rest(self) -> tuple[PlannedStep, ...]:
+        """From the first Spark step on; empty for a route that never sends records through the JVM."""
+        return self.steps[len(self.head) :]
+
+    def head_chain(self) -> Chain:
+        return Chain(links(self.head), namespace_pattern(self.namespace))
+
+    def destination(self) -> AnyDestination:
+        built: AnyDestination = component(Kind.DESTINATION, self.destination_name).implementation_class()(
+            self.destination_config
+        )
+        return built
+
+    @cached_property
+    def casts(self) -> Mapping[str, str]:
+        """The SQL types that the steps ask for; a later step wins."""
+        asked: dict[str, str] = {}
+        for step in self.steps:
+            asked.update(step.implementation(step.config).casts)
+        return asked
+
+
+def links(steps: Sequence[PlannedStep]) -> list[Link]:
+    """Built steps, ready for a chain. All of them must be Arrow steps."""
+    return [
+        Link(
+            step.label,
+            step.implementation(step.config),  # type: ignore[arg-type]
+            namespace_pattern(step.config.namespace) if step.config.namespace else None,
+        )
+        for step in steps
+    ]
+
+
+def planned(steps: Sequence[tuple[str, StepConfig]]) -> tuple[PlannedStep, ...]:
+    """Give every step its label: ``where``, then ``where#2``."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name, config in steps:
+        seen[name] += 1
+        label = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        result.append(PlannedStep(label, name, config))
+    return tuple(result)

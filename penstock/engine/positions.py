@@ -1,0 +1,37 @@
+"""Where a route stands in each partition that it reads, beside where that partition ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.engine.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class RoutePosition:
+    route: str
+    partition: int
+    source: str
+    committed: int
+    """The next offset to read."""
+    hold: int
+    """The lowest offset that something still waits on."""
+    oldest: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the log holds that the route has not committed."""
+        return max(0, self.end - max(self.committed, self.oldest))
+
+
+def positions(pipeline: Pipeline, route: str) -> list[RoutePosition]:
+    """One per partition. A partition that the route has not opened yet is read from its oldest record on."""
+    known = pipeline.ledger.offsets(route)
+    found = []
+    for partition, owner in sorted(pipeline.log.partitions(pipeline.sources_of(route)).items()):
+        bounds = pipeline.log.bounds(partition)
+        position = known.get(partition)
+        committed, hold = (position.committed, position.hold) if position else (bounds.oldest, bounds.oldest)
+        found.append(RoutePosition(route, partition, owner.source, committed, hold, bounds.oldest, bounds.end))
+    return found

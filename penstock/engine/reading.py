@@ -1,0 +1,102 @@
+"""The log reader of a route: Penstock's Spark source with the route's first steps, and its stager, inside.
+
+A route of Arrow steps alone is carried out entirely here: Spark sees one report per task. A route with a Spark step
+gets its records from here, after the Arrow steps that come before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.engine.carriage import carry, pass_on
+from penstock.engine.plan import PlannedStep, RoutePlan, links
+from penstock.engine.reports import REPORT_SCHEMA
+from penstock.log.ranges import ReadOptions, Stretch
+from penstock.log.spark import LogSource, LogStreamReader
+from penstock.record import RECORD_SCHEMA
+from penstock.steps.chain import Chain
+from penstock.steps.contract import SparkStep
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def route_source(plan: RoutePlan) -> type[LogSource]:
+    """A data source made for one route. It travels to the tasks by value, so nothing of the config shows in options."""
+
+    class RouteSource(LogSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"penstock_route_{plan.name}"
+
+        def schema(self) -> StructType:
+            return from_arrow_schema(RECORD_SCHEMA if plan.rest else REPORT_SCHEMA)
+
+        def streamReader(  # noqa: N802 - Spark's name
+            self, schema: StructType
+        ) -> DataSourceStreamReader:
+            return RouteReader(self.read_options, plan)
+
+    return RouteSource
+
+
+class RouteReader(LogStreamReader):
+    def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
+        super().__init__(options)
+        self._plan = plan
+
+    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan, chain = self._plan, self._plan.head_chain()
+        place = (stretch.partition, stretch.start, stretch.end)
+        if plan.rest:
+            yield from pass_on(plan, chain, batches, f"head-{'-'.join(map(str, place))}", *place)
+        else:
+            yield carry(plan, chain, batches, *place).to_batch()
+
+
+def through_spark(plan: RoutePlan, frame: DataFrame) -> DataFrame:
+    """The steps from the first Spark step on, ending in reports. The frame holds records."""
+    arrow: list[PlannedStep] = []
+    for place, step in enumerate(plan.rest):
+        if step.is_arrow:
+            arrow.append(step)
+            continue
+        if arrow:
+            frame = frame.mapInArrow(_between(plan, arrow, place), frame.schema)
+            arrow = []
+        built = step.implementation(step.config)
+        assert isinstance(built, SparkStep)
+        frame = built.apply(frame)
+    return frame.mapInArrow(_to_stage(plan, arrow), from_arrow_schema(REPORT_SCHEMA))
+
+
+ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _between(plan: RoutePlan, steps: list[PlannedStep], place: int) -> ArrowFunction:
+    chosen = tuple(steps)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        # Named by its place in the plan, so that a task that is tried again replaces its own report.
+        yield from pass_on(plan, Chain(links(chosen)), batches, f"between-{place}-{task}")
+
+    return run
+
+
+def _to_stage(plan: RoutePlan, steps: list[PlannedStep]) -> ArrowFunction:
+    chosen = tuple(steps)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield carry(plan, Chain(links(chosen)), batches).to_batch()
+
+    return run

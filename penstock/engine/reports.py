@@ -1,0 +1,108 @@
+"""What a Spark task hands back to the driver: one small row, however many records it carried.
+
+A task reads one stretch of one log partition, runs the route's steps and stages the result. Its report says what it
+covered, what became of every record, and which files it left for the destination and for the failed store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+
+import pyarrow as pa
+
+from penstock.destinations.contract import Part
+from penstock.errors import RouteError
+
+REPORT_SCHEMA: pa.Schema = pa.schema([pa.field("report", pa.string(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class FailedFile:
+    """An Arrow file of records that failed, with their original bytes and the reasons."""
+
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """``partition`` is ``None`` for a task behind a shuffle: it covers no stretch of its own, only rows."""
+
+    items: int
+    staged: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    parts: Sequence[Part] = ()
+    failed: Sequence[FailedFile] = ()
+    partition: int | None = None
+    start: int = 0
+    end: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def to_batch(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([{"report": self.to_json()}], schema=REPORT_SCHEMA)
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskReport:
+        raw = json.loads(text)
+        return cls(
+            **{
+                **raw,
+                "parts": tuple(Part(**part) for part in raw["parts"]),
+                "failed": tuple(FailedFile(**file) for file in raw["failed"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """The reports of all tasks of a batch, added up."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    items: int
+    staged: int
+    skipped: Mapping[str, int]
+    parts: Sequence[Part]
+    failed: Sequence[FailedFile]
+    added: int = 0
+
+    @property
+    def failed_rows(self) -> int:
+        return sum(file.rows for file in self.failed)
+
+
+def add_up(reports: Iterable[TaskReport]) -> BatchReport:
+    """One report for the batch. Refuses stretches that overlap or leave a gap: the range was fixed before it ran."""
+    stretches: dict[int, list[tuple[int, int]]] = {}
+    skipped: Counter[str] = Counter()
+    parts: list[Part] = []
+    failed: list[FailedFile] = []
+    items = staged = 0
+    for report in reports:
+        if report.partition is not None:
+            stretches.setdefault(report.partition, []).append((report.start, report.end))
+        items += report.items
+        staged += report.staged
+        skipped.update(report.skipped)
+        parts.extend(report.parts)
+        failed.extend(report.failed)
+    parts.sort(key=lambda part: (part.partition, part.first_offset))
+    ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
+    return BatchReport(ranges, items, staged, dict(skipped), parts, failed)
+
+
+def _joined(partition: int, pieces: list[tuple[int, int]]) -> tuple[int, int]:
+    pieces.sort()
+    for (_, end), (start, _) in pairwise(pieces):
+        if end != start:
+            raise RouteError(
+                "PEN-RTE-002",
+                f"a batch covers partition {partition} up to {end} and again from {start}.",
+                "Nothing was delivered; restart the pipeline. If it comes again, please report it.",
+            )
+    return pieces[0][0], pieces[-1][1]

@@ -1,0 +1,212 @@
+"""A route at work: one Spark streaming query, kept running, its batches delivered by the batch protocol."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.engine import narrate
+from penstock.engine.backoff import Backoff
+from penstock.engine.carriage import reports_left
+from penstock.engine.delivery import Delivery, Stopped, clean_stage
+from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.plan import RoutePlan
+from penstock.engine.reading import route_source, through_spark
+from penstock.engine.reports import BatchReport, TaskReport, add_up
+from penstock.errors import RouteError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a route takes from the log: how often, and how much at a time."""
+
+    every: float
+    max_records: int
+    max_bytes: int
+    once: bool = False
+    """Take what is there now, then end."""
+
+
+class RouteRunner(threading.Thread):
+    """Runs one route until ``stop``; with a pace of ``once``, until what was there is delivered.
+
+    A query that ends with an error is started again after a growing pause: the range it was on is fixed, so it goes on
+    exactly there. ``finished`` tells whether a ``once`` run came to its end.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        delivery: Delivery,
+        checkpoint: Path,
+        log_dir: Path,
+        pace: Pace,
+        backoff: Backoff,
+    ) -> None:
+        super().__init__(name=f"route-{delivery.plan.name}", daemon=True)
+        self._spark = spark
+        self._delivery = delivery
+        self._checkpoint = checkpoint
+        self._log_dir = log_dir
+        self._pace = pace
+        self._backoff = backoff
+        self._gate = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self.finished = False
+
+    @property
+    def plan(self) -> RoutePlan:
+        return self._delivery.plan
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._delivery.ledger
+
+    def run(self) -> None:
+        route, stopping, backoff = self.plan.name, self._delivery.stopping, self._backoff
+        while not stopping.is_set():
+            started = time.monotonic()
+            try:
+                self._ledger.note(route, RouteState.STARTING)
+                self._query = self._start()
+                self._ledger.note(route, RouteState.RUNNING)
+                narrate.route_started(route)
+                self._query.awaitTermination()
+                self.finished = self._pace.once
+                break
+            except Exception as error:
+                # Whatever ended the query, the route must not stay down for it: data waits in the log meanwhile.
+                if stopping.is_set():
+                    break
+                if time.monotonic() - started > 60:
+                    backoff.reset()
+                wait, reason = backoff.next(), reason_of(error)
+                self._ledger.note(route, RouteState.CRASHED, reason)
+                narrate.route_crashed(route, reason, wait)
+                stopping.wait(wait)
+        self._ledger.note(route, RouteState.STOPPED)
+        narrate.route_stopped(route)
+
+    def stop(self, patience: float) -> bool:
+        """Let the batch that is being delivered finish, for ``patience`` seconds at most, and end the query.
+
+        Returns whether nothing was cut short. What was cut short is in the log and is delivered at the next start.
+        """
+        finished = self._gate.acquire(timeout=max(0.0, patience))
+        self._delivery.stopping.set()
+        query = self._query
+        if query is not None:
+            query.stop()
+        if finished:
+            self._gate.release()
+        return finished
+
+    def caught_up(self) -> bool:
+        """Whether everything that the log holds for this route has been delivered."""
+        log, positions = self._delivery.log, self._ledger.offsets(self.plan.name)
+        return all(
+            partition in positions and positions[partition].committed >= log.bounds(partition).end
+            for partition in log.partitions(self.plan.sources)
+            if log.bounds(partition).end > 0
+        )
+
+    def _start(self) -> StreamingQuery:
+        plan, pace = self.plan, self._pace
+        source = route_source(plan)
+        self._spark.dataSource.register(source)
+        reader = self._spark.readStream.format(source.name()).options(**self._options())
+        # Taken over by the query's thread: each route's tasks get their share of the cores.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
+        writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", str(self._checkpoint))
+        writer = (
+            writer.trigger(availableNow=True) if pace.once else writer.trigger(processingTime=_interval(pace.every))
+        )
+        return writer.foreachBatch(self._take).start()
+
+    def _options(self) -> dict[str, str]:
+        log, route = self._delivery.log, self.plan.name
+        partitions = log.partitions(self.plan.sources)
+        positions = self._ledger.open_route(route, {p: log.bounds(p).oldest for p in partitions})
+        starts = {p: position.committed for p, position in positions.items() if p in partitions}
+        for partition, start in starts.items():
+            end = log.bounds(partition).end
+            if start > end:
+                raise RouteError(
+                    "PEN-RTE-001",
+                    f"route '{route}' has delivered partition {partition} up to {start}, but the log ends at {end}.",
+                    "The log was replaced or lost its end. Restore it, or start with a new `data_dir`.",
+                )
+        options = {
+            "path": str(self._log_dir),
+            "sources": ",".join(self.plan.sources),
+            "consumer": route,
+            "startingOffsets": _json(starts),
+            "maxRecordsPerTrigger": str(self._pace.max_records),
+            "maxBytesPerTrigger": str(self._pace.max_bytes),
+        }
+        pending = self._ledger.pending(route)
+        if pending is not None:
+            # The checkpoint fixes ranges too, but may be gone; the ledger's word must hold without it.
+            begun = {**starts, **{p: start for p, (start, _) in pending.ranges.items()}}
+            ended = {**begun, **{p: end for p, (_, end) in pending.ranges.items()}}
+            options["fixedRange"] = json.dumps({"start": _text_keys(begun), "end": _text_keys(ended)})
+        return options
+
+    def _take(self, frame: DataFrame, _: int) -> None:
+        with self._gate:
+            if self._delivery.stopping.is_set():
+                raise Stopped
+            began = time.monotonic()
+            clean_stage(self.plan.stage_dir)
+            self._delivery.deliver(self._carried(frame), began)
+            clean_stage(self.plan.stage_dir)
+
+    def _carried(self, frame: DataFrame) -> BatchReport:
+        """Run the batch's tasks and add up their reports: a row per task, never data."""
+        plan = self.plan
+        if not plan.rest:
+            return add_up(_reports(frame))
+        staged = _reports(through_spark(plan, frame))
+        passed = reports_left(plan)
+        total = add_up([*staged, *passed])
+        read = [report for report in passed if report.partition is not None]
+        items = sum(report.items for report in read)
+        difference = items - total.staged - sum(total.skipped.values()) - total.failed_rows
+        label = "+".join(step.label for step in plan.rest if not step.is_arrow)
+        skipped = {**total.skipped, **({label: difference} if difference > 0 else {})}
+        return replace(total, items=items, skipped=skipped, added=max(0, -difference))
+
+
+def reason_of(error: BaseException) -> str:
+    """The line of a Spark error that says what happened, without the traces around it."""
+    text = str(error)
+    marks = [line.strip() for line in text.splitlines() if "PEN-" in line]
+    if marks:
+        return marks[-1][marks[-1].index("PEN-") :]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:500]
+
+
+def _reports(frame: DataFrame) -> list[TaskReport]:
+    return [TaskReport.from_json(row.report) for row in frame.collect()]
+
+
+def _interval(seconds: float) -> str:
+    return f"{max(1, round(seconds * 1000))} milliseconds"
+
+
+def _text_keys(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def _json(offsets: Mapping[int, int]) -> str:
+    return json.dumps(_text_keys(offsets))

@@ -1,0 +1,82 @@
+"""The Spark session, with the settings that a pipeline of micro-batches wants."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import RouteError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+
+
+def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str]) -> SparkSession:
+    """Start Spark, or take the session that runs. ``extra`` settings win over ours."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    scratch.mkdir(parents=True, exist_ok=True)
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**_settings(scratch), **extra}.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise RouteError(
+            "PEN-ENG-003", f"Spark did not start: {error}", "Penstock needs Java 17 or newer: run `penstock doctor`."
+        ) from error
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    """The process that Spark's driver runs in."""
+    gateway = spark.sparkContext._gateway
+    if gateway is None:
+        raise RouteError("PEN-ENG-003", "Spark has no gateway.", "Run Penstock as the driver, not inside another one.")
+    pid: int = gateway.proc.pid
+    return pid
+
+
+def _settings(scratch: Path) -> dict[str, str]:
+    cores = str(os.cpu_count() or 1)
+    return {
+        # Nothing of Spark listens beyond this machine unless the config says so.
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        # Routes share the cores; a large batch of one must not queue up before the small ones of another.
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.python.worker.reuse": "true",
+        # Spark's default checkpoint writer forks processes for every small file; ours needs one driver per
+        # checkpoint, which the engine's lock gives.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        # Batches that the engine has delivered are known to the ledger; Spark need not keep their metrics.
+        "spark.sql.ui.retainedExecutions": "1",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.log.level": "ERROR",
+    }

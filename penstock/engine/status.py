@@ -1,0 +1,89 @@
+"""How a pipeline is doing: log, routes, accounting, lag and rates, as values that can be printed or sent as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.engine.ledger import RouteState, Totals
+from penstock.engine.pipeline import Pipeline
+
+RATE_WINDOW = 30.0
+"""Seconds over which the delivery rate is taken."""
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    partition: int
+    source: str
+    oldest: int
+    end: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RouteStatus:
+    route: str
+    state: RouteState | None
+    message: str
+    totals: Totals
+    lag: int
+    skipped_by: Mapping[str, int]
+    tables: Mapping[str, int]
+    items_per_second: float
+    last_commit: float | None
+
+    @property
+    def adds_up(self) -> bool:
+        return self.totals.adds_up
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    name: str
+    partitions: Sequence[PartitionStatus]
+    routes: Sequence[RouteStatus]
+
+
+def status(pipeline: Pipeline) -> PipelineStatus:
+    """Read-only and cheap: safe at any time, also while the pipeline runs."""
+    usage = pipeline.log.usage()
+    partitions = [
+        PartitionStatus(number, owner.source, bounds.oldest, bounds.end, usage[number].bytes if number in usage else 0)
+        for number, owner in sorted(pipeline.log.partitions().items())
+        for bounds in [pipeline.log.bounds(number)]
+    ]
+    return PipelineStatus(
+        pipeline.config.name, partitions, [route_status(pipeline, name) for name in pipeline.config.routes]
+    )
+
+
+def route_status(pipeline: Pipeline, route: str) -> RouteStatus:
+    ledger = pipeline.ledger
+    activity = ledger.activity(route)
+    recent = ledger.batches(route, last=200)
+    now = time.time()
+    window = [batch for batch in recent if now - batch.committed_at <= RATE_WINDOW]
+    return RouteStatus(
+        route=route,
+        state=activity.state if activity else None,
+        message=activity.message if activity else "",
+        totals=ledger.totals(route),
+        lag=sum(lag(pipeline, route).values()),
+        skipped_by=ledger.skips(route),
+        tables=ledger.delivered(route),
+        items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
+        last_commit=recent[0].committed_at if recent else None,
+    )
+
+
+def lag(pipeline: Pipeline, route: str) -> dict[int, int]:
+    """Per partition how many offsets the log holds that the route has not committed."""
+    positions = pipeline.ledger.offsets(route)
+    behind = {}
+    for partition in pipeline.log.partitions(pipeline.sources_of(route)):
+        bounds = pipeline.log.bounds(partition)
+        committed = positions[partition].committed if partition in positions else bounds.oldest
+        behind[partition] = max(0, bounds.end - max(committed, bounds.oldest))
+    return behind

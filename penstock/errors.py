@@ -1,0 +1,48 @@
+"""Errors for people: a stable code, what happened, what to do next.
+
+Anything that a user or an operator can cause is a ``PenstockError``. The command line prints its three parts and exits
+without a stack trace; everything else is a bug of ours and keeps its trace.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """A problem that a person can act on.
+
+    ``code`` never changes once released (``PEN-LOG-003``), ``what`` says what happened in one sentence, ``fix`` says
+    what to do about it.
+    """
+
+    def __init__(self, code: str, what: str, fix: str = "") -> None:
+        self.code = code
+        self.what = what
+        self.fix = fix
+        super().__init__(code, what, fix)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what}" + (f" {self.fix}" if self.fix else "")
+
+
+class LogError(PenstockError):
+    """The log cannot be opened, read or written as asked."""
+
+
+class LogFull(LogError):
+    """The disk has no room for an append. Nothing of it was written; the same append may work later."""
+
+
+class LedgerError(PenstockError):
+    """The ledger refuses: the accounting would not add up, or another process is in the way."""
+
+
+class RouteError(PenstockError):
+    """A route cannot start or go on."""
+
+
+class TransientError(PenstockError):
+    """The destination cannot take the batch now (away, locked, overloaded). The same write is tried again later."""
+
+
+class RefusedError(PenstockError):
+    """The destination will never take this batch as it is (constraint, bad value). Trying again is of no use."""

@@ -1,0 +1,104 @@
+"""What a SQL type in a cast asks of a value.
+
+The text goes to the destination as it was written; what is read from it here is only how to convert values. A type
+that is not known here (``jsonb``, ``LowCardinality(String)``) converts nothing: the column keeps the type of its values
+and the destination casts. ``integer`` is 32 bits wide, as in standard SQL; ``numeric`` alone is ``numeric(38,18)``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+
+from penstock.flatten.types import InnerType
+
+
+@dataclass(frozen=True)
+class Cast:
+    """``type`` is None for a SQL type that is not known here."""
+
+    sql_type: str | None
+    type: InnerType | None
+    bits: int = 64
+    """For INT64: values must fit this many."""
+    precision: int = 0
+    """For FLOAT64: a decimal of this many digits, ``scale`` of them after the point; 0 means a double."""
+    scale: int = 0
+    max_length: int | None = None
+    """For STRING: the most characters."""
+
+    @property
+    def arrow(self) -> pa.DataType | None:
+        if self.type is None:
+            return None
+        return pa.decimal128(self.precision, self.scale) if self.precision else self.type.arrow
+
+
+DEFAULT_CASTS: dict[tuple[str, ...], Cast] = {
+    ("_timestamp",): Cast(None, InnerType.TIMESTAMP),
+    ("eventn_ctx", "utc_time"): Cast(None, InnerType.TIMESTAMP),
+}
+"""Casts that hold unless the same path is cast otherwise. The destination picks its own type for them."""
+
+
+@lru_cache(maxsize=4_096)
+def parse_cast(sql_type: str) -> Cast:
+    """Read a SQL type, in any case and spacing."""
+    plain = " ".join(sql_type.lower().split())
+    match = _SHAPE.fullmatch(plain)
+    if match is None:
+        return Cast(sql_type, None)
+    name = f"{match['name'].strip()}{match['tail'] or ''}"
+    numbers = [int(number) for number in re.findall(r"\d+", match["arguments"] or "")]
+    if name in _TIMESTAMPS:
+        return Cast(sql_type, InnerType.TIMESTAMP)
+    if name in _INTEGER_BITS:
+        return Cast(sql_type, InnerType.INT64, bits=_INTEGER_BITS[name])
+    if name in _DOUBLES:
+        return Cast(sql_type, InnerType.FLOAT64)
+    if name in ("numeric", "decimal", "number"):
+        precision, scale = (*numbers, 0)[:2] if numbers else (38, 18)
+        if not (1 <= precision <= 38 and scale <= precision):
+            return Cast(sql_type, None)
+        return Cast(sql_type, InnerType.FLOAT64, precision=precision, scale=scale)
+    if name in _TEXTS:
+        limited = numbers and name not in ("text", "string")
+        return Cast(sql_type, InnerType.STRING, max_length=numbers[0] if limited else None)
+    if name in ("boolean", "bool"):
+        return Cast(sql_type, InnerType.BOOL)
+    return Cast(sql_type, None)
+
+
+_SHAPE = re.compile(r"(?P<name>[a-z_][a-z0-9_ ]*)(?:\((?P<arguments>[\d, ]*)\))?(?P<tail> [a-z ]+)?")
+
+_TIMESTAMPS = frozenset(
+    (
+        "timestamp",
+        "timestamptz",
+        "timestamp with time zone",
+        "timestamp without time zone",
+        "timestamp_tz",
+        "timestamp_ntz",
+        "timestamp_ltz",
+        "datetime",
+        "datetime64",
+    )
+)
+_INTEGER_BITS = {
+    "bigint": 64,
+    "int8": 64,
+    "int64": 64,
+    "long": 64,
+    "integer": 32,
+    "int": 32,
+    "int4": 32,
+    "int32": 32,
+    "smallint": 16,
+    "int2": 16,
+    "int16": 16,
+}
+_DOUBLES = frozenset(("double", "double precision", "float", "float8", "float64", "real", "float4", "float32"))
+_TEXTS = frozenset(("text", "string", "varchar", "character varying", "char", "character"))

@@ -1,0 +1,111 @@
+"""One column: from the values as they lie in the documents to a typed Arrow array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.flatten.casts import Cast
+from penstock.flatten.numbers import (
+    cast_booleans,
+    cast_decimals,
+    cast_doubles,
+    cast_integers,
+    exact_doubles,
+    exact_integers,
+)
+from penstock.flatten.spans import Bools, Int32s, Spans
+from penstock.flatten.text import text_array, unescaped, validity_bitmap
+from penstock.flatten.timestamps import cast_timestamps, exact_timestamps
+from penstock.flatten.types import InnerType
+from penstock.json.tokens import TRUE, Kind
+
+
+@dataclass(frozen=True)
+class Typed:
+    """``refused`` marks the values that the column's cast could not take; they are null in ``array``."""
+
+    array: pa.Array
+    type: InnerType
+    refused: Bools | None = None
+
+
+def inferred(spans: Spans, rows: int, infer_timestamps: bool) -> Typed:
+    """A column without a cast: the lowest type that keeps every value whole."""
+    kinds = spans.kinds
+    if kinds <= _BOOLEANS:
+        return Typed(_array(InnerType.BOOL.arrow, spans.kind == TRUE, spans.row, rows), InnerType.BOOL)
+    if kinds <= _INTEGERS:
+        integers = exact_integers(spans)
+        if integers is not None:
+            return Typed(_array(InnerType.INT64.arrow, integers, spans.row, rows), InnerType.INT64)
+    elif kinds <= _NUMBERS:
+        doubles = exact_doubles(spans)
+        if doubles is not None:
+            return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
+    elif infer_timestamps and kinds <= _STRINGS:
+        micros = exact_timestamps(spans)
+        if micros is not None:
+            return Typed(_array(InnerType.TIMESTAMP.arrow, micros, spans.row, rows), InnerType.TIMESTAMP)
+    return Typed(text_array(spans, rows), InnerType.STRING)
+
+
+def cast(spans: Spans, rows: int, asked: Cast) -> Typed:
+    """A column with a cast: every value converted on its own, or refused."""
+    if asked.type is None:
+        return inferred(spans, rows, infer_timestamps=False)
+    if asked.type is InnerType.STRING:
+        return _limited_text(spans, rows, asked.max_length)
+    values, converted = _converted(spans, asked)
+    if Kind.STRING in spans.kinds and not converted.all():
+        # A number or a date with an escape in it is not read in place. That is rare enough to try again.
+        values, converted = _converted(unescaped(spans), asked)
+    if converted.all():
+        return Typed(_array(asked.arrow, values, spans.row, rows), asked.type)
+    return Typed(_array(asked.arrow, values[converted], spans.row[converted], rows), asked.type, ~converted)
+
+
+_BOOLEANS = frozenset((Kind.TRUE, Kind.FALSE))
+_INTEGERS = _BOOLEANS | {Kind.INT}
+_NUMBERS = _INTEGERS | {Kind.FLOAT}
+_STRINGS = frozenset((Kind.STRING,))
+
+
+def _limited_text(spans: Spans, rows: int, max_length: int | None) -> Typed:
+    text = text_array(spans, rows)
+    if max_length is None:
+        return Typed(text, InnerType.STRING)
+    too_long = pc.greater(pc.utf8_length(text), max_length)
+    refused = too_long.take(pa.array(spans.row)).to_numpy(zero_copy_only=False)
+    if not refused.any():
+        return Typed(text, InnerType.STRING)
+    return Typed(text_array(spans.where(~refused), rows), InnerType.STRING, refused)
+
+
+def _converted(spans: Spans, asked: Cast) -> tuple[npt.NDArray[np.generic], Bools]:
+    if asked.type is InnerType.TIMESTAMP:
+        return cast_timestamps(spans)
+    if asked.type is InnerType.INT64:
+        return cast_integers(spans, asked.bits)
+    if asked.type is InnerType.BOOL:
+        return cast_booleans(spans)
+    if asked.precision:
+        return cast_decimals(spans, asked.precision, asked.scale)
+    return cast_doubles(spans)
+
+
+def _array(arrow_type: pa.DataType, values: npt.NDArray[np.generic], present: Int32s, rows: int) -> pa.Array:
+    """Values at their rows (``present``, rising), null elsewhere."""
+    validity = None
+    if len(present) != rows:
+        validity = validity_bitmap(present, rows)
+        spread = np.zeros((rows, *values.shape[1:]), values.dtype)
+        spread[present] = values
+        values = spread
+    if values.dtype == np.bool_:
+        values = np.packbits(values.view(np.bool_), bitorder="little")
+    return pa.Array.from_buffers(arrow_type, rows, [validity, pa.py_buffer(np.ascontiguousarray(values))])

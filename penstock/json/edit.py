@@ -1,0 +1,200 @@
+"""Puts values into the objects of a batch, by spans: every byte that is not replaced stays as it was.
+
+``put`` replaces the value at a path or adds the member at the end of its object, making the objects on the way. Where
+a path leads through something that is not an object there is nowhere to put it: the row is blocked. (A null on the way
+counts as nothing, and makes room.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.json.documents import documents
+from penstock.json.find import Found, Spans, find
+from penstock.json.paths import Path
+from penstock.json.text import Flags, arrow, copy, ends_of, quoted
+from penstock.json.tokens import ABSENT, NULL, OBJECT, OPEN_OBJECT, Bytes, compiled
+
+
+@dataclass(frozen=True)
+class Put:
+    """The new documents, and per row the depth of the path at which something stood in the way (-1: it did not)."""
+
+    data: pa.BinaryArray
+    blocked_at: Spans
+
+
+def put(data: pa.BinaryArray, path: Path, values: pa.BinaryArray) -> Put:
+    """The documents with ``values`` (JSON text, one per row) at ``path``; a null value leaves its row alone.
+
+    Rows that are not JSON objects, and blocked ones, come back as they were.
+    """
+    found = find(data, [path[:depth] for depth in range(len(path) + 1)])
+    places = _places(found, len(path), documents(values).valid)
+    before, after = _templates(path)
+    value_docs = documents(values)
+    before_docs, after_docs = documents(before), documents(after)
+    lengths = np.diff(found.offsets) + _growth(places, value_docs.offsets, before_docs.offsets, after_docs.offsets)
+    offsets = ends_of(lengths)
+    out = np.empty(offsets[-1], np.uint8)
+    _splice(
+        found.buffer,
+        found.offsets,
+        places.start,
+        places.end,
+        places.template,
+        value_docs.buffer,
+        value_docs.offsets,
+        before_docs.buffer,
+        before_docs.offsets,
+        after_docs.buffer,
+        after_docs.offsets,
+        out,
+    )
+    return Put(arrow(pa.binary(), out, offsets, documents(data).valid), places.blocked_at)
+
+
+def wrapped(values: pa.BinaryArray, path: Path) -> pa.BinaryArray:
+    """For each value (JSON text) a new document that has it at ``path`` and nothing else. Nulls stay null."""
+    docs = documents(values)
+    opening = b"{" + b":{".join(map(quoted, path)) + b":"
+    offsets = ends_of(np.where(docs.valid, np.diff(docs.offsets) + len(opening) + len(path), 0))
+    out = np.empty(offsets[-1], np.uint8)
+    _wrap(docs.buffer, docs.offsets, docs.valid, np.frombuffer(opening, np.uint8), len(path), out)
+    return arrow(pa.binary(), out, offsets, docs.valid)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Per row, the span to replace and the template that goes around the value (-1: the row is left alone)."""
+
+    start: Spans
+    end: Spans
+    template: npt.NDArray[np.int64]
+    blocked_at: Spans
+
+
+def _templates(path: Path) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """What stands before and after a new value: 0 nothing; then by depth of the object that is there, three each.
+
+    The three: added after other members, added to an empty object, put in the place of a null.
+    """
+    before, after = [b""], [b""]
+    for depth in range(len(path)):
+        opening = b":{".join(map(quoted, path[depth:])) + b":"
+        closing = b"}" * (len(path) - depth - 1)
+        before += [b"," + opening, opening, b"{" + opening]
+        after += [closing, closing, closing + b"}"]
+    return pa.array(before, pa.binary()), pa.array(after, pa.binary())
+
+
+def _places(found: Found, depth: int, wanted: Flags) -> _Places:
+    count = len(found.valid)
+    start = np.zeros(count, np.int64)
+    end = np.zeros(count, np.int64)
+    template = np.full(count, -1, np.int64)
+    blocked_at = np.full(count, -1, np.int64)
+    active = found.valid & wanted
+    _find_places(
+        found.buffer,
+        active,
+        np.ascontiguousarray(found.kind),
+        np.ascontiguousarray(found.value_start),
+        np.ascontiguousarray(found.value_end),
+        depth,
+        start,
+        end,
+        template,
+        blocked_at,
+    )
+    return _Places(start, end, template, blocked_at)
+
+
+def _growth(places: _Places, values: Spans, before: Spans, after: Spans) -> Spans:
+    changes = places.template >= 0
+    template = np.where(changes, places.template, 0)
+    added = np.diff(values) + np.diff(before)[template] + np.diff(after)[template]
+    return np.where(changes, added - (places.end - places.start), 0)
+
+
+@compiled
+def _find_places(
+    buf: Bytes,
+    active: Flags,
+    kind: npt.NDArray[np.int8],
+    value_start: Spans,
+    value_end: Spans,
+    depth: int,
+    start: Spans,
+    end: Spans,
+    template: Spans,
+    blocked_at: Spans,
+) -> None:
+    for row in range(len(active)):
+        if not active[row]:
+            continue
+        level = depth
+        while kind[row, level] == ABSENT:
+            level -= 1
+        if level == depth:
+            start[row] = value_start[row, level]
+            end[row] = value_end[row, level]
+            template[row] = 0
+        elif kind[row, level] == NULL:
+            start[row] = value_start[row, level]
+            end[row] = value_end[row, level]
+            template[row] = 3 * level + 3
+        elif kind[row, level] == OBJECT:
+            at = value_end[row, level] - 1
+            while buf[at - 1] <= 0x20:
+                at -= 1
+            start[row] = at
+            end[row] = at
+            template[row] = 3 * level + (2 if buf[at - 1] == OPEN_OBJECT else 1)
+        else:
+            blocked_at[row] = level
+
+
+@compiled
+def _splice(
+    buf: Bytes,
+    offsets: Spans,
+    start: Spans,
+    end: Spans,
+    template: Spans,
+    values: Bytes,
+    value_offsets: Spans,
+    before: Bytes,
+    before_offsets: Spans,
+    after: Bytes,
+    after_offsets: Spans,
+    out: npt.NDArray[np.uint8],
+) -> None:
+    at = 0
+    for row in range(len(start)):
+        which = template[row]
+        if which < 0:
+            at = copy(buf, offsets[row], offsets[row + 1], out, at)
+            continue
+        at = copy(buf, offsets[row], start[row], out, at)
+        at = copy(before, before_offsets[which], before_offsets[which + 1], out, at)
+        at = copy(values, value_offsets[row], value_offsets[row + 1], out, at)
+        at = copy(after, after_offsets[which], after_offsets[which + 1], out, at)
+        at = copy(buf, end[row], offsets[row + 1], out, at)
+
+
+@compiled
+def _wrap(buf: Bytes, offsets: Spans, valid: Flags, before: Bytes, closings: int, out: npt.NDArray[np.uint8]) -> None:
+    at = 0
+    for row in range(len(valid)):
+        if not valid[row]:
+            continue
+        at = copy(before, 0, len(before), out, at)
+        at = copy(buf, offsets[row], offsets[row + 1], out, at)
+        for _ in range(closings):
+            out[at] = 0x7D
+            at += 1

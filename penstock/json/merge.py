@@ -1,0 +1,62 @@
+"""Merges one JSON object into another, member by member, with every value as it stands.
+
+This works on one pair of objects at a time. It is for the rare rows where an object is moved onto another one: which
+members meet is known only from the bytes of both.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from penstock.json.find import Spans
+from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, Bytes, compiled, key_end, skip_whitespace, value_end
+
+
+def merged(target: bytes, source: bytes) -> bytes:
+    """``target`` with the members of ``source``: new ones at its end, known ones replaced; two objects merge in turn.
+
+    Both must be well-formed objects.
+    """
+    members = _members(target)
+    for key, (name, value) in _members(source).items():
+        old = members.get(key)
+        if old is not None and old[1][0] == value[0] == OPEN_OBJECT:
+            value = merged(old[1], value)
+        members[key] = (old[0] if old is not None else name, value)
+    return b"{" + b",".join(name + b":" + value for name, value in members.values()) + b"}"
+
+
+def _members(text: bytes) -> dict[str, tuple[bytes, bytes]]:
+    """Key to its spelling and its value, in document order; of a repeated key the last value."""
+    spans = _member_spans(np.frombuffer(text, np.uint8))
+    found: dict[str, tuple[bytes, bytes]] = {}
+    for key_start, key_stop, start, end in spans.tolist():
+        name = text[key_start:key_stop].rstrip(b": \t\r\n")
+        found[json.loads(name)] = (name, text[start:end])
+    return found
+
+
+@compiled
+def _member_spans(buf: Bytes) -> Spans:
+    end = len(buf)
+    spans = np.empty((8, 4), np.int64)
+    count = 0
+    i = skip_whitespace(buf, 1, end)
+    while buf[i] != CLOSE_OBJECT:
+        if count == len(spans):
+            grown = np.empty((2 * count, 4), np.int64)
+            grown[:count] = spans
+            spans = grown
+        spans[count, 0] = i
+        i = key_end(buf, i, end)
+        spans[count, 1] = i
+        spans[count, 2] = i
+        i = value_end(buf, i, end)
+        spans[count, 3] = i
+        count += 1
+        i = skip_whitespace(buf, i, end)
+        if buf[i] == COMMA:
+            i = skip_whitespace(buf, i + 1, end)
+    return spans[:count]

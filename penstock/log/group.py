@@ -1,0 +1,182 @@
+"""Group commit: what many callers submit becomes one frame and one sync.
+
+While one group is on its way to the disk the next one gathers, so the busier the callers are, the larger the groups,
+and nobody waits on purpose. A submission is in one frame: taken whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from itertools import accumulate, chain
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.log.writer import PartitionWriter
+from penstock.record import ENTRY_SCHEMA
+
+_log = logging.getLogger(__name__)
+
+_TIMESTAMP = ENTRY_SCHEMA.field("timestamp").type
+ENTRY_OVERHEAD = 128
+"""What an entry is taken to weigh besides its data."""
+
+
+class Entry(NamedTuple):
+    """One entry as a caller has it; ``entry_batch`` makes Arrow of many."""
+
+    timestamp_us: int
+    namespace: str
+    key: str | None
+    headers: tuple[tuple[str, str], ...]
+    data: bytes
+    op: str = "insert"
+    mode: str = "sync"
+
+
+Done = Callable[[range | None, Exception | None], None]
+"""Told once, from the commit thread: the offsets that a submission got, or why it was not taken."""
+
+
+class _Submission(NamedTuple):
+    entries: list[Entry]
+    weight: int
+    done: Done
+
+
+class GroupCommit:
+    """``submit`` may be called from any thread and never blocks."""
+
+    def __init__(
+        self, writer: PartitionWriter, max_pending_bytes: int = 64 * 2**20, max_group_bytes: int = 8 * 2**20
+    ) -> None:
+        self._writer = writer
+        self._max_pending = max_pending_bytes
+        self._max_group = max_group_bytes
+        self._queue: SimpleQueue[_Submission | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"commit-{writer.partition}", daemon=True)
+        self._thread.start()
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much is submitted and not yet settled."""
+        return self._pending
+
+    def submit(self, entries: list[Entry], done: Done) -> bool:
+        """Have ``entries`` appended; ``done`` is told what became of them. False: too much is waiting, or closed."""
+        weight = sum([len(entry.data) for entry in entries]) + ENTRY_OVERHEAD * len(entries)
+        with self._lock:
+            if self._closed or (self._pending and self._pending + weight > self._max_pending):
+                return False
+            self._pending += weight
+            self._queue.put(_Submission(entries, weight, done))
+        return True
+
+    def close(self) -> None:
+        """Commit what was submitted, then stop. The writer stays open."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        held: _Submission | None = None
+        while True:
+            first = held or self._queue.get()
+            held = None
+            if first is None:
+                return
+            group, weight, stop = [first], first.weight, False
+            while weight < self._max_group:
+                try:
+                    following = self._queue.get_nowait()
+                except Empty:
+                    break
+                if following is None:
+                    stop = True
+                    break
+                if weight + following.weight > self._max_group:
+                    held = following
+                    break
+                group.append(following)
+                weight += following.weight
+            self._commit(group)
+            with self._lock:
+                self._pending -= weight
+            if stop:
+                return
+
+    def _commit(self, group: list[_Submission]) -> None:
+        try:
+            batch = entry_batch(list(chain.from_iterable([submission.entries for submission in group])))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            # One submission that Arrow cannot take must not take the others with it.
+            if len(group) > 1:
+                for submission in group:
+                    self._commit([submission])
+            else:
+                _tell(group[0], None, error)
+            return
+        try:
+            taken = self._writer.append(batch)
+        except (PenstockError, OSError, pa.ArrowException) as error:
+            for submission in group:
+                _tell(submission, None, error)
+            return
+        first = taken.start
+        for submission in group:
+            count = len(submission.entries)
+            _tell(submission, range(first, first + count), None)
+            first += count
+
+
+def entry_batch(entries: list[Entry]) -> pa.RecordBatch:
+    """Many entries as one batch in ``ENTRY_SCHEMA``."""
+    times, namespaces, keys, headers, data, ops, modes = zip(*entries, strict=True) if entries else [()] * 7
+    arrays = [
+        pa.array(np.array(times, np.int64)).view(_TIMESTAMP),
+        _strings(namespaces),
+        _strings(ops),
+        _strings(modes),
+        pa.array(keys, pa.string()),
+        _header_maps(headers),
+        pa.array(data, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
+
+
+def _strings(values: tuple[str, ...]) -> pa.Array:
+    if values and values.count(values[0]) == len(values):
+        return pa.repeat(values[0], len(values))
+    return pa.array(values, pa.string())
+
+
+def _header_maps(headers: tuple[tuple[tuple[str, str], ...], ...]) -> pa.Array:
+    count = len(headers)
+    alike = count > 1 and headers.count(headers[0]) == count
+    distinct = headers[:1] if alike else headers
+    ends = np.fromiter(accumulate(map(len, distinct), initial=0), np.int32, len(distinct) + 1)
+    pairs = list(chain.from_iterable(chain.from_iterable(distinct)))
+    names, values = pa.array(pairs[::2], pa.string()), pa.array(pairs[1::2], pa.string())
+    if alike:
+        # The entries of one client, mostly: its few strings are converted once and repeated in Arrow.
+        width = int(ends[1])
+        again = pa.array(np.tile(np.arange(width, dtype=np.int32), count))
+        names, values, ends = names.take(again), values.take(again), np.arange(count + 1, dtype=np.int32) * width
+    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, values)
+
+
+def _tell(submission: _Submission, taken: range | None, error: Exception | None) -> None:
+    try:
+        submission.done(taken, error)
+    except Exception:
+        _log.exception("a caller failed while it was told of its append")

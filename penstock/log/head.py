@@ -1,0 +1,89 @@
+"""The end of a partition as readers may see it: one small file, rewritten in place after every append.
+
+Readers never pass it, so nothing half written and, with ``fsync: always``, nothing that is not on disk is ever
+delivered. It also says up to where the segment was known to be durable: below that a bad byte is damage, above it a
+torn write.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import google_crc32c
+
+from penstock.errors import LogError
+
+HEAD_FILE = "head"
+_LAYOUT = struct.Struct("<4sIqqqq")
+_CHECKSUM = struct.Struct("<Q")
+_MAGIC = b"PNSH"
+_VERSION = 1
+_BYTES = _LAYOUT.size + _CHECKSUM.size
+
+
+class Head(NamedTuple):
+    segment: int
+    """First offset of the segment that is being written."""
+    position: int
+    """Readers may read this segment up to here; every earlier one to its end."""
+    next_offset: int
+    durable: int
+    """The segment is on disk up to here."""
+
+
+def pack(head: Head) -> bytes:
+    fields = _LAYOUT.pack(_MAGIC, _VERSION, *head)
+    return fields + _CHECKSUM.pack(google_crc32c.value(fields))
+
+
+def unpack(content: bytes) -> Head | None:
+    """The head in ``content``, or None if it is not whole."""
+    if len(content) != _BYTES:
+        return None
+    (found,) = _CHECKSUM.unpack_from(content, _LAYOUT.size)
+    if google_crc32c.value(content[: _LAYOUT.size]) != found:
+        return None
+    magic, version, *fields = _LAYOUT.unpack_from(content)
+    return Head(*fields) if magic == _MAGIC and version == _VERSION else None
+
+
+def read_head(partition_dir: Path) -> Head | None:
+    """What the partition's writer last published; None if it never did.
+
+    A read that meets a write may see half of each; it is done again. A file that stays unreadable raises ``LogError``.
+    """
+    path = partition_dir / HEAD_FILE
+    for attempt in range(50):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        head = unpack(content)
+        if head is not None:
+            return head
+        time.sleep(0.0001 * attempt)
+    raise LogError(
+        "PEN-LOG-007",
+        f"{path} cannot be read.",
+        "Start the pipeline, or open the partition for writing: that finds the end of the log again.",
+    )
+
+
+class HeadFile:
+    """The writer's side: publishes heads by one write in place."""
+
+    def __init__(self, partition_dir: Path) -> None:
+        self._fd = os.open(partition_dir / HEAD_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def publish(self, head: Head) -> None:
+        os.pwrite(self._fd, pack(head), 0)
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,241 @@
+"""The local log: a directory of partitions, each written by one process and read by any.
+
+    <directory>/partitions.json      which source and worker owns which partition
+    <directory>/<partition>/         segments, their indexes, the head, the writer's lock
+    <directory>/holds/               what each consumer still needs
+
+Opening it for reading takes no lock and creates nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import LogError
+from penstock.log.config import LogConfig
+from penstock.log.files import is_full, locked, make_directory, no_room, replace_durably, segment_path
+from penstock.log.holds import Holds
+from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader
+from penstock.log.retention import ClosedSegment, RemovedSegment, removable, remove
+from penstock.log.writer import PartitionWriter
+from penstock.record import RECORD_SCHEMA
+
+_NO_LIMIT = 2**62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class PartitionOwner:
+    """Whose records a partition holds: a source by its name in the config, and which of its workers."""
+
+    source: str
+    worker: int
+
+
+@dataclass(frozen=True)
+class PartitionUsage:
+    """What a partition keeps on disk."""
+
+    owner: PartitionOwner
+    bytes: int
+    segments: int
+    records: int
+
+
+class LocalLog:
+    """Safe to use from several threads."""
+
+    def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
+        self.directory = Path(directory)
+        self.config = config or LogConfig()
+        self.holds = Holds(self.directory / "holds")
+        self._readers: dict[int, PartitionReader] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[LocalLog], tuple[Path, LogConfig]]:
+        """Travels to another process as where it is and how it is set; files are opened there."""
+        return LocalLog, (self.directory, self.config)
+
+    def partitions(self, sources: Collection[str] | None = None) -> dict[int, PartitionOwner]:
+        """Every partition, or those of some sources, and whose it is."""
+        owners = self._read_owners()
+        return {p: owner for p, owner in sorted(owners.items()) if sources is None or owner.source in sources}
+
+    def writer(self, source: str, worker: int = 0) -> PartitionWriter:
+        """The writer of the partition that belongs to a worker of a source, which gets one on first use.
+
+        Raises ``LogError`` if another process, or another writer in this one, has it, and ``LogFull`` if the disk has
+        no room for a first segment.
+        """
+        try:
+            partition = self._allocate(PartitionOwner(source, worker))
+            directory = self._partition_dir(partition)
+            return PartitionWriter(directory, partition, self.config, self.holds.highest(partition))
+        except OSError as error:
+            if is_full(error):
+                raise no_room(self.directory, error) from None
+            raise LogError(
+                "PEN-LOG-012",
+                f"the log in {self.directory} cannot be opened for writing: {error.strerror}.",
+                "Check that the directory may be written to by this user.",
+            ) from error
+
+    def bounds(self, partition: int) -> Bounds:
+        """From the oldest offset that may still be there up to the one that the next record gets."""
+        return self._reader(partition).bounds()
+
+    def read(
+        self,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        max_batch_bytes: int = BATCH_BYTES,
+        max_batch_records: int = BATCH_RECORDS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records (``RECORD_SCHEMA``) with ``start <= offset < end``, in order.
+
+        Small frames are merged into batches up to these sizes; a frame that is larger is one batch. An offset that is
+        no longer there yields the next higher one.
+        """
+        return self._reader(partition).read(start, end, max_batch_records, max_batch_bytes)
+
+    def offset_at(self, partition: int, time: datetime) -> int:
+        """The first offset whose record's timestamp is not before ``time`` (UTC if it names no zone)."""
+        return self._reader(partition).offset_at(_micros(time))
+
+    def advance(self, partition: int, start: int, max_records: int | None = None, max_bytes: int | None = None) -> int:
+        """The end of a batch from ``start`` on with at most so many records and about so many bytes of them in memory.
+
+        If there is any record from ``start`` on, at least one is before the end.
+        """
+        records, raw_bytes = (_NO_LIMIT if limit is None else limit for limit in (max_records, max_bytes))
+        return self._reader(partition).advance(start, records, raw_bytes)
+
+    def split(self, partition: int, start: int, end: int, pieces: int, min_bytes: int = 0) -> list[tuple[int, int]]:
+        """A range cut at frame boundaries into at most ``pieces`` stretches of about equal bytes.
+
+        There are fewer if they would be smaller than ``min_bytes``.
+        """
+        return self._reader(partition).split(start, end, pieces, min_bytes)
+
+    def fetch(self, pointers: Iterable[tuple[int, int]] | pa.Table) -> pa.Table:
+        """The records at these (partition, offset) pairs, each once, sorted by them.
+
+        Those that are no longer there are left out. Only frames that hold one of them are opened, each once.
+        """
+        partitions, offsets = _pointer_arrays(pointers)
+        found: list[pa.RecordBatch] = []
+        for partition in np.unique(partitions):
+            wanted = np.unique(offsets[partitions == partition])
+            found += self._reader(int(partition)).fetch(wanted)
+        return pa.Table.from_batches(found, RECORD_SCHEMA)
+
+    def apply_retention(self, floors: Mapping[int, int], now: datetime) -> list[RemovedSegment]:
+        """Remove closed segments that are past the configured limits and wholly below their partition's floor.
+
+        ``floors`` is the lowest hold of everyone who reads a partition. A partition without one loses nothing.
+        """
+        closed: dict[int, list[ClosedSegment]] = {}
+        total = 0
+        for partition in self.partitions():
+            closed[partition], size = self._closed_segments(partition)
+            total += size
+        chosen = removable(closed, floors, self.config.retention, total, _micros(now))
+        return [remove(segment) for segment in chosen]
+
+    def usage(self) -> dict[int, PartitionUsage]:
+        """Bytes, segments and records of every partition."""
+        found: dict[int, PartitionUsage] = {}
+        for partition, owner in self.partitions().items():
+            reader = self._reader(partition)
+            view = reader.view()
+            segments = [reader.segment(view, base) for base in view.bases] if view is not None else []
+            kept = [segment for segment in segments if segment is not None]
+            found[partition] = PartitionUsage(
+                owner,
+                bytes=sum(segment.size for segment in kept),
+                segments=len(kept),
+                records=sum(segment.end.records for segment in kept),
+            )
+        return found
+
+    def _closed_segments(self, partition: int) -> tuple[list[ClosedSegment], int]:
+        """A partition's closed segments, oldest first, and the bytes of all its segments."""
+        reader = self._reader(partition)
+        view = reader.view()
+        if view is None:
+            return [], 0
+        closed: list[ClosedSegment] = []
+        for base in view.bases:
+            segment = reader.segment(view, base)
+            if segment is not None and base != view.head.segment:
+                path = segment_path(self._partition_dir(partition), base)
+                end = segment.end
+                closed.append(ClosedSegment(partition, path, base, end.offset, segment.size, end.max_timestamp))
+        return closed, sum(segment.bytes for segment in closed) + view.head.position
+
+    def _reader(self, partition: int) -> PartitionReader:
+        with self._lock:
+            if partition not in self._readers:
+                if partition not in self._read_owners():
+                    raise LogError(
+                        "PEN-LOG-005",
+                        f"the log in {self.directory} has no partition {partition}.",
+                        f"It has: {', '.join(map(str, self.partitions())) or 'none yet'}.",
+                    )
+                self._readers[partition] = PartitionReader(self._partition_dir(partition), partition)
+            return self._readers[partition]
+
+    def _allocate(self, owner: PartitionOwner) -> int:
+        make_directory(self.directory)
+        with locked(self.directory / "partitions.lock"):
+            owners = self._read_owners()
+            for partition, known in owners.items():
+                if known == owner:
+                    return partition
+            partition = max(owners, default=-1) + 1
+            make_directory(self._partition_dir(partition))
+            owners[partition] = owner
+            content = {str(p): {"source": o.source, "worker": o.worker} for p, o in sorted(owners.items())}
+            replace_durably(self._owners_path, json.dumps(content, indent=1).encode())
+            return partition
+
+    def _read_owners(self) -> dict[int, PartitionOwner]:
+        try:
+            content = json.loads(self._owners_path.read_bytes())
+            return {int(p): PartitionOwner(str(o["source"]), int(o["worker"])) for p, o in content.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LogError(
+                "PEN-LOG-007",
+                f"{self._owners_path} cannot be read: {error}.",
+                "Restore it: it says which source each numbered directory beside it belongs to.",
+            ) from None
+
+    @property
+    def _owners_path(self) -> Path:
+        return self.directory / "partitions.json"
+
+    def _partition_dir(self, partition: int) -> Path:
+        return self.directory / str(partition)
+
+
+def _pointer_arrays(pointers: Iterable[tuple[int, int]] | pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(pointers, pa.Table):
+        return pointers.column("partition").to_numpy(), pointers.column("offset").to_numpy()
+    pairs = np.array(list(pointers), np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _micros(time: datetime) -> int:
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,156 @@
+"""Finding the end of a partition again after a stop at any moment.
+
+Everything below the durable position that the head names must be whole: if it is not, that is damage and an error.
+Above it a write may have stopped anywhere: whole frames are kept (their appends may have been acknowledged), and what
+follows the last one is cut and reported. A bad frame with whole ones behind it is no torn write but damage, wherever
+it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from penstock.errors import LogError
+from penstock.log.files import damaged, index_path, segment_bases, segment_path
+from penstock.log.frame import HEADER_BYTES, MAGIC, BadFrame, FrameHeader, decode_header, payload_is_whole
+from penstock.log.head import Head, read_head
+from penstock.log.index import IndexWriter, Place, first_place, place_at, read_index
+from penstock.log.segment import Segment, after
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What opening cut off: this many bytes of the segment, from this position on."""
+
+    bytes_cut: int
+    segment: Path
+    position: int
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Where the writer goes on: the last segment, the place behind its last whole frame, and what was cut."""
+
+    base: int
+    end: Place
+    next_offset: int
+    cut: Recovery | None
+
+
+def recover(partition_dir: Path) -> Recovered | None:
+    """Mend the partition after its last writer, however that one ended; None if nothing was ever written to it."""
+    bases = segment_bases(partition_dir)
+    head = _last_head(partition_dir)
+    if head is not None and head.segment not in bases:
+        raise damaged(segment_path(partition_dir, head.segment), 0, "the file is missing")
+    if not bases:
+        return None
+    durable = {base: 0 for base in bases if head is not None and base >= head.segment}
+    if head is not None:
+        durable[head.segment] = head.durable
+    for base in bases[:-1]:
+        path = segment_path(partition_dir, base)
+        if base in durable:
+            _require_whole(path, base, durable[base])
+        _complete_index(path, base)
+    last = bases[-1]
+    end, cut = _cut_torn_tail(segment_path(partition_dir, last), last, durable.get(last, 0))
+    next_offset = max(end.offset, head.next_offset if head is not None else 0)
+    return Recovered(last, end, next_offset, cut)
+
+
+def open_index(path: Path, base: int, end: Place) -> tuple[IndexWriter, Place]:
+    """The segment's index, mended up to ``end``, ready for more; and the last place in it."""
+    entries = read_index(index_path(path), base)
+    kept = entries[entries["position"] <= end.position]
+    writer = IndexWriter(index_path(path), base, kept)
+    indexed = place_at(kept, len(kept) - 1) if len(kept) else first_place(base)
+    for place, _ in Segment(path, base, end.position).walk(indexed):
+        if place.is_far_from(indexed):
+            writer.add(place)
+            indexed = place
+    return writer, indexed
+
+
+def _last_head(partition_dir: Path) -> Head | None:
+    try:
+        return read_head(partition_dir)
+    except LogError:
+        return None
+
+
+def _require_whole(path: Path, base: int, durable: int) -> None:
+    """A segment with another one behind it was synced before that one began: it has no torn tail."""
+    segment = Segment(path, base)
+    for place, header in segment.walk(Segment(path, base, durable).end):
+        segment.open(place, header)
+
+
+def _complete_index(path: Path, base: int) -> None:
+    """Give a closed segment the index entry for its end, and those before it, if they are missing."""
+    size = path.stat().st_size
+    entries = read_index(index_path(path), base)
+    if len(entries) and int(entries["position"][-1]) == size:
+        return
+    # Damage in an old segment is for its readers to report; it does not keep new records out of the log.
+    with contextlib.suppress(LogError):
+        end = Segment(path, base).end
+        writer, _ = open_index(path, base, end)
+        writer.add(end)
+        writer.close()
+
+
+def _cut_torn_tail(path: Path, base: int, durable: int) -> tuple[Place, Recovery | None]:
+    place = Segment(path, base, durable).end
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        if size == place.position:
+            return place, None
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as content:
+            for header in _whole_frames(content, place):
+                place = after(place, header)
+            if place.position < size and _holds_whole_frame(content, place):
+                raise damaged(path, place.position, "the frame is not whole, but frames behind it are")
+        if place.position == size:
+            return place, None
+        os.ftruncate(fd, place.position)
+        os.fsync(fd)
+        return place, Recovery(size - place.position, path, place.position)
+    finally:
+        os.close(fd)
+
+
+def _whole_frames(content: mmap.mmap, place: Place) -> Iterator[FrameHeader]:
+    position, offset = place.position, place.offset
+    while (header := _whole_frame(content, position)) is not None and header.base_offset >= offset:
+        yield header
+        position, offset = position + header.frame_bytes, header.last_offset + 1
+
+
+def _holds_whole_frame(content: mmap.mmap, place: Place) -> bool:
+    """Whether a later frame of this log lies somewhere behind a bad one. Frames start at multiples of 8."""
+    position = content.find(MAGIC, place.position + 8)
+    while position >= 0:
+        header = _whole_frame(content, position) if position % 8 == 0 else None
+        if header is not None and header.base_offset > place.offset:
+            return True
+        position = content.find(MAGIC, position + 1)
+    return False
+
+
+def _whole_frame(content: mmap.mmap, position: int) -> FrameHeader | None:
+    try:
+        header = decode_header(content[position : position + HEADER_BYTES])
+    except BadFrame:
+        return None
+    start = position + HEADER_BYTES
+    payload = np.frombuffer(content[start : start + header.payload_bytes], np.uint8)
+    return header if payload_is_whole(header, payload) else None

@@ -1,0 +1,139 @@
+"""One segment file, read through a memory map: find a place by offset or time, walk frames, open them.
+
+A segment object is a view of the file up to an end that never moves; a longer view is a new object. It reads nothing
+past that end, takes no lock and writes nothing. Whatever it hands out has been checked; a frame that is not whole is
+an error that names the file and the byte.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.log.files import damaged, index_path
+from penstock.log.frame import HEADER_BYTES, BadFrame, FrameHeader, decode, decode_header, payload_is_whole
+from penstock.log.index import Place, first_place, place_at, read_index
+
+
+class Segment:
+    def __init__(self, path: Path, base: int, end: int | None = None) -> None:
+        """View ``path`` up to byte ``end``, or all of it. Raises ``FileNotFoundError`` if it is gone."""
+        self.path = path
+        self.base = base
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            self.size = size if end is None else end
+            if self.size > size:
+                raise damaged(path, size, f"it ends here, but was written up to byte {end}")
+            self._map = mmap.mmap(fd, self.size, prot=mmap.PROT_READ) if self.size else b""
+        finally:
+            os.close(fd)
+        self._buffer = pa.py_buffer(self._map)
+        self._bytes = np.frombuffer(self._map, np.uint8)
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        entries = read_index(index_path(self.path), self.base)
+        return entries[entries["position"] <= self.size]
+
+    @cached_property
+    def end(self) -> Place:
+        """The place after the last frame: how much the whole segment holds."""
+        end = self._last_place_before("position", self.size, inclusive=True)
+        for place, header in self.walk(end):
+            end = after(place, header)
+        return end
+
+    def seek(self, offset: int, since: Place | None = None) -> Place:
+        """The first frame that holds ``offset`` or a later one; the end if there is none. ``since`` is a place known to
+        lie before it."""
+        start = self._last_place_before("offset", offset, inclusive=True)
+        if since is not None and since.position > start.position:
+            start = since
+        for place, header in self.walk(start):
+            if header.last_offset >= offset:
+                return place
+        return self.end
+
+    def seek_time(self, timestamp: int) -> Place:
+        """The first frame with a record at or after ``timestamp``; the end if there is none."""
+        for place, header in self.walk(self._last_place_before("max_timestamp", timestamp, inclusive=False)):
+            if header.max_timestamp >= timestamp:
+                return place
+        return self.end
+
+    def leap(self, place: Place, records: int, raw_bytes: int) -> Place:
+        """The last indexed place after ``place`` with no more than so much between them; ``place`` if there is none."""
+        entries = self._places
+        within = (entries["records"] <= place.records + records) & (entries["raw_bytes"] <= place.raw_bytes + raw_bytes)
+        count = int(np.count_nonzero(within))
+        if count == 0:
+            return place
+        found = place_at(entries, count - 1)
+        return found if found.position > place.position and self._starts_frame(found) else place
+
+    def marks(self, start: Place, end: Place) -> list[Place]:
+        """Indexed places strictly between two."""
+        positions = self._places["position"]
+        first = int(np.searchsorted(positions, start.position, "right"))
+        last = int(np.searchsorted(positions, end.position, "left"))
+        return [p for p in (place_at(self._places, i) for i in range(first, last)) if self._starts_frame(p)]
+
+    def walk(self, place: Place) -> Iterator[tuple[Place, FrameHeader]]:
+        """Frames from a place on: where each starts, and its header."""
+        while place.position < self.size:
+            header = self._header(place)
+            yield place, header
+            place = after(place, header)
+
+    def open(self, place: Place, header: FrameHeader) -> tuple[pa.RecordBatch, np.ndarray]:
+        """The entries of a frame and their offsets, after its checksum was found right."""
+        start = place.position + HEADER_BYTES
+        end = start + header.payload_bytes
+        if not payload_is_whole(header, self._bytes[start:end]):
+            raise damaged(self.path, place.position, "the frame's checksum is wrong")
+        return decode(header, self._buffer.slice(start, header.payload_bytes))
+
+    def _header(self, place: Place) -> FrameHeader:
+        position = place.position
+        try:
+            header = decode_header(self._map[position : position + HEADER_BYTES])
+        except BadFrame as bad:
+            raise damaged(self.path, position, str(bad)) from None
+        if position + header.frame_bytes > self.size:
+            raise damaged(self.path, position, "the frame is cut short")
+        if header.base_offset < place.offset:
+            raise damaged(self.path, position, f"offset {header.base_offset} comes after {place.offset - 1}")
+        return header
+
+    def _last_place_before(self, field: str, value: int, *, inclusive: bool) -> Place:
+        number = int(np.searchsorted(self._places[field], value, "right" if inclusive else "left")) - 1
+        place = place_at(self._places, number) if number >= 0 else first_place(self.base)
+        return place if self._starts_frame(place) else first_place(self.base)
+
+    def _starts_frame(self, place: Place) -> bool:
+        if place.position == self.size:
+            return True
+        try:
+            header = decode_header(self._map[place.position : place.position + HEADER_BYTES])
+        except BadFrame:
+            return False
+        return header.base_offset >= place.offset
+
+
+def after(place: Place, header: FrameHeader) -> Place:
+    """The place behind a frame."""
+    return Place(
+        header.last_offset + 1,
+        place.position + header.frame_bytes,
+        place.records + header.records,
+        place.raw_bytes + header.raw_bytes,
+        max(place.max_timestamp, header.max_timestamp),
+    )

@@ -1,0 +1,255 @@
+"""The one writer of a partition: appends frames, makes them durable, publishes the new end.
+
+``append`` is whole or not at all. When it returns, the records are on disk (``fsync: always``) and readers see them;
+when it raises, the file ends where it ended before and nothing of the append can be read. A ``kill -9`` at any point
+loses nothing that an append returned for, and damages no earlier frame.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from penstock.errors import LogError
+from penstock.faults import reach
+from penstock.log.config import FsyncInterval, LogConfig
+from penstock.log.files import index_path, is_full, no_room, segment_path, sync_directory, try_lock
+from penstock.log.frame import encode, place, write_options
+from penstock.log.head import Head, HeadFile
+from penstock.log.index import IndexWriter, Place, first_place
+from penstock.log.recovery import Recovered, Recovery, open_index, recover
+from penstock.log.segment import after
+from penstock.record import ENTRY_SCHEMA
+
+_REQUIRED = [ENTRY_SCHEMA.get_field_index(field.name) for field in ENTRY_SCHEMA if not field.nullable]
+
+
+class PartitionWriter:
+    """Safe to use from several threads; only one process can have it, until ``close``."""
+
+    def __init__(self, directory: Path, partition: int, config: LogConfig, first_offset: int = 0) -> None:
+        """Lock the partition, mend its end, go on from there, at ``first_offset`` or later."""
+        self.partition = partition
+        self.recovered: Recovery | None = None
+        self._directory = directory
+        self._config = config
+        self._options = write_options(config.compression)
+        self._always = config.fsync == "always"
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._broken: str | None = None
+        self._next: int
+        self._segment: Path
+        self._base: int
+        self._end: Place
+        self._durable: int
+        self._index: IndexWriter
+        self._indexed: Place
+        lock = try_lock(directory / "lock")
+        if lock is None:
+            raise LogError(
+                "PEN-LOG-001",
+                f"partition {partition} of the log in {directory.parent} has a writer already.",
+                "A partition has one writer: stop the other process first.",
+            )
+        self._partition_lock = lock
+        try:
+            self._open(recover(directory), first_offset)
+        except BaseException:
+            os.close(lock)
+            raise
+        if isinstance(config.fsync, FsyncInterval):
+            threading.Thread(target=self._sync_on_a_clock, args=(config.fsync.interval,), daemon=True).start()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._next
+
+    def append(self, batch: pa.RecordBatch) -> range:
+        """Append entries (``ENTRY_SCHEMA``) as one frame and return their offsets.
+
+        Raises ``LogFull`` if there is no room (the same append may work later) and ``LogError`` if the entries cannot
+        be taken as they are or the writer must be reopened.
+        """
+        _check(batch)
+        body = encode(batch, self._options) if batch.num_rows else None
+        with self._lock:
+            self._check_usable()
+            if body is None:
+                return range(self._next, self._next)
+            header, header_bytes = place(body, self._next, self._next + body.records - 1)
+            try:
+                if self._is_time_to_roll(header.frame_bytes):
+                    self._roll()
+                reach("log.append.before_write")
+                self._write(header_bytes, body.payload)
+                reach("log.append.before_fsync")
+                if self._always:
+                    self._sync_file()
+                reach("log.append.after_fsync")
+                end = after(self._end, header)
+                self._publish(end, end.offset, end.position if self._always else self._durable)
+            except OSError as error:
+                self._cut_back()
+                if is_full(error):
+                    raise no_room(self._segment, error) from None
+                raise
+            except BaseException:
+                self._cut_back()
+                raise
+            taken = range(self._next, end.offset)
+            self._end, self._next = end, end.offset
+            if end.is_far_from(self._indexed):
+                self._index.add(end)
+                self._indexed = end
+            return taken
+
+    def close(self) -> None:
+        """Make everything durable, whatever the fsync mode, and give the partition up."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            try:
+                if self._broken is None:
+                    self._sync()
+                    self._head.sync()
+            finally:
+                for resource in (self._index, self._head):
+                    resource.close()
+                os.close(self._fd)
+                os.close(self._partition_lock)
+
+    def __enter__(self) -> PartitionWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, found: Recovered | None, first_offset: int) -> None:
+        if found is None:
+            self._next = first_offset
+            self._head = HeadFile(self._directory)
+            self._start_segment(first_offset)
+        else:
+            self._next = max(found.next_offset, first_offset)
+            self.recovered = found.cut
+            self._segment = segment_path(self._directory, found.base)
+            self._base, self._end = found.base, found.end
+            self._fd = os.open(self._segment, os.O_RDWR | os.O_CLOEXEC)
+            # What recovery found whole may still be in memory only; it is published below as durable.
+            os.fsync(self._fd)
+            self._head = HeadFile(self._directory)
+            self._index, self._indexed = open_index(self._segment, found.base, found.end)
+            self._created = self._index.created
+        self._durable = self._end.position
+        self._publish(self._end, self._next, self._durable)
+        self._head.sync()
+        sync_directory(self._directory)
+
+    def _start_segment(self, base: int) -> None:
+        path = segment_path(self._directory, base)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            sync_directory(self._directory)
+            index_path(path).unlink(missing_ok=True)
+            index = IndexWriter(index_path(path), base)
+        except BaseException:
+            os.close(fd)
+            # Appends go on in the old segment; one behind it, even an empty one, would say that the old one is closed.
+            path.unlink()
+            raise
+        self._fd, self._segment, self._base, self._index = fd, path, base, index
+        self._end = self._indexed = first_place(base)
+        self._created = index.created
+        self._durable = 0
+
+    def _is_time_to_roll(self, frame_bytes: int) -> bool:
+        position = self._end.position
+        if position == 0:
+            return False
+        too_large = position + frame_bytes > self._config.segment_bytes
+        return too_large or time.time() - self._created > self._config.segment_age
+
+    def _roll(self) -> None:
+        """Close the segment and start the next. If that fails the old one stays in use."""
+        reach("log.roll")
+        self._sync()
+        self._index.add(self._end)
+        old_fd, old_index = self._fd, self._index
+        self._start_segment(self._end.offset)
+        os.close(old_fd)
+        old_index.close()
+        self._publish(self._end, self._next, 0)
+
+    def _write(self, *pieces: bytes | pa.Buffer) -> None:
+        position = self._end.position
+        views = [memoryview(piece) for piece in pieces]
+        while views:
+            written = os.pwritev(self._fd, views, position)
+            position += written
+            while views and written >= len(views[0]):
+                written -= len(views.pop(0))
+            if views:
+                views[0] = views[0][written:]
+
+    def _publish(self, end: Place, next_offset: int, durable: int) -> None:
+        self._head.publish(Head(self._base, end.position, next_offset, durable))
+        self._durable = durable
+
+    def _sync(self) -> None:
+        """Make durable what was appended so far, and say so in the head."""
+        if self._durable < self._end.position:
+            self._sync_file()
+            self._publish(self._end, self._next, self._end.position)
+
+    def _sync_file(self) -> None:
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            # After a failed sync the kernel may have dropped pages: only what was synced before is known to be there.
+            if not self._always or not is_full(error):
+                self._broken = str(error)
+            raise
+
+    def _cut_back(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._end.position)
+            self._publish(self._end, self._next, self._durable)
+        except OSError as error:
+            self._broken = str(error)
+
+    def _check_usable(self) -> None:
+        if self._closed.is_set():
+            raise LogError("PEN-LOG-006", f"the writer of partition {self.partition} is closed.", "Open it again.")
+        if self._broken is not None:
+            raise LogError(
+                "PEN-LOG-006",
+                f"{self._segment} takes no more appends after an error: {self._broken}.",
+                "Check the disk, then restart: opening the partition again finds its last whole frame.",
+            )
+
+    def _sync_on_a_clock(self, interval: float) -> None:
+        while not self._closed.wait(interval):
+            with self._lock:
+                if self._closed.is_set() or self._broken is not None:
+                    return
+                try:
+                    self._sync()
+                except OSError:
+                    return
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    if not batch.schema.equals(ENTRY_SCHEMA) or any(batch.column(i).null_count for i in _REQUIRED):
+        raise LogError(
+            "PEN-LOG-009", "the batch does not have the log's entry schema.", "Build it with penstock.record.entries."
+        )

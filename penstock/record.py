@@ -1,0 +1,130 @@
+"""The one message that flows through Penstock, and its Arrow schemas.
+
+A source appends *entries* (``ENTRY_SCHEMA``); the log gives each one a place, and from then on it is a *record*
+(``RECORD_SCHEMA`` = partition and offset, then the entry). Records travel as Arrow record batches; ``Record`` is the
+one-at-a-time view for people and tests, never for the hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class Op(StrEnum):
+    """What the record says happened to the thing it describes."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    COMMAND = "command"
+    NOOP = "noop"
+
+
+class Mode(StrEnum):
+    """Where its source was when it sent the record: copying, following changes, or done copying."""
+
+    COPY = "copy"
+    SYNC = "sync"
+    COMPLETE = "complete"
+
+
+class Header(StrEnum):
+    """Header names with a meaning to Penstock. Sources may add others."""
+
+    TOKEN = "token"
+    """Id of the token that the event was sent with; never the secret."""
+    CONTENT_TYPE = "content_type"
+    """Media type of ``data``; absent means JSON."""
+    MALFORMED = "malformed"
+    """The source could not read ``data``; the value says why. Every route fails such a record before its first step."""
+    ENDPOINT = "endpoint"
+    """Which face of a source took it (``js``, ``api``, ``bulk``)."""
+    POSITION = "position"
+    """Where in its source the record was (a file and line, a change position)."""
+
+
+ENTRY_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("namespace", pa.string(), nullable=False),
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("mode", pa.string(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("headers", pa.map_(pa.string(), pa.string())),
+        pa.field("data", pa.binary()),
+    ]
+)
+
+RECORD_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        *ENTRY_SCHEMA,
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message. ``partition`` and ``offset`` are -1 until the log has given it a place."""
+
+    data: bytes | None
+    namespace: str = ""
+    op: Op = Op.INSERT
+    mode: Mode = Mode.SYNC
+    key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
+    partition: int = -1
+    offset: int = -1
+
+
+def entries(records: Iterable[Record]) -> pa.RecordBatch:
+    """The records as a batch that a log takes (their places, if any, are left out)."""
+    rows = list(records)
+    columns: list[Sequence[object]] = [
+        [r.timestamp for r in rows],
+        [r.namespace for r in rows],
+        [str(r.op) for r in rows],
+        [str(r.mode) for r in rows],
+        [r.key for r in rows],
+        [list(r.headers.items()) for r in rows],
+        [r.data for r in rows],
+    ]
+    arrays = [pa.array(column, f.type) for column, f in zip(columns, ENTRY_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
+
+
+def placed(batch: pa.RecordBatch, partition: int, first_offset: int) -> pa.RecordBatch:
+    """Entries as records at consecutive offsets from ``first_offset``."""
+    offsets = pa.array(range(first_offset, first_offset + batch.num_rows), pa.int64())
+    return with_places(batch, partition, offsets)
+
+
+def with_places(batch: pa.RecordBatch, partition: int, offsets: pa.Array) -> pa.RecordBatch:
+    """Entries as records at the given offsets."""
+    partitions = pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([partitions, offsets, *batch.columns], schema=RECORD_SCHEMA)
+
+
+def records(batch: pa.RecordBatch) -> list[Record]:
+    """The rows of a batch of records, one object each."""
+    return [
+        Record(
+            data=row["data"],
+            namespace=row["namespace"],
+            op=Op(row["op"]),
+            mode=Mode(row["mode"]),
+            key=row["key"],
+            headers=dict(row["headers"] or ()),
+            timestamp=row["timestamp"],
+            partition=row["partition"],
+            offset=row["offset"],
+        )
+        for row in batch.to_pylist()
+    ]

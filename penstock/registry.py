@@ -1,0 +1,83 @@
+"""The one list of components. A component is a folder; this is where its name becomes its code.
+
+Nothing here imports a component until it is asked for, so ``penstock list`` needs neither Spark nor a driver. Packages
+outside ours join by an entry point in the group ``penstock.components`` that names their ``Component``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import PenstockError
+
+
+class Kind(StrEnum):
+    SOURCE = "source"
+    STEP = "step"
+    DESTINATION = "destination"
+
+    @property
+    def folder(self) -> str:
+        return f"{self}s"
+
+
+@dataclass(frozen=True)
+class Component:
+    """A component's card: ``config`` and ``implementation`` are ``module:Class``, imported when first wanted."""
+
+    kind: Kind
+    name: str
+    summary: str
+    config: str
+    implementation: str
+
+    @property
+    def readme(self) -> Path:
+        module = importlib.import_module(self.config.partition(":")[0])
+        return Path(str(module.__file__)).with_name("README.md")
+
+    def config_class(self) -> Any:
+        return _load(self.config)
+
+    def implementation_class(self) -> Any:
+        return _load(self.implementation)
+
+
+_BUILT_IN: dict[Kind, tuple[str, ...]] = {
+    Kind.SOURCE: ("file", "http"),
+    Kind.STEP: ("map", "omit", "pick", "rename", "set", "where"),
+    Kind.DESTINATION: ("duckdb", "file", "null", "stdout"),
+}
+
+
+@cache
+def components(kind: Kind) -> dict[str, Component]:
+    """Every component of a kind by name, ours first, then those that other packages bring."""
+    found: dict[str, Component] = {}
+    for name in _BUILT_IN[kind]:
+        found[name] = importlib.import_module(f"penstock.{kind.folder}.{name}").component
+    for entry in entry_points(group="penstock.components"):
+        component = entry.load()
+        if component.kind is kind:
+            found.setdefault(component.name, component)
+    return found
+
+
+def component(kind: Kind, name: str) -> Component:
+    known = components(kind)
+    if name not in known:
+        raise PenstockError(
+            "PEN-CFG-010", f"there is no {kind} called '{name}'.", f"Known: {', '.join(sorted(known))}."
+        )
+    return known[name]
+
+
+def _load(reference: str) -> Any:
+    module, _, attribute = reference.partition(":")
+    return getattr(importlib.import_module(module), attribute)

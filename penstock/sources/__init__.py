@@ -1,0 +1,1 @@
+"""The sources that come with Penstock: a folder each, the contract in ``contract.py``."""

@@ -1,0 +1,27 @@
+"""Options of the file reader."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from penstock.config.component import SourceConfig
+from penstock.config.paths import LocalPath
+from penstock.config.quantities import ByteSize, Duration
+
+
+class FileConfig(SourceConfig):
+    """Which files, and how they are read."""
+
+    type: Literal["file"] = "file"
+    path: LocalPath = Field(description="A file, or a pattern such as `./in/*.ndjson` (`**` goes through folders).")
+    format: Literal["ndjson"] = Field(
+        default="ndjson", description="How records are told apart: one JSON object per line."
+    )
+    namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
+    batch_bytes: ByteSize = Field(default=2**20, gt=0, description="About how much goes into the log at a time.")
+    line_bytes: ByteSize = Field(
+        default=16 * 2**20, gt=0, description="Longest line. A longer one is kept in pieces, as malformed records."
+    )
+    poll: Duration = Field(default=1.0, gt=0, description="How often files are looked at for new lines.")

@@ -1,0 +1,125 @@
+"""Options of the collector. What is checked here can no longer go wrong when the first request comes."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from penstock.config.component import ComponentConfig, SourceConfig
+from penstock.config.paths import LocalPath
+from penstock.config.quantities import ByteSize, Duration
+
+
+class TokenConfig(ComponentConfig):
+    """Who may send. ``client_secret`` is public by nature (it is in a web page); ``server_secret`` is not."""
+
+    id: str = Field(min_length=1, description="Name of the token: it is what events and headers carry, not the secret.")
+    client_secret: SecretStr | None = Field(
+        default=None, description="Opens the JS endpoint and bulk. Meant for browsers, so treat it as public."
+    )
+    server_secret: SecretStr | None = Field(
+        default=None, description="Opens the server API, and everything that a client secret opens."
+    )
+    origins: list[str] = Field(
+        default=[], description="Web origins that may use the client secret: exact, `*.suffix` or `*`."
+    )
+
+    @model_validator(mode="after")
+    def _has_a_secret(self) -> Self:
+        secrets = [s.get_secret_value() for s in (self.client_secret, self.server_secret) if s is not None]
+        if not secrets:
+            raise ValueError(f"token '{self.id}' has no secret; give it a client_secret, a server_secret or both")
+        if not all(secrets):
+            raise ValueError(f"token '{self.id}' has an empty secret; is the variable it comes from set?")
+        return self
+
+
+class LimitsConfig(ComponentConfig):
+    """How much one request and all requests together may ask for."""
+
+    event_bytes: ByteSize = Field(default=51_200, gt=0, description="Largest single event. Over: 413 with its index.")
+    body_bytes: ByteSize = Field(
+        default=10_000_000, gt=0, description="Largest body, as sent and after decompression. Over: 413."
+    )
+    body_events: int = Field(default=100_000, gt=0, description="Most events (or bulk lines) in one body. Over: 413.")
+    pending_bytes: ByteSize = Field(
+        default=64 * 2**20,
+        gt=0,
+        description="Bytes that one worker may hold, from the first byte of a body until it is on disk. Over: 503.",
+    )
+    connections: int = Field(
+        default=1024, gt=0, description="Open connections over all workers; further ones wait in the system's queue."
+    )
+    header_timeout: Duration = Field(
+        default=30.0, gt=0, description="Time for a request's headers to arrive; also closes idle connections."
+    )
+    body_timeout: Duration = Field(default=30.0, gt=0, description="Time for a body to arrive. Over: 408.")
+
+
+class TlsConfig(ComponentConfig):
+    """Certificate and key, PEM files."""
+
+    cert: LocalPath = Field(description="Path of the certificate chain.")
+    key: LocalPath = Field(description="Path of the private key.")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """``127.0.0.1:8001`` and ``[::1]:8001`` as host and port."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"'{text}' is not host:port, such as 127.0.0.1:8001 or [::1]:8001")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"'{text}' is ambiguous; write an IPv6 address in brackets: [{host}]:{port}")
+    if not host:
+        raise ValueError(f"'{text}' names no host; write 127.0.0.1:{port}, or 0.0.0.0:{port} to listen everywhere")
+    return host, int(port)
+
+
+def _checked_address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def _checked_network(text: str) -> str:
+    return str(ip_network(text, strict=False))
+
+
+class HttpConfig(SourceConfig):
+    """The collector's options."""
+
+    type: Literal["http"] = "http"
+    listen: Annotated[str, AfterValidator(_checked_address)] = Field(
+        default="127.0.0.1:8001", description="host:port. The default is reachable from this machine only."
+    )
+    tokens: list[TokenConfig] = Field(description="Who may send; at least one.")
+    workers: int = Field(default=2, ge=1, le=64, description="Processes; each owns one partition of the log.")
+    namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
+    limits: LimitsConfig = Field(default=LimitsConfig(), description="Sizes and times that protect the server.")
+    trusted_proxies: list[Annotated[str, AfterValidator(_checked_network)]] = Field(
+        default=[], description="Addresses or networks whose X-Forwarded-For and X-Real-IP are believed."
+    )
+    expose_secret: bool = Field(
+        default=False, description="Store the secret itself in `api_key` instead of the token's id."
+    )
+    tls: TlsConfig | None = Field(default=None, description="Serve HTTPS with this certificate.")
+
+    @field_validator("tokens")
+    @classmethod
+    def _usable_tokens(cls, tokens: list[TokenConfig]) -> list[TokenConfig]:
+        if not tokens:
+            raise ValueError("no tokens: nobody could send; add one such as {id: site, client_secret: ...}")
+        seen: dict[str, str] = {}
+        for token in tokens:
+            if token.id in (other.id for other in tokens if other is not token):
+                raise ValueError(f"two tokens are called '{token.id}'")
+            for secret in (token.client_secret, token.server_secret):
+                if secret is None:
+                    continue
+                owner = seen.setdefault(secret.get_secret_value(), token.id)
+                if owner != token.id or token.client_secret == token.server_secret:
+                    raise ValueError(f"tokens '{owner}' and '{token.id}' use a secret twice; secrets must differ")
+        return tokens

@@ -1,0 +1,130 @@
+"""Counters of one worker, and the page that adds up those of all workers.
+
+A request costs a few integer additions. Once a second (and when it is asked for the page) a worker writes its numbers
+into a file of its own; the page is the sum of the files, whichever worker is asked. A worker that is replaced goes on
+from the numbers of the one before, so counters only ever grow while the collector runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LATENCY_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+@dataclass(slots=True)
+class Tally:
+    """The numbers of one worker since the collector started."""
+
+    requests: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By endpoint and status."""
+    events: int = 0
+    malformed: int = 0
+    bytes: int = 0
+    commits: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS) + 1))
+    """Submissions by how long the log took, one count per bucket of ``LATENCY_BOUNDS`` and one for the rest."""
+    commit_seconds: float = 0.0
+    pending_bytes: int = 0
+
+    def request(self, endpoint: str, status: int) -> None:
+        key = (endpoint, status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+    def committed(self, seconds: float) -> None:
+        self.commits[bisect_left(LATENCY_BOUNDS, seconds)] += 1
+        self.commit_seconds += seconds
+
+    def save(self, path: Path) -> None:
+        document = {
+            "requests": [[endpoint, status, count] for (endpoint, status), count in self.requests.items()],
+            "events": self.events,
+            "malformed": self.malformed,
+            "bytes": self.bytes,
+            "commits": self.commits,
+            "commit_seconds": self.commit_seconds,
+            "pending_bytes": self.pending_bytes,
+        }
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(orjson.dumps(document))
+        draft.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Tally:
+        """What ``save`` wrote; an empty tally if it never did."""
+        try:
+            document = orjson.loads(path.read_bytes())
+        except FileNotFoundError:
+            return cls()
+        requests = {(endpoint, status): count for endpoint, status, count in document.pop("requests")}
+        return cls(requests=requests, **document)
+
+
+def page(source: str, directory: Path) -> bytes:
+    """The Prometheus page of a source: all its workers together."""
+    registry = CollectorRegistry(auto_describe=False)
+    tallies = {path.stem: Tally.load(path) for path in sorted(directory.glob("*.json"))}
+    registry.register(_Page(source, tallies))
+    return generate_latest(registry)
+
+
+class _Page:
+    """The tallies of all workers in the form that prometheus_client prints."""
+
+    def __init__(self, source: str, tallies: dict[str, Tally]) -> None:
+        self._source = source
+        self._tallies = tallies
+
+    def collect(self) -> Iterator[Metric]:
+        tallies = self._tallies.values()
+        requests = CounterMetricFamily(
+            "penstock_collector_requests", "Requests answered.", labels=["source", "endpoint", "status"]
+        )
+        for (endpoint, status), count in sorted(_summed(t.requests for t in tallies).items()):
+            requests.add_metric([self._source, endpoint, str(status)], count)
+        yield requests
+        for name, text, total in (
+            ("events", "Events taken.", sum(t.events for t in tallies)),
+            ("malformed", "Bulk lines that were not events, kept as malformed.", sum(t.malformed for t in tallies)),
+            ("bytes", "Bytes of event data put into the log.", sum(t.bytes for t in tallies)),
+        ):
+            counter = CounterMetricFamily(f"penstock_collector_{name}", text, labels=["source"])
+            counter.add_metric([self._source], total)
+            yield counter
+        commits = HistogramMetricFamily(
+            "penstock_collector_commit_seconds", "Time from submission to durable.", labels=["source"]
+        )
+        commits.add_metric([self._source], _buckets(tallies), sum(t.commit_seconds for t in tallies))
+        yield commits
+        pending = GaugeMetricFamily(
+            "penstock_collector_pending_bytes", "Bytes held until they are on disk.", labels=["source", "worker"]
+        )
+        for worker, tally in self._tallies.items():
+            pending.add_metric([self._source, worker], tally.pending_bytes)
+        yield pending
+
+
+def _summed(counts: Iterable[dict[tuple[str, int], int]]) -> dict[tuple[str, int], int]:
+    total: dict[tuple[str, int], int] = {}
+    for part in counts:
+        for key, count in part.items():
+            total[key] = total.get(key, 0) + count
+    return total
+
+
+def _buckets(tallies: Iterable[Tally]) -> list[tuple[str, float]]:
+    """Cumulative, as the format wants them."""
+    columns = zip(*(tally.commits for tally in tallies), strict=True)
+    below = 0
+    found: list[tuple[str, float]] = []
+    for bound, column in zip([*map(str, LATENCY_BOUNDS), "+Inf"], columns, strict=True):
+        below += sum(column)
+        found.append((bound, below))
+    return found

@@ -1,0 +1,34 @@
+"""Whether a worker should be sent traffic: it owns its partition, the log takes writes, and it is not stopping."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+FAILURE_MEMORY_SECONDS = 5.0
+
+
+class Readiness:
+    """A failed commit makes a worker unready for a few seconds only: without traffic it could never show that it has
+    recovered."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self.owns_partition = False
+        self._failed_at = -FAILURE_MEMORY_SECONDS
+
+    def commit_failed(self) -> None:
+        self._failed_at = monotonic()
+
+    def commit_worked(self) -> None:
+        self._failed_at = -FAILURE_MEMORY_SECONDS
+
+    @property
+    def problem(self) -> str | None:
+        """Why not, in words; None when ready."""
+        if self.stopping:
+            return "stopping"
+        if not self.owns_partition:
+            return "waiting for the log's partition"
+        if monotonic() - self._failed_at < FAILURE_MEMORY_SECONDS:
+            return "the log could not be written a moment ago"
+        return None

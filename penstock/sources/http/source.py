@@ -1,0 +1,143 @@
+"""The collector as a source: keeps its worker processes alive, and stops them cleanly."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from threading import Event
+from time import monotonic
+
+from penstock.errors import PenstockError
+from penstock.sources.contract import Source
+from penstock.sources.http.config import HttpConfig, split_address
+from penstock.sources.http.job import Job, metrics_dir
+
+POLL_SECONDS = 0.1
+DRAIN_SECONDS = 40.0
+LONGEST_PAUSE_SECONDS = 5.0
+PORT_WAIT_SECONDS = 10.0
+
+_log = logging.getLogger("penstock.http")
+
+
+class HttpSource(Source[HttpConfig]):
+    """Serves until it is told to stop.
+
+    Each worker owns the log partition (source, its index); one that dies is replaced, after a pause that grows while
+    replacements die young. All workers listen on the same port; the kernel spreads connections over them.
+    """
+
+    def run(self, stopping: Event, once: bool = False) -> None:
+        counters = metrics_dir(self.context)
+        shutil.rmtree(counters, ignore_errors=True)
+        counters.mkdir(parents=True)
+        with ExitStack() as stack:
+            address = _reserve(self.config.listen, stack, stopping)
+            jobs = [Job.of(self.config, self.context, index, address) for index in range(self.config.workers)]
+            workers = [_Worker(job) for job in jobs]
+            stack.callback(_stop, workers)
+            for worker in workers:
+                worker.start()
+            while not stopping.wait(POLL_SECONDS):
+                for worker in workers:
+                    worker.look_after()
+
+
+@dataclass
+class _Worker:
+    """A worker process and its successors."""
+
+    job: Job
+    process: subprocess.Popen[bytes] | None = None
+    started: float = field(default=0.0)
+    pause: float = field(default=0.0)
+    restart_at: float | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "penstock.sources.http.worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        self.started = monotonic()
+        self.restart_at = None
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it died at once; look_after will see to it
+            # The pipe stays open: its end tells the worker that we are gone.
+            self.process.stdin.write(self.job.model_dump_json().encode() + b"\n")
+            self.process.stdin.flush()
+
+    def look_after(self) -> None:
+        if self.process is not None and self.process.poll() is not None:
+            code, lived = self.process.returncode, monotonic() - self.started
+            self._close_pipe()
+            self.process = None
+            young = lived < LONGEST_PAUSE_SECONDS
+            self.pause = min(LONGEST_PAUSE_SECONDS, max(0.1, self.pause * 2)) if young else 0.0
+            self.restart_at = monotonic() + self.pause
+            _log.error("worker %d ended with %d after %.1f s; it is replaced", self.job.index, code, lived)
+        if self.restart_at is not None and monotonic() >= self.restart_at:
+            self.start()
+
+    def ask_to_stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self._close_pipe()
+
+    def wait(self, deadline: float) -> None:
+        if self.process is None:
+            return
+        try:
+            self.process.wait(max(0.0, deadline - monotonic()))
+        except subprocess.TimeoutExpired:
+            _log.error("worker %d did not stop in time; it is killed", self.job.index)
+            self.process.kill()
+            self.process.wait()
+
+    def _close_pipe(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+
+def _stop(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.ask_to_stop()
+    deadline = monotonic() + DRAIN_SECONDS
+    for worker in workers:
+        worker.wait(deadline)
+
+
+def _reserve(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:
+    """The numeric address and port, held for our workers until the stack closes."""
+    host, port = split_address(listen)
+    deadline = monotonic() + PORT_WAIT_SECONDS
+    while True:
+        try:
+            held = _bound(host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and not stopping.is_set() and monotonic() < deadline:
+                stopping.wait(POLL_SECONDS)  # workers of a collector that was killed may still be finishing
+                continue
+            busy = error.errno == errno.EADDRINUSE
+            fix = "Stop the other program or choose another port." if busy else "Check 'listen'."
+            raise PenstockError("PEN-HTTP-001", f"cannot listen on {listen}: {error.strerror}.", fix) from error
+        name = stack.enter_context(held).getsockname()
+        return str(name[0]), int(name[1])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # First without port sharing: a stranger on the same port must be an error, not a second collector.
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        address = probe.getsockname()
+    held = socket.socket(family, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(address)
+    return held

@@ -1,0 +1,139 @@
+"""One worker process of the collector: owns one partition of the log and serves HTTP into it.
+
+Started by ``HttpSource`` with its job as one line of JSON on standard input (secrets are neither on the command line
+nor on disk). SIGTERM, or the end of standard input because the parent is gone, stops it: no new connections, requests
+under way are answered after their commit, the log is closed, exit 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import uvloop
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.embed import Server
+
+from penstock.errors import LogError
+from penstock.log.config import LogConfig
+from penstock.log.group import Entry, GroupCommit, entry_batch
+from penstock.log.local import LocalLog
+from penstock.log.writer import PartitionWriter
+from penstock.sources.http.app import Collector
+from penstock.sources.http.commits import Commits
+from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.job import Job
+from penstock.sources.http.metrics import Tally
+
+SWEEP_SECONDS = 0.5
+RETRY_SECONDS = 0.2
+
+_log = logging.getLogger("penstock.http")
+
+
+def main() -> None:
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops us
+    job = Job.model_validate_json(sys.stdin.buffer.readline())
+    uvloop.run(_serve(job))
+    # The server's native threads may still be letting go of Python objects, and would abort a regular interpreter exit.
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _serve(job: Job) -> None:
+    config = HttpConfig.model_validate(job.config)
+    loop = asyncio.get_running_loop()
+    tally_path = job.metrics_dir / f"{job.index}.json"
+    collector = Collector(config, job.source, Tally.load(tally_path), tally_path)
+    collector.tally.pending_bytes = 0
+    server = _server(config, job, collector)
+
+    def stop() -> None:
+        collector.readiness.stopping = True
+        server.stop()  # type: ignore[no-untyped-call]  # granian says nothing of its types here
+
+    collector.log_broke = stop
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    Thread(target=_wait_for_parent, args=(loop, stop), daemon=True).start()
+    own = asyncio.create_task(_own_partition(job, config, collector))
+    sweep = asyncio.create_task(_sweep(collector, tally_path))
+    await server.serve()
+    sweep.cancel()
+    group, writer = await own
+    if group is not None and writer is not None:
+        await asyncio.to_thread(group.close)
+        writer.close()
+    collector.tally.save(tally_path)
+
+
+def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
+    limits = config.limits
+    return Server(
+        collector,
+        address=job.address,
+        port=job.port,
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=1024,
+        backpressure=max(1, limits.connections // config.workers),
+        http1_settings=HTTP1Settings(header_read_timeout=max(1, int(limits.header_timeout * 1000))),
+        log_level=LogLevels.error,
+        ssl_cert=config.tls.cert if config.tls else None,
+        ssl_key=config.tls.key if config.tls else None,
+    )
+
+
+async def _own_partition(
+    job: Job, config: HttpConfig, collector: Collector
+) -> tuple[GroupCommit | None, PartitionWriter | None]:
+    """Open the log, waiting as long as another process (our predecessor, perhaps) still holds the partition."""
+    log = LocalLog(job.log_dir, LogConfig.model_validate_json(job.log_options or "{}"))
+    while not collector.readiness.stopping:
+        try:
+            writer = await asyncio.to_thread(log.writer, job.source, job.index)
+        except LogError as error:
+            _log.warning("worker %d waits for its partition: %s", job.index, error)
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
+        # The first conversion to Arrow loads pandas: better now than while the first clients wait.
+        await asyncio.to_thread(entry_batch, [Entry(0, "", None, (("", ""),), b"")])
+        group = GroupCommit(writer, config.limits.pending_bytes)
+        collector.commits = Commits(group, asyncio.get_running_loop(), collector.tally)
+        collector.readiness.owns_partition = True
+        gc.collect()
+        gc.freeze()  # what is loaded by now lives as long as the process: not worth a look at every collection
+        return group, writer
+    return None, None
+
+
+async def _sweep(collector: Collector, tally_path: Path) -> None:
+    turn = 0
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        collector.expire_late_bodies(asyncio.get_running_loop().time())
+        turn += 1
+        if turn % 2 == 0:
+            try:
+                collector.tally.save(tally_path)
+            except OSError as error:  # a full disk must not cost the sweep
+                _log.warning("the metrics could not be saved: %s", error)
+
+
+def _wait_for_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+    sys.stdin.buffer.read()
+    loop.call_soon_threadsafe(stop)
+
+
+if __name__ == "__main__":
+    main()

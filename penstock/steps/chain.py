@@ -1,0 +1,150 @@
+"""Arrow steps in a row, as one function over record batches, with every record accounted for.
+
+The chain adds what no single step does: the route's namespace filter, the failing of records that their source could
+not read, the per-step namespace, and the check that each step's outcome adds up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import RouteError
+from penstock.record import Header
+from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome
+
+SOURCE_LABEL = "source"
+NAMESPACE_LABEL = "namespace"
+
+STEP_FAILURE_SCHEMA: pa.Schema = FAILURE_SCHEMA.append(pa.field("step", pa.string(), nullable=False))
+
+
+@dataclass(frozen=True)
+class Link:
+    """A step in its place: the label it is counted under, and the namespaces it applies to (``None``: all)."""
+
+    label: str
+    step: ArrowStep[Any]
+    pattern: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True)
+class ChainOutcome:
+    """What became of one batch: the rows that go on, and by step label what was skipped and what failed."""
+
+    kept: pa.RecordBatch
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    failures: Sequence[pa.RecordBatch] = ()
+    """Batches of ``STEP_FAILURE_SCHEMA``."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The links of a route, in order. ``pattern`` is the route's own namespace filter."""
+
+    links: Sequence[Link]
+    pattern: re.Pattern[str] | None = None
+
+    def run(self, batch: pa.RecordBatch) -> ChainOutcome:
+        skipped: dict[str, int] = {}
+        failures: list[pa.RecordBatch] = []
+
+        if self.pattern is not None:
+            wanted = _matching(batch, self.pattern)
+            if wanted is not None:
+                skipped[NAMESPACE_LABEL] = batch.num_rows - pc.sum(wanted).as_py()
+                batch = batch.filter(wanted)
+
+        outcome = _fail_malformed(batch)
+        batch = _settle(SOURCE_LABEL, batch, outcome, skipped, failures)
+        for link in self.links:
+            if batch.num_rows == 0:
+                break
+            batch = _settle(link.label, batch, _apply(link, batch), skipped, failures)
+        return ChainOutcome(batch, skipped, failures)
+
+
+def place_key(batch: pa.RecordBatch) -> pa.Array:
+    """One number per row that is unique over the log: its partition and offset."""
+    high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
+    return pc.add(high, batch.column("offset"))
+
+
+def labelled(failures: pa.RecordBatch, label: str) -> pa.RecordBatch:
+    """Failures with the label of the step that made them."""
+    steps = pa.repeat(pa.scalar(label), failures.num_rows)
+    return pa.RecordBatch.from_arrays([*failures.columns, steps], schema=STEP_FAILURE_SCHEMA)
+
+
+def check_sum(label: str, rows_in: int, outcome: Outcome) -> None:
+    """Refuse an outcome that lost or invented a row: that is a bug in the step, and must not pass unseen."""
+    rows_out = outcome.kept.num_rows + outcome.skipped + outcome.failures.num_rows
+    if rows_out != rows_in:
+        raise RouteError(
+            "PEN-STP-001",
+            f"step '{label}' was given {rows_in} records and accounts for {rows_out}.",
+            "This is a defect of the step; the batch was not delivered and will be tried again.",
+        )
+
+
+def _settle(
+    label: str,
+    batch: pa.RecordBatch,
+    outcome: Outcome,
+    skipped: dict[str, int],
+    failures: list[pa.RecordBatch],
+) -> pa.RecordBatch:
+    check_sum(label, batch.num_rows, outcome)
+    if outcome.skipped:
+        skipped[label] = skipped.get(label, 0) + outcome.skipped
+    if outcome.failures.num_rows:
+        failures.append(labelled(outcome.failures, label))
+    return outcome.kept
+
+
+def _apply(link: Link, batch: pa.RecordBatch) -> Outcome:
+    wanted = _matching(batch, link.pattern) if link.pattern is not None else None
+    if wanted is None:
+        return link.step.apply(batch)
+    chosen = batch.filter(wanted)
+    others = batch.filter(pc.invert(wanted))
+    if chosen.num_rows == 0:
+        return Outcome(batch)
+    outcome = link.step.apply(chosen)
+    check_sum(link.label, chosen.num_rows, outcome)
+    both = pa.concat_batches([outcome.kept, others])
+    order = pc.sort_indices(pc.index_in(place_key(both), value_set=place_key(batch)))
+    return Outcome(both.take(order), outcome.skipped, outcome.failures)
+
+
+def _matching(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArray | None:
+    """Which rows' namespaces match; ``None`` when all do. The expression runs once per distinct namespace."""
+    encoded = batch.column("namespace").dictionary_encode()
+    hits = [pattern.search(name) is not None for name in encoded.dictionary.to_pylist()]
+    if all(hits):
+        return None
+    return pa.array(hits, pa.bool_()).take(encoded.indices)
+
+
+def _fail_malformed(batch: pa.RecordBatch) -> Outcome:
+    headers = batch.column("headers")
+    if not pc.any(pc.equal(headers.keys, Header.MALFORMED.value)).as_py():
+        return Outcome(batch)
+    reasons = pc.map_lookup(headers, Header.MALFORMED.value, "first")
+    bad = pc.is_valid(reasons)
+    rows = batch.filter(bad)
+    failures = pa.RecordBatch.from_arrays(
+        [
+            rows.column("partition"),
+            rows.column("offset"),
+            pa.repeat(pa.scalar("malformed"), rows.num_rows),
+            reasons.filter(bad),
+        ],
+        schema=FAILURE_SCHEMA,
+    )
+    return Outcome(batch.filter(pc.invert(bad)), failures=failures)

@@ -1,0 +1,91 @@
+"""What a step is, and what it owes.
+
+A step is built once per Spark task from its config and then sees every batch of that task. It has no memory between
+batches, does no I/O, and imports no Spark unless it is a ``SparkStep``.
+
+No record is ever lost silently. Of the rows that go into ``ArrowStep.apply``, each one comes out in exactly one place:
+in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. The chain (``steps/chain.py``) checks the
+sum of every batch of every step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from penstock.config.component import StepConfig, namespace_pattern
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+__all__ = [
+    "FAILURE_SCHEMA",
+    "NO_FAILURES",
+    "ArrowStep",
+    "Outcome",
+    "SparkStep",
+    "StepConfig",
+    "namespace_pattern",
+]
+
+FAILURE_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("code", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+"""Which record failed and why. The step's name is added by the chain; the original bytes by the engine."""
+
+NO_FAILURES: pa.RecordBatch = pa.RecordBatch.from_pylist([], schema=FAILURE_SCHEMA)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one batch in one step."""
+
+    kept: pa.RecordBatch
+    skipped: int = 0
+    failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
+
+
+ConfigT = TypeVar("ConfigT", bound=StepConfig)
+
+
+class ArrowStep(ABC, Generic[ConfigT]):
+    """A stateless function over record batches of ``RECORD_SCHEMA``, run inside the process that reads the log.
+
+    ``apply`` must keep the order of rows, must not change ``partition`` and ``offset``, must return the schema it was
+    given, and must put a row that it cannot treat into ``failures`` with a short stable ``code`` and a ``message`` for a
+    person. It raises only for bugs. The same batch gives the same outcome, always: batches are replayed.
+    """
+
+    def __init__(self, config: ConfigT) -> None:
+        self.config = config
+
+    casts: Mapping[str, str] = {}
+    """SQL types that this step asks for by JSON path (``/price`` -> ``numeric(12,2)``); typed destinations obey."""
+
+    @abstractmethod
+    def apply(self, batch: pa.RecordBatch) -> Outcome: ...
+
+
+class SparkStep(ABC, Generic[ConfigT]):
+    """A function over the route's streaming ``DataFrame`` of ``RECORD_SCHEMA``, for shuffles, state and SQL.
+
+    It keeps the columns. Rows it takes away are counted as skipped under its name, rows it adds as added.
+    """
+
+    def __init__(self, config: ConfigT) -> None:
+        self.config = config
+
+    casts: ClassVar[Mapping[str, str]] = {}
+
+    @abstractmethod
+    def apply(self, frame: DataFrame) -> DataFrame: ...

@@ -1,0 +1,25 @@
+"""Expressions in step configs: checked when the config is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+from penstock.steps.expression.parse import parse
+
+
+def _text(value: Any) -> Any:
+    """YAML reads a bare ``5`` or ``true`` as a number or a boolean; as an expression they are literals."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, (int, float)) else value
+
+
+def _checked(text: str) -> str:
+    parse(text)
+    return text
+
+
+ExpressionText = Annotated[str, BeforeValidator(_text), AfterValidator(_checked)]
+"""SQL in Spark's dialect that ``parse`` takes."""

@@ -1,0 +1,23 @@
+"""Takes members out of JSON objects; every other byte stays as it was."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.json.members import without
+from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.fields import field_path
+from penstock.steps.omit.config import OmitConfig
+from penstock.steps.outcomes import rewritten
+
+
+class Omit(ArrowStep[OmitConfig]):
+    """A field that is missing, or whose path leads through something that is not an object, is no matter."""
+
+    def __init__(self, config: OmitConfig) -> None:
+        super().__init__(config)
+        self._paths = [field_path(field) for field in config.fields]
+
+    def apply(self, batch: pa.RecordBatch) -> Outcome:
+        result = without(batch.column("data"), self._paths)
+        return rewritten(batch, result.data, result.valid, result.broken_at)

@@ -1,0 +1,49 @@
+"""Computes values and puts them into the records, one field after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.json.find import find
+from penstock.json.paths import Path
+from penstock.json.text import spread
+from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.editing import Editing
+from penstock.steps.expression.evaluate import evaluate
+from penstock.steps.expression.parse import parse
+from penstock.steps.expression.tree import Node, fields
+from penstock.steps.fields import field_path
+from penstock.steps.set.config import SetConfig
+
+
+@dataclass(frozen=True)
+class _Assignment:
+    target: Path
+    value: Node
+    reads: tuple[Path, ...]
+
+
+class Set(ArrowStep[SetConfig]):
+    """Each field is computed from the record as the fields before it have left it."""
+
+    def __init__(self, config: SetConfig) -> None:
+        super().__init__(config)
+        self._assignments = []
+        for target, text in config.fields.items():
+            value = parse(text)
+            self._assignments.append(_Assignment(field_path(target), value, tuple(fields(value))))
+
+    def apply(self, batch: pa.RecordBatch) -> Outcome:
+        if batch.num_rows == 0:
+            return Outcome(batch)
+        editing: Editing | None = None
+        for assignment in self._assignments:
+            found = find(editing.data if editing else batch.column("data"), assignment.reads)
+            editing = editing or Editing.found(batch, found)
+            places = {path: place for place, path in enumerate(assignment.reads)}
+            value = evaluate(assignment.value, batch, found, places)
+            editing = editing.put(assignment.target, spread(value.json, batch.num_rows))
+        assert editing is not None  # the config has at least one field
+        return editing.outcome()

@@ -1,0 +1,20 @@
+"""The promise of the README, under ``kill -9``: what got a 200 is in the warehouse exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos.run import NAMED_POINTS, chaos
+
+
+def test_every_acknowledged_event_arrives_exactly_once_whatever_is_killed(tmp_path: Path) -> None:
+    result = chaos(tmp_path, random_kills=6, seed=20261)
+    assert result.lost == set()
+    assert result.doubled == set()
+    assert result.unknown == set()
+    assert result.last_event_arrived
+    assert result.totals.adds_up
+    assert result.totals.loaded == result.rows
+    assert result.exit_code == 0
+    assert result.acknowledged > 100
+    assert sum(result.kills.values()) >= len(NAMED_POINTS) + 5

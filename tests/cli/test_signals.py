@@ -1,0 +1,23 @@
+"""Stopping in two steps."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from penstock.cli.signals import stopping_in_two_steps
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_drains_and_the_second_hurries(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with stopping_in_two_steps(30.0) as (stopping, hurry):
+        signal.raise_signal(number)
+        assert (stopping.is_set(), hurry.is_set()) == (True, False)
+        assert capfd.readouterr().err == "draining, up to 30 s; press Ctrl-C again to stop now\n"
+        signal.raise_signal(number)
+        assert hurry.is_set()
+    assert signal.getsignal(number) is before

@@ -1,0 +1,355 @@
+"""The mistakes that people make in a pipeline. ``▲`` in a text stands where the report must point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOURCES = "sources: {web: {type: http, tokens: [{id: site, client_secret: demo}]}}\n"
+START = "name: shop\n" + SOURCES
+GOOD = START + "routes: {out: {from: [web], to: {type: stdout}}}\n"
+
+
+def with_route(options: str, to: str = "{type: stdout}") -> str:
+    return START + f"routes:\n  out:\n    from: [web]\n    to: {to}\n" + options
+
+
+@dataclass(frozen=True)
+class Mistake:
+    title: str
+    text: str
+    key: str
+    what: str
+    fix: str
+
+
+MISTAKES = [
+    # What YAML itself does not take.
+    Mistake("tab", "name: shop\nsources:\n▲\tweb: {}\n", "", "not valid YAML", "Indent with spaces"),
+    Mistake("indentation", "name: shop\n  sources▲: {}\n", "", "mapping values", "indented"),
+    Mistake("unclosed quote", 'name: ▲"shop\nsources: {}\n', "", "end of stream", "Close the quotes."),
+    Mistake(
+        "unclosed bracket", "name: shop\nsources: {web: {type: http}\n▲", "", "expected ',' or '}'", "Close the mapping"
+    ),
+    Mistake("colon in a value", "name: shop▲: the one\n", "", "mapping values", "Quote a value"),
+    Mistake("at sign", "name: ▲@shop\n", "", "not valid YAML", "A value that begins with @ needs quotes."),
+    Mistake("unquoted variable in braces", "name: shop\nlog: {type: $▲{KIND}}\n", "", "not valid YAML", '"${NAME}"'),
+    Mistake("unknown alias", "name: ▲*shop\n", "", "undefined alias", "needs quotes"),
+    Mistake("second document", GOOD + "▲---\nname: other\n", "", "another document", "remove the second '---'"),
+    Mistake("unknown tag", "name: ▲!env SHOP\n" + SOURCES, "name", "the tag !env", "Remove it."),
+    Mistake("empty", "▲", "", "the file is empty", "penstock init"),
+    Mistake("only comments", "▲# nothing yet\n", "", "the file is empty", "penstock init"),
+    Mistake("list on top", "▲- name: shop\n", "", "a pipeline is a mapping", "without a dash"),
+    Mistake("control character", "name: sh▲\x07op\n", "", "does not allow", "Remove it"),
+    Mistake("circular alias", "name: shop\nsources: ▲&a {web: *a}\n", "", "64 levels", "aliases"),
+    # Keys.
+    Mistake("key twice", "name: shop\n▲name: shop\n" + SOURCES, "name", "given twice, first in line 1", "Keep one"),
+    Mistake(
+        "number as a key",
+        START + "routes: {▲1: {from: [web], to: {type: stdout}}}\n",
+        "routes",
+        "key 1 is not text",
+        "'1'",
+    ),
+    Mistake(
+        "unquoted template",
+        with_route("", "{type: file, path: ./out, format: {▲{ x }}}"),
+        "routes.out.to.format",
+        "where a key should",
+        "needs quotes",
+    ),
+    Mistake(
+        "misspelt key on top", "name: shop\n▲source: {}\n", "source", "unknown key 'source'", "Did you mean 'sources'?"
+    ),
+    Mistake(
+        "misspelt key of a route",
+        with_route("    ▲namspace: x\n"),
+        "routes.out.namspace",
+        "unknown key",
+        "Did you mean 'namespace'?",
+    ),
+    Mistake(
+        "misspelt key of a destination",
+        with_route("", "{type: file, ▲pth: ./out}"),
+        "routes.out.to.pth",
+        "unknown key 'pth'",
+        "Did you mean 'path'?",
+    ),
+    Mistake(
+        "misspelt key below a lifted option",
+        with_route("", "{type: file, mode: batch, ▲pth: ./out}"),
+        "routes.out.to.pth",
+        "unknown key 'pth'",
+        "'path'?",
+    ),
+    Mistake(
+        "misspelt key deep down",
+        GOOD + "log: {retention: {▲maxage: 1d}}\n",
+        "log.retention.maxage",
+        "unknown key",
+        "Did you mean 'max_age'?",
+    ),
+    Mistake(
+        "misspelt key of a union's member",
+        GOOD + "log: {fsync: {▲intervl: 1s}}\n",
+        "log.fsync.intervl",
+        "unknown key",
+        "Did you mean 'interval'?",
+    ),
+    Mistake(
+        "strange key", GOOD + "▲zebra: 1\n", "zebra", "unknown key 'zebra'", "Known keys: data_dir, engine, ledger, log"
+    ),
+    Mistake("missing key on top", "▲" + SOURCES, "name", "missing key 'name'", "Name of the pipeline."),
+    Mistake(
+        "missing key of a route",
+        START + "routes:\n  out:\n    ▲from: [web]\n",
+        "routes.out.to",
+        "missing key 'to'",
+        "Add it. Where they go.",
+    ),
+    Mistake(
+        "missing key of a destination",
+        with_route("", "▲{type: file}"),
+        "routes.out.to.path",
+        "missing key 'path'",
+        "Add it. Directory",
+    ),
+    Mistake(
+        "missing type",
+        with_route("", "▲{path: ./out}"),
+        "routes.out.to.type",
+        "missing key 'type'",
+        "one of: duckdb, file, null, stdout",
+    ),
+    # Values.
+    Mistake("name in capitals", "name: ▲Shop\n" + SOURCES, "name", "'Shop' is not a name", "beginning with a letter"),
+    Mistake(
+        "bad name of a route",
+        START + "routes:\n  ▲out route: {from: [web], to: {type: stdout}}\n",
+        "routes.out route",
+        "is not a name",
+        "use up to 63",
+    ),
+    Mistake("number for text", "name: ▲5\n" + SOURCES, "name", "expected text, found a number", "Put it in quotes."),
+    Mistake(
+        "text for a number",
+        with_route("    max_records: ▲many\n"),
+        "routes.out.max_records",
+        "expected a whole number, found 'many'",
+        "",
+    ),
+    Mistake(
+        "fraction for a whole number",
+        with_route("    max_records: ▲1.5\n"),
+        "routes.out.max_records",
+        "expected a whole number, found the number 1.5",
+        "",
+    ),
+    Mistake("zero", with_route("    max_records: ▲0\n"), "routes.out.max_records", "must be greater than 0", ""),
+    Mistake(
+        "no value",
+        START + "▲routes:\n",
+        "routes",
+        "expected a mapping, found nothing",
+        "Give it a value, or remove the key.",
+    ),
+    Mistake(
+        "text for a mapping",
+        START + "routes: {out: ▲web}\n",
+        "routes.out",
+        "expected a mapping, found text",
+        "indented",
+    ),
+    Mistake(
+        "mapping for a list",
+        START + "routes: {out: {from: ▲{web: 1}, to: {type: stdout}}}\n",
+        "routes.out.from",
+        "expected a list, found a mapping",
+        "",
+    ),
+    Mistake(
+        "list of a wrong kind",
+        START + "routes: {out: {from: [▲1], to: {type: stdout}}}\n",
+        "routes.out.from[0]",
+        "expected text",
+        "quotes",
+    ),
+    Mistake("no source at all", "name: shop\nsources: ▲{}\n", "sources", "needs at least 1, and has 0", ""),
+    Mistake(
+        "from nowhere",
+        START + "routes: {out: {from: ▲[], to: {type: stdout}}}\n",
+        "routes.out.from",
+        "needs at least 1",
+        "",
+    ),
+    Mistake(
+        "misspelt choice",
+        with_route("    mode: ▲strem\n"),
+        "routes.out.mode",
+        "expected one of stream, batch, found 'strem'",
+        "Did you mean 'stream'?",
+    ),
+    Mistake(
+        "misspelt choice inside to",
+        with_route("", "{type: stdout, mode: ▲strem}"),
+        "routes.out.to.mode",
+        "expected one of stream, batch",
+        "Did you mean 'stream'?",
+    ),
+    Mistake(
+        "choice of a wrong kind",
+        GOOD + "log: {fsync: ▲5}\n",
+        "log.fsync",
+        "expected one of always, never or a mapping, found the number 5",
+        "",
+    ),
+    Mistake(
+        "mode twice",
+        with_route("    mode: batch\n", "{type: stdout, ▲mode: batch}"),
+        "routes.out.to.mode",
+        "stands in the route and in its destination",
+        "Keep one",
+    ),
+    Mistake(
+        "unknown unit",
+        with_route("    every: ▲5 fortnights\n"),
+        "routes.out.every",
+        "unknown unit",
+        "250ms, 30s, 5m, 1h or 7d",
+    ),
+    Mistake(
+        "not a duration", with_route("    every: ▲soon\n"), "routes.out.every", "'soon' is not a duration", "250ms"
+    ),
+    Mistake(
+        "not a size",
+        with_route("    max_bytes: ▲huge\n"),
+        "routes.out.max_bytes",
+        "'huge' is not a size",
+        "10MB or 1GiB",
+    ),
+    Mistake(
+        "bad regular expression",
+        with_route('    namespace: ▲"/ord(ers/"\n'),
+        "routes.out.namespace",
+        "not a regular expression",
+        "unterminated",
+    ),
+    Mistake(
+        "not a ledger", GOOD + "ledger: {url: ▲mysql://u:pw@db/x}\n", "ledger.url", "not a database", "postgresql://"
+    ),
+    # Names of things.
+    Mistake(
+        "unknown source",
+        START + "routes: {out: {from: [▲wbe], to: {type: stdout}}}\n",
+        "routes.out.from[0]",
+        "no source called 'wbe'",
+        "Did you mean 'web'?",
+    ),
+    Mistake(
+        "unknown source, not in a list",
+        START + "routes: {out: {from: ▲shop, to: {type: stdout}}}\n",
+        "routes.out.from",
+        "no source called 'shop'",
+        "Known sources: web.",
+    ),
+    Mistake(
+        "unknown type of source",
+        "name: shop\nsources: {web: {type: ▲htp}}\n",
+        "sources.web.type",
+        "no source of type 'htp'",
+        "Did you mean 'http'?",
+    ),
+    Mistake(
+        "unknown type of destination",
+        with_route("", "{type: ▲oracle}"),
+        "routes.out.to.type",
+        "no destination of type 'oracle'",
+        "Known destinations: duckdb, file",
+    ),
+    Mistake(
+        "destination as text",
+        with_route("", "▲stdout"),
+        "routes.out.to",
+        "expected a mapping with a 'type'",
+        "Write, for example: {type: duckdb}.",
+    ),
+    # Steps.
+    Mistake(
+        "unknown step",
+        with_route('    steps:\n      - ▲wher: "a > 1"\n'),
+        "routes.out.steps[0].wher",
+        "no step called 'wher'",
+        "Did you mean 'where'?",
+    ),
+    Mistake(
+        "steps in one",
+        with_route("    steps:\n      - ▲omit: [a]\n        pick: [b]\n"),
+        "routes.out.steps[0]",
+        "a step is one key",
+        "its own '- '",
+    ),
+    Mistake(
+        "options beside the step",
+        with_route("    steps:\n      - ▲omit:\n        fields: [a]\n"),
+        "routes.out.steps[0]",
+        "a step is one key",
+        "Indent the options further than 'omit:'",
+    ),
+    Mistake(
+        "step as text",
+        with_route("    steps: [▲omit]\n"),
+        "routes.out.steps[0]",
+        "a step is one key",
+        "Write: - omit: {}.",
+    ),
+    Mistake(
+        "steps as a mapping",
+        with_route("    steps: ▲{omit: [a]}\n"),
+        "routes.out.steps",
+        "expected a list, found a mapping",
+        "",
+    ),
+    Mistake(
+        "step without its option",
+        with_route("    steps:\n      - ▲omit:\n"),
+        "routes.out.steps[0].omit.fields",
+        "missing key 'fields'",
+        "Add it.",
+    ),
+    Mistake(
+        "bare value of a wrong kind",
+        with_route("    steps:\n      - omit: [▲7]\n"),
+        "routes.out.steps[0].omit[0]",
+        "expected text, found a number",
+        "quotes",
+    ),
+    Mistake(
+        "misspelt option of a step",
+        with_route("    steps:\n      - omit: {fields: [a], ▲namespce: x}\n"),
+        "routes.out.steps[0].omit.namespce",
+        "unknown key",
+        "Did you mean 'namespace'?",
+    ),
+    # Variables.
+    Mistake(
+        "variable that is not set",
+        "name: ▲${SHOP}\n" + SOURCES,
+        "name",
+        "the environment variable SHOP is not set",
+        "export SHOP=..., or give a default: ${SHOP:-default}",
+    ),
+    Mistake(
+        "variable that is none",
+        "name: ▲${1SHOP}\n" + SOURCES,
+        "name",
+        "does not begin a variable",
+        "$${ for a plain ${",
+    ),
+    Mistake("variable left open", "name: ▲${SHOP\n" + SOURCES, "name", "does not begin a variable", "${NAME:-default}"),
+    Mistake(
+        "variable of a wrong kind",
+        with_route("    max_records: ▲${WORD}\n"),
+        "routes.out.max_records",
+        "found what '${WORD}' stands for",
+        "",
+    ),
+]

@@ -1,0 +1,197 @@
+"""What every destination owes. Subclass ``DestinationContract`` and the promises that the destination makes beyond it.
+
+A subclass gives ``make`` (the destination, its target under ``tmp_path``) and, if rows can be read back, ``ids`` (the
+field ``id`` of every row at the target, in the order they lie there).
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import faults
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt
+from penstock.errors import PenstockError
+from penstock.record import Record, entries, placed
+from penstock.steps.contract import Outcome
+
+
+def batch(number: int = 0, route: str = "shop", scope: str = "ledger-a") -> Batch:
+    return Batch(scope, route, number, {0: (0, 100)})
+
+
+def events(*values: Any) -> list[bytes]:
+    return [json.dumps(value, ensure_ascii=False).encode() for value in values]
+
+
+def numbered(ids: Iterable[int]) -> list[bytes]:
+    return events(*({"id": number} for number in ids))
+
+
+class Staging:
+    """Stages like a task would, and remembers what became of the rows."""
+
+    def __init__(self, destination: AnyDestination, directory: Path, casts: Mapping[str, str] | None = None) -> None:
+        self.destination = destination
+        self.casts = casts or {}
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        self.outcomes: list[Outcome] = []
+
+    def stage(self, data: Sequence[bytes | None], partition: int = 0, first: int = 0, size: int = 10_000) -> list[Part]:
+        stager = self.destination.stager(self.directory, self.casts)
+        for start in range(0, len(data), size):
+            rows = entries(Record(item, namespace="web") for item in data[start : start + size])
+            self.outcomes.append(stager.add(placed(rows, partition, first + start)))
+        return stager.finish()
+
+
+class DestinationContract:
+    def make(self, tmp_path: Path) -> AnyDestination:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def destination(self, tmp_path: Path) -> AnyDestination:
+        return self.make(tmp_path)
+
+    @pytest.fixture
+    def staging(self, destination: AnyDestination, tmp_path: Path) -> Staging:
+        return Staging(destination, tmp_path / "stage")
+
+    def test_every_row_is_staged_or_accounted_for(self, staging: Staging) -> None:
+        data = [*numbered(range(5)), None, b"", b"not json", b"[1]", b"{}", b'{"a":\n1}']
+        parts = staging.stage(data, size=3)
+        kept = sum(outcome.kept.num_rows for outcome in staging.outcomes)
+        skipped = sum(outcome.skipped for outcome in staging.outcomes)
+        failed = sum(outcome.failures.num_rows for outcome in staging.outcomes)
+        assert kept + skipped + failed == len(data)
+        assert sum(part.rows for part in parts) == kept
+
+    def test_parts_say_where_they_start(self, staging: Staging) -> None:
+        (part,) = staging.stage(numbered(range(5)), partition=3, first=40, size=2)
+        assert (part.partition, part.first_offset, part.rows) == (3, 40, 5)
+
+    def test_a_task_without_records_makes_no_parts(self, staging: Staging) -> None:
+        assert staging.stage([]) == []
+
+    def test_the_receipt_adds_up(self, destination: AnyDestination, staging: Staging) -> None:
+        parts = staging.stage(numbered(range(7))) + staging.stage(numbered(range(7, 10)), partition=1)
+        assert delivered_rows(destination.write(batch(), parts)) == 10
+
+    def test_a_batch_without_parts_is_fine(self, destination: AnyDestination) -> None:
+        receipt = destination.write(batch(), [])
+        assert delivered_rows(receipt) == 0
+        assert not receipt.repeated
+
+    def test_two_batches_follow_each_other(self, destination: AnyDestination, staging: Staging) -> None:
+        for number in range(2):
+            receipt = destination.write(batch(number), staging.stage(numbered(range(3)), first=3 * number))
+            assert not receipt.repeated
+            assert delivered_rows(receipt) == 3
+
+    def test_a_usable_target_passes_its_check(self, destination: AnyDestination) -> None:
+        assert destination.check()
+
+    def test_a_large_batch_does_not_take_memory_with_it(self, destination: AnyDestination, staging: Staging) -> None:
+        data = events(*({"id": number, "text": f"{number:0200d}"} for number in range(50_000)))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        parts = staging.stage(data)
+        assert delivered_rows(destination.write(batch(), parts)) == 50_000
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown_kib < 300_000
+
+
+class ReadableContract(DestinationContract):
+    """A destination whose rows can be looked at."""
+
+    def ids(self, destination: AnyDestination) -> list[int]:
+        raise NotImplementedError
+
+    def test_rows_arrive_in_log_order(self, destination: AnyDestination, staging: Staging) -> None:
+        late = staging.stage(numbered(range(5, 9)), partition=0, first=5, size=2)
+        other = staging.stage(numbered(range(20, 23)), partition=1)
+        early = staging.stage(numbered(range(5)), partition=0, first=0, size=2)
+        destination.write(batch(), [*other, *late, *early])
+        assert self.ids(destination) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 20, 21, 22]
+
+    def test_a_later_batch_comes_after(self, destination: AnyDestination, staging: Staging) -> None:
+        destination.write(batch(0), staging.stage(numbered([1, 2])))
+        destination.write(batch(1), staging.stage(numbered([3]), first=2))
+        assert self.ids(destination) == [1, 2, 3]
+
+    @pytest.mark.parametrize("other", [batch(scope="ledger-b"), batch(route="shop-2")], ids=["scope", "route"])
+    def test_the_same_number_of_another_pipeline_is_another_batch(
+        self, other: Batch, destination: AnyDestination, staging: Staging
+    ) -> None:
+        destination.write(batch(), staging.stage(numbered([1])))
+        assert not destination.write(other, staging.stage(numbered([2]))).repeated
+        assert sorted(self.ids(destination)) == [1, 2]
+
+    def test_odd_routes_and_odd_data_are_no_trouble(self, destination: AnyDestination, staging: Staging) -> None:
+        odd = [
+            {"id": 1, "Größe ✓": "日本語 \u2028 \u0007", "": 0},
+            {"id": 2, "quote\"'`;--": "'); DROP TABLE events; --"},
+            {"id": 3, "select": {"from": {"where": None}}, "a.b": [1, {"c": "\\n"}]},
+        ]
+        destination.write(batch(route='a/b "c" ü\''), staging.stage(events(*odd)))
+        assert self.ids(destination) == [1, 2, 3]
+
+
+class RepeatableContract(ReadableContract):
+    """A destination for which a batch that is written again is there once."""
+
+    def test_writing_a_batch_twice_is_writing_it_once(self, destination: AnyDestination, staging: Staging) -> None:
+        parts = staging.stage(numbered(range(4)))
+        first = destination.write(batch(), parts)
+        second = destination.write(batch(), parts)
+        assert self.ids(destination) == [0, 1, 2, 3]
+        assert delivered_rows(second) == delivered_rows(first)
+
+    def test_a_batch_that_was_cut_into_other_parts_replaces_nothing_twice(
+        self, destination: AnyDestination, staging: Staging
+    ) -> None:
+        destination.write(batch(), staging.stage(numbered(range(4))))
+        halves = staging.stage(numbered([0, 1])) + staging.stage(numbered([2, 3]), first=2)
+        destination.write(batch(), halves)
+        assert self.ids(destination) == [0, 1, 2, 3]
+
+    @pytest.mark.parametrize("point", ["destination.writing", "destination.committed"])
+    def test_a_crash_and_another_try_deliver_once(
+        self, point: str, destination: AnyDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        destination.write(batch(0), staging.stage(numbered([0])))
+        parts = staging.stage(numbered([1, 2]), first=1) + staging.stage(numbered([3]), first=3)
+        monkeypatch.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+        with pytest.raises((PenstockError, faults.InjectedFault)):
+            destination.write(batch(1), parts)
+        receipt = destination.write(batch(1), parts)
+        assert delivered_rows(receipt) == 3
+        assert self.ids(destination) == [0, 1, 2, 3]
+
+
+class TransactionalContract(RepeatableContract):
+    """A destination with ``transactions``: nothing of an unfinished batch is ever seen, and it knows what it has."""
+
+    def test_it_says_that_it_has_the_batch_already(self, destination: AnyDestination, staging: Staging) -> None:
+        assert destination.capabilities.transactions
+        parts = staging.stage(numbered([1]))
+        assert not destination.write(batch(), parts).repeated
+        assert destination.write(batch(), parts).repeated
+
+    def test_nothing_of_an_unfinished_batch_is_seen(
+        self, destination: AnyDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        destination.write(batch(0), staging.stage(numbered([0])))
+        monkeypatch.setattr(faults, "_armed", faults.parse("destination.writing=raise"))
+        with pytest.raises(PenstockError):
+            destination.write(batch(1), staging.stage(numbered([1, 2]), first=1))
+        assert self.ids(destination) == [0]
+
+
+def delivered_rows(receipt: Receipt) -> int:
+    return sum(table.rows for table in receipt.tables) + (receipt.failures.num_rows if receipt.failures else 0)

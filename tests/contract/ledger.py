@@ -1,0 +1,184 @@
+"""What every ledger must do, on whichever database it stands. Subclass it and say how to open one."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+import pytest
+
+from penstock.destinations.contract import TableReceipt
+from penstock.engine.ledger import Extent, Ledger, Position, RouteState, Settlement, Totals
+from penstock.errors import LedgerError
+
+
+class LedgerContract(ABC):
+    @abstractmethod
+    def open(self) -> Ledger:
+        """The same ledger at every call."""
+
+    @pytest.fixture
+    def ledger(self) -> Ledger:
+        ledger = self.open()
+        ledger.open_route("shop", {0: 0, 1: 100})
+        return ledger
+
+    def test_a_new_route_stands_where_it_is_told_to_start(self, ledger: Ledger) -> None:
+        assert ledger.offsets("shop") == {0: Position(0, 0), 1: Position(100, 100)}
+
+    def test_opening_a_route_again_moves_nothing(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 10))
+        assert ledger.open_route("shop", {0: 0, 1: 0, 2: 7}) == {
+            0: Position(10, 10),
+            1: Position(100, 100),
+            2: Position(7, 7),
+        }
+
+    def test_a_commit_moves_offsets_and_counts_together(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10), 1: (100, 105)})
+        assert batch is not None
+        ledger.commit(
+            batch,
+            Settlement(15, 9, {"where": 3, "namespace": 1}, 2, tables=[TableReceipt("a", 5), TableReceipt("b", 4)]),
+        )
+        assert ledger.offsets("shop") == {0: Position(10, 10), 1: Position(105, 105)}
+        assert ledger.totals("shop") == Totals(items=15, loaded=9, skipped=4, failed=2)
+        assert ledger.skips("shop") == {"where": 3, "namespace": 1}
+        assert ledger.delivered("shop") == {"a": 5, "b": 4}
+
+    @pytest.mark.parametrize(
+        "settlement",
+        [
+            Settlement(10, 9),
+            Settlement(10, 11),
+            Settlement(10, 5, {"where": 4}),
+            Settlement(10, 10, failed=1),
+            Settlement(10, 10, waiting=1),
+            Settlement(10, 10, added=1),
+        ],
+    )
+    def test_books_that_do_not_balance_are_refused_and_nothing_moves(
+        self, ledger: Ledger, settlement: Settlement
+    ) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        with pytest.raises(LedgerError, match="does not add up"):
+            ledger.commit(batch, settlement)
+        assert ledger.offsets("shop")[0] == Position(0, 0)
+        assert ledger.totals("shop") == Totals()
+
+    def test_items_that_a_step_added_are_accounted_for(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 25, added=15))
+        assert ledger.totals("shop").adds_up
+
+    def test_waiting_items_keep_the_hold_back(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 8, waiting=2, holds={0: 4}))
+        assert ledger.offsets("shop")[0] == Position(committed=10, hold=4)
+        later = ledger.begin("shop", {0: (10, 12)})
+        assert later is not None
+        ledger.commit(later, Settlement(2, 4, waiting=-2))
+        assert ledger.offsets("shop")[0] == Position(12, 12)
+        assert ledger.totals("shop") == Totals(items=12, loaded=12)
+
+    def test_the_same_range_has_the_same_number_at_every_attempt(self, ledger: Ledger) -> None:
+        first = ledger.begin("shop", {0: (0, 10)})
+        again = self.open().begin("shop", {0: (0, 10)})
+        assert first == again
+        assert ledger.pending("shop") == first
+
+    def test_a_committed_range_is_known(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 10))
+        assert ledger.begin("shop", {0: (0, 10)}) is None
+        assert ledger.pending("shop") is None
+
+    def test_numbers_grow_by_one(self, ledger: Ledger) -> None:
+        numbers = []
+        for start in range(5):
+            batch = ledger.begin("shop", {0: (start, start + 1)})
+            assert batch is not None
+            ledger.commit(batch, Settlement(1, 1))
+            numbers.append(batch.number)
+        assert numbers == [1, 2, 3, 4, 5]
+
+    def test_a_range_that_does_not_start_where_the_route_stands_is_refused(self, ledger: Ledger) -> None:
+        with pytest.raises(LedgerError, match="stands at 0"):
+            ledger.begin("shop", {0: (3, 10)})
+
+    def test_another_range_while_one_is_under_way_is_refused(self, ledger: Ledger) -> None:
+        ledger.begin("shop", {0: (0, 10)})
+        with pytest.raises(LedgerError, match="under way"):
+            ledger.begin("shop", {0: (0, 11)})
+
+    def test_a_batch_cannot_be_committed_twice(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 10))
+        with pytest.raises(LedgerError, match="not under way"):
+            ledger.commit(batch, Settlement(10, 10))
+        assert ledger.totals("shop").items == 10
+
+    def test_a_partition_that_appears_later_starts_at_zero(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {7: (0, 3)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(3, 3))
+        assert ledger.offsets("shop")[7] == Position(3, 3)
+
+    def test_everything_is_there_after_opening_again(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 9, failed=1, failed_extent=Extent(1, 250)))
+        ledger.note("shop", RouteState.RETRYING, "the warehouse is locked")
+        reopened = self.open()
+        assert reopened.scope == ledger.scope
+        assert reopened.totals("shop") == ledger.totals("shop")
+        assert reopened.failed_extent("shop") == Extent(1, 250)
+        assert [b.number for b in reopened.batches("shop")] == [1]
+        activity = reopened.activity("shop")
+        assert activity is not None
+        assert (activity.state, activity.message) == (RouteState.RETRYING, "the warehouse is locked")
+
+    def test_a_batch_without_failures_leaves_the_failed_extent(self, ledger: Ledger) -> None:
+        for start, settlement in ((0, Settlement(1, 0, failed=1, failed_extent=Extent(1, 99))), (1, Settlement(1, 1))):
+            batch = ledger.begin("shop", {0: (start, start + 1)})
+            assert batch is not None
+            ledger.commit(batch, settlement)
+        assert ledger.failed_extent("shop") == Extent(1, 99)
+
+    def test_a_replay_that_reached_the_log_settles_its_entries(self, ledger: Ledger) -> None:
+        ledger.begin_replay("shop", 9, 40, [0, 2])
+        assert self.open().replay_under_way("shop") == (9, 40, [0, 2])
+        ledger.finish_replay("shop", appended=True)
+        assert ledger.settled("shop") == {0: "replayed", 2: "replayed"}
+        assert ledger.replay_under_way("shop") is None
+
+    def test_a_replay_that_did_not_reach_the_log_leaves_its_entries_open(self, ledger: Ledger) -> None:
+        ledger.begin_replay("shop", 9, 40, [0, 2])
+        ledger.finish_replay("shop", appended=False)
+        assert ledger.settled("shop") == {}
+
+    def test_routes_commit_at_the_same_time_without_losing_a_count(self, ledger: Ledger) -> None:
+        routes, rounds = ["a", "b", "c"], 20
+        for route in routes:
+            ledger.open_route(route, {0: 0})
+
+        def work(route: str) -> None:
+            own = self.open()
+            for start in range(rounds):
+                batch = own.begin(route, {0: (start, start + 1)})
+                assert batch is not None
+                own.commit(batch, Settlement(1, 1, tables=[TableReceipt("t", 1)]))
+
+        threads = [threading.Thread(target=work, args=(route,)) for route in routes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [ledger.totals(route).loaded for route in routes] == [rounds] * len(routes)

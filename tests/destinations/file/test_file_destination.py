@@ -1,0 +1,148 @@
+import errno
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.destinations.contract import AnyDestination
+from penstock.destinations.file.config import FileConfig
+from penstock.destinations.file.destination import FileDestination
+from penstock.errors import PenstockError, TransientError
+from penstock.record import RECORD_SCHEMA
+from tests.contract.destination import RepeatableContract, Staging, batch, delivered_rows, events, numbered
+
+
+def files(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "out").iterdir())
+
+
+def destination(tmp_path: Path, **options: str) -> FileDestination:
+    return FileDestination(FileConfig.model_validate({"path": tmp_path / "out", **options}))
+
+
+class TestNdjson(RepeatableContract):
+    compression = "none"
+
+    def make(self, tmp_path: Path) -> FileDestination:
+        return destination(tmp_path, compression=self.compression)
+
+    def ids(self, destination: AnyDestination) -> list[int]:
+        text = "".join(self.read(path) for path in sorted(destination.config.path.iterdir(), key=place))
+        return [json.loads(line)["id"] for line in text.split("\n")[:-1]]
+
+    def read(self, path: Path) -> str:
+        return path.read_text()
+
+
+class TestGzip(TestNdjson):
+    compression = "gzip"
+
+    def read(self, path: Path) -> str:
+        return gzip.decompress(path.read_bytes()).decode()
+
+
+class TestZstd(TestNdjson):
+    compression = "zstd"
+
+    def read(self, path: Path) -> str:
+        with pa.input_stream(str(path), compression="zstd") as file:
+            text: bytes = file.read()
+        return text.decode()
+
+
+def place(path: Path) -> list[int]:
+    """Batch, partition and first offset, from a file's name."""
+    return [int(number) for number in path.name.partition(".")[0].split("-")[-3:]]
+
+
+def test_a_name_says_route_batch_partition_and_first_offset(tmp_path: Path) -> None:
+    target = destination(tmp_path)
+    target.write(batch(12), Staging(target, tmp_path / "stage").stage(numbered([1]), partition=3, first=70))
+    (only,) = files(tmp_path)
+    route, scope, number, partition, offset = only.name.removesuffix(".ndjson").split("-")
+    assert (route, len(scope), number, partition, offset) == ("shop", 8, "0000000012", "3", "70")
+
+
+def test_lines_are_the_data_as_it_was_sent(tmp_path: Path) -> None:
+    target = destination(tmp_path)
+    sent = [b'{"a": 1.50}', b'{"pretty":\n  {"b": "x\\ny"}\n}', b"not json at all"]
+    target.write(batch(), Staging(target, tmp_path / "stage").stage(sent))
+    assert files(tmp_path)[0].read_bytes() == b'{"a": 1.50}\n{"pretty":   {"b": "x\\ny"} }\nnot json at all\n'
+
+
+def test_parts_that_begin_at_the_same_record_do_not_replace_each_other(tmp_path: Path) -> None:
+    target = destination(tmp_path)
+    staging = Staging(target, tmp_path / "stage")
+    target.write(batch(), staging.stage(numbered([1])) + staging.stage(numbered([2])))
+    assert len(files(tmp_path)) == 2
+
+
+def test_the_stage_may_be_on_another_filesystem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    target = destination(tmp_path)
+    target.write(batch(), Staging(target, tmp_path / "stage").stage(numbered([1])))
+    assert [path.read_bytes() for path in files(tmp_path)] == [b'{"id": 1}\n']
+
+
+def test_what_an_interrupted_attempt_left_is_gone_after_the_next(tmp_path: Path) -> None:
+    target = destination(tmp_path)
+    parts = Staging(target, tmp_path / "stage").stage(numbered([1]))
+    target.write(batch(), parts)
+    (final,) = files(tmp_path)
+    final.with_name(f".{final.name}.part").write_bytes(b"half")
+    final.with_name(final.name.replace("-0.ndjson", "-5.ndjson")).write_bytes(b'{"id":1}\n')
+    others = final.with_name("shop-notes.txt")
+    others.write_text("not ours")
+    target.write(batch(), parts)
+    assert files(tmp_path) == sorted([final, others])
+
+
+def test_a_target_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    target = destination(tmp_path)
+    (tmp_path / "out").write_text("a file is in the way")
+    with pytest.raises(TransientError, match=r"PEN-DST-011.*out"):
+        target.write(batch(), [])
+    with pytest.raises(PenstockError, match="PEN-DST-012"):
+        target.check()
+
+
+class TestParquet(RepeatableContract):
+    def make(self, tmp_path: Path) -> FileDestination:
+        return destination(tmp_path, format="parquet")
+
+    def ids(self, destination: AnyDestination) -> list[int]:
+        files = sorted(destination.config.path.iterdir(), key=place)
+        return [number for file in files for number in pq.read_table(file).column("id").to_pylist()]
+
+
+def test_parquet_has_a_typed_column_per_field(tmp_path: Path) -> None:
+    target = destination(tmp_path, format="parquet")
+    target.write(batch(), Staging(target, tmp_path / "stage").stage(events({"a": {"b": 1}, "c": "x"}, {"d": [1.5]})))
+    table = pq.read_table(files(tmp_path)[0])
+    assert table.to_pylist() == [{"a_b": 1, "c": "x", "d": None}, {"a_b": None, "c": None, "d": "[1.5]"}]
+    assert table.schema.field("a_b").type == pa.int64()
+
+
+def test_a_field_that_changes_its_type_starts_a_new_parquet_file(tmp_path: Path) -> None:
+    target = destination(tmp_path, format="parquet")
+    parts = Staging(target, tmp_path / "stage").stage(events({"a": 1}, {"a": 2}, {"a": "x"}), size=1)
+    assert delivered_rows(target.write(batch(), parts)) == 3
+    assert [pq.read_table(file).column("a").to_pylist() for file in files(tmp_path)] == [[1, 2], ["x"]]
+
+
+def test_parquet_can_hold_the_records_themselves(tmp_path: Path) -> None:
+    target = destination(tmp_path, format="parquet", columns="record", compression="gzip")
+    target.write(batch(), Staging(target, tmp_path / "stage").stage([b"not json", None], first=4))
+    file = pq.ParquetFile(files(tmp_path)[0])
+    assert file.metadata.row_group(0).column(0).compression == "GZIP"
+    table = file.read()
+    assert table.column_names == RECORD_SCHEMA.names
+    assert table.column("offset").to_pylist() == [4, 5]
+    assert table.column("data").to_pylist() == [b"not json", None]

@@ -1,0 +1,181 @@
+"""The batch protocol on a real log, ledger and destination, without Spark: what a batch becomes, what a retry does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event
+
+import pyarrow as pa
+import pytest
+
+from penstock.destinations.contract import Batch, Destination, Part, Receipt, Stager
+from penstock.destinations.file.config import FileConfig
+from penstock.engine.carriage import carry
+from penstock.engine.delivery import Delivery, Stopped
+from penstock.engine.failed import FailedStore
+from penstock.engine.ledger import Ledger, RouteState, Totals, sqlite_url
+from penstock.engine.plan import RoutePlan, planned
+from penstock.engine.reports import BatchReport, add_up
+from penstock.errors import PenstockError, RefusedError, RouteError, TransientError
+from penstock.log.local import LocalLog
+from penstock.record import Record, entries
+from penstock.steps.contract import FAILURE_SCHEMA
+from penstock.steps.where.config import WhereConfig
+
+
+class Bench:
+    """A route over a log, into files, with nothing running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = LocalLog(folder / "log")
+        self.ledger = Ledger.open(sqlite_url(folder / "ledger.db"), "test")
+        self.failed = FailedStore(folder / "failed")
+        self.plan = RoutePlan(
+            name="out",
+            sources=("web",),
+            namespace=".*",
+            steps=planned([("where", WhereConfig(condition="n > 1"))]),
+            destination_name="file",
+            destination_config=FileConfig(path=folder / "out"),
+            stage_dir=folder / "stage",
+        )
+        self.stopping = Event()
+        self.destination: Destination[FileConfig] = self.plan.destination()
+        self.writer = self.log.writer("web")
+        self.ledger.open_route("out", {self.writer.partition: 0})
+
+    def append(self, *data: bytes, headers: dict[str, str] | None = None) -> None:
+        self.writer.append(entries(Record(d, namespace="web", headers=headers or {}) for d in data))
+
+    def report(self, start: int, end: int) -> BatchReport:
+        partition = self.writer.partition
+        batches = self.log.read(partition, start, end)
+        return add_up([carry(self.plan, self.plan.head_chain(), batches, partition, start, end)])
+
+    def deliver(self, start: int, end: int) -> None:
+        delivery = Delivery(self.plan, self.destination, self.log, self.ledger, self.failed, self.stopping)
+        delivery.deliver(self.report(start, end))
+
+    def written(self) -> list[int]:
+        lines = [
+            line for file in sorted((self.folder / "out").glob("*.ndjson")) for line in file.read_text().splitlines()
+        ]
+        return [json.loads(line)["n"] for line in lines]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+class Awkward(Destination[FileConfig]):
+    """The real destination behind a door that the test opens and shuts."""
+
+    def __init__(self, real: Destination[FileConfig], errors: Sequence[PenstockError | None]) -> None:
+        super().__init__(real.config)
+        self.real, self.errors = real, list(errors)
+
+    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
+        return self.real.stager(directory, casts)
+
+    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        return self.real.write(batch, parts)
+
+
+def test_every_record_of_a_batch_is_loaded_skipped_or_failed(bench: Bench) -> None:
+    bench.append(b'{"n": 1}', b'{"n": 2}', b'{"n": 3}', b"nonsense")
+    bench.append(b"torn", headers={"malformed": "line 5: not JSON"})
+    bench.deliver(0, 5)
+    assert bench.written() == [2, 3]
+    assert bench.ledger.totals("out") == Totals(items=5, loaded=2, skipped=1, failed=2)
+    failed = list(bench.failed.read("out", bench.ledger.failed_extent("out")))
+    assert {(e.step, e.record.data) for e in failed} == {("where", b"nonsense"), ("source", b"torn")}
+
+
+def test_a_batch_that_is_delivered_again_changes_nothing(bench: Bench) -> None:
+    bench.append(b'{"n": 2}', b"nonsense")
+    bench.deliver(0, 2)
+    bench.deliver(0, 2)
+    assert bench.written() == [2]
+    assert bench.ledger.totals("out") == Totals(items=2, loaded=1, failed=1)
+    assert bench.ledger.failed_extent("out").entries == 1
+
+
+def test_a_destination_that_is_away_is_tried_again_until_it_is_back(bench: Bench) -> None:
+    bench.append(b'{"n": 2}')
+    away = TransientError("PEN-TST-001", "away.")
+    bench.destination = Awkward(bench.destination, [away, away, None])
+    bench.deliver(0, 1)
+    assert bench.written() == [2]
+    activity = bench.ledger.activity("out")
+    assert activity is not None
+    assert activity.state is RouteState.RUNNING
+
+
+def test_a_stop_while_the_destination_is_away_leaves_the_batch_in_the_log(bench: Bench) -> None:
+    bench.append(b'{"n": 2}')
+    real = bench.destination
+    bench.destination = Awkward(real, [TransientError("PEN-TST-001", "away.")] * 9)
+    bench.stopping.set()
+    with pytest.raises(Stopped):
+        bench.deliver(0, 1)
+    assert bench.ledger.totals("out") == Totals()
+    bench.destination = real
+    bench.deliver(0, 1)
+    assert bench.written() == [2]
+
+
+def test_a_refused_batch_goes_to_failed_with_the_destinations_message(bench: Bench) -> None:
+    bench.append(b'{"n": 1}', b'{"n": 2}', b'{"n": 3}', b"nonsense")
+    bench.destination = Awkward(bench.destination, [RefusedError("PEN-TST-002", "value too long for column n.")])
+    bench.deliver(0, 4)
+    assert bench.ledger.totals("out") == Totals(items=4, skipped=1, failed=3)
+    failed = list(bench.failed.read("out", bench.ledger.failed_extent("out")))
+    refused = [e for e in failed if e.step == "destination"]
+    assert [e.record.data for e in refused] == [b'{"n": 2}', b'{"n": 3}']
+    assert all("value too long for column n" in e.error for e in refused)
+
+
+def test_rows_that_the_destination_refuses_one_by_one_are_found_again_in_the_log(bench: Bench) -> None:
+    bench.append(b'{"n": 2}', b'{"n": 3}', b'{"n": 4}')
+    partition = bench.writer.partition
+
+    class Picky(Awkward):
+        def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+            row = {"partition": partition, "offset": 1, "code": "refused", "message": "3 is unlucky"}
+            receipt = Receipt(failures=pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA))
+            full = self.real.write(batch, parts)
+            (table,) = full.tables
+            return Receipt([type(table)(table.table, table.rows - 1)], receipt.failures)
+
+    bench.destination = Picky(bench.destination, [])
+    bench.deliver(0, 3)
+    (entry,) = bench.failed.read("out", bench.ledger.failed_extent("out"))
+    assert (entry.record.data, entry.error, entry.step) == (b'{"n": 3}', "3 is unlucky", "destination")
+    assert bench.ledger.totals("out") == Totals(items=3, loaded=2, failed=1)
+
+
+def test_a_destination_that_loses_a_row_is_caught_before_the_commit(bench: Bench) -> None:
+    bench.append(b'{"n": 2}', b'{"n": 3}')
+
+    class Forgetful(Awkward):
+        def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+            return Receipt()
+
+    bench.destination = Forgetful(bench.destination, [])
+    with pytest.raises(RouteError, match="staged 2 rows and its destination accounts for 0"):
+        bench.deliver(0, 2)
+    assert bench.ledger.totals("out") == Totals()
+
+
+def test_a_range_in_which_everything_is_skipped_still_advances(bench: Bench) -> None:
+    bench.append(b'{"n": 0}', b'{"n": 1}')
+    bench.deliver(0, 2)
+    assert bench.ledger.offsets("out")[bench.writer.partition].committed == 2
+    assert bench.ledger.totals("out") == Totals(items=2, skipped=2)

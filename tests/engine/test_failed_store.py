@@ -1,0 +1,49 @@
+"""The failed store: original bytes, exactly once, whatever a crash left in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.engine.carriage import failed_records
+from penstock.engine.failed import FailedStore
+from penstock.engine.ledger import Extent
+from penstock.record import Record, entries, placed
+from penstock.steps.chain import STEP_FAILURE_SCHEMA
+
+
+def failed(*data: bytes, first: int = 0) -> pa.RecordBatch:
+    batch = placed(entries(Record(d, namespace="web", headers={"token": "site"}) for d in data), 1, first)
+    reasons = [
+        {"partition": 1, "offset": first + i, "code": "bad", "message": f"no {i}", "step": "map"}
+        for i in range(len(data))
+    ]
+    return failed_records(batch, pa.RecordBatch.from_pylist(reasons, schema=STEP_FAILURE_SCHEMA))
+
+
+def test_entries_come_back_with_their_bytes_reason_and_place(tmp_path: Path) -> None:
+    store = FailedStore(tmp_path)
+    original = '{"eventn_ctx": {"event_id": "e1"}, "ü": 2.50}'.encode()
+    extent = store.append("shop", 7, Extent(), [failed(original, b"\xff\x00", first=40)])
+    first, second = store.read("shop", extent)
+    assert (first.id, first.batch, first.step, first.code, first.error) == (0, 7, "map", "bad", "no 0")
+    assert (first.record.data, first.record.offset, first.event_id) == (original, 40, "e1")
+    assert first.record.headers == {"token": "site"}
+    assert (second.id, second.record.data, second.event_id) == (1, b"\xff\x00", None)
+    assert store.path("shop").name == "failed.dst=shop.log"
+
+
+def test_what_a_crash_left_behind_the_extent_is_not_there(tmp_path: Path) -> None:
+    store = FailedStore(tmp_path)
+    extent = store.append("shop", 1, Extent(), [failed(b"{}")])
+    store.append("shop", 2, extent, [failed(b"[1]", b"[2]")])  # killed before the ledger's commit
+    with store.path("shop").open("ab") as file:
+        file.write(b'{"torn')
+    assert [e.record.data for e in store.read("shop", extent)] == [b"{}"]
+    again = store.append("shop", 2, extent, [failed(b"[1]", b"[2]")])
+    assert [(e.id, e.record.data) for e in store.read("shop", again)] == [(0, b"{}"), (1, b"[1]"), (2, b"[2]")]
+
+
+def test_a_route_without_failures_has_no_entries(tmp_path: Path) -> None:
+    assert list(FailedStore(tmp_path).read("shop", Extent())) == []

@@ -1,0 +1,50 @@
+"""The ledger on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.ledger import Ledger, sqlite_url
+from penstock.errors import LedgerError
+from tests.contract.ledger import LedgerContract
+from tests.support.postgres import postgres
+
+
+class TestSqliteLedger(LedgerContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.url = sqlite_url(tmp_path / "ledger.db")
+
+    def open(self) -> Ledger:
+        return Ledger.open(self.url, "shop")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+class TestPostgresLedger(LedgerContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, server: str) -> None:
+        self.url, self.pipeline = server, uuid.uuid4().hex
+
+    def open(self) -> Ledger:
+        return Ledger.open(self.url, self.pipeline)
+
+    def test_pipelines_on_one_server_do_not_see_each_other(self, ledger: Ledger) -> None:
+        other = Ledger.open(self.url, uuid.uuid4().hex)
+        assert other.offsets("shop") == {}
+        assert other.scope != ledger.scope
+
+
+def test_a_ledger_out_of_reach_says_so_without_the_password() -> None:
+    with pytest.raises(LedgerError) as caught:
+        Ledger.open("postgresql://me:hunter2@127.0.0.1:1/shop", "shop")
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.code == "PEN-LGR-001"

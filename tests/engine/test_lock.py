@@ -1,0 +1,46 @@
+"""One engine per data folder, also right after the last one was killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.lock import EngineLock
+from penstock.errors import RouteError
+
+
+def test_a_second_engine_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+    first = EngineLock(tmp_path)
+    first.take()
+    with pytest.raises(RouteError, match="another engine"):
+        EngineLock(tmp_path).take()
+    first.release()
+    EngineLock(tmp_path).take()
+
+
+def test_the_lock_of_a_killed_engine_is_free(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path; from penstock.engine.lock import EngineLock;"
+        "EngineLock(Path(sys.argv[1])).take(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)]).returncode == -9
+    EngineLock(tmp_path).take()
+
+
+def test_a_new_engine_waits_for_the_old_ones_jvm(tmp_path: Path) -> None:
+    jvm = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    script = (
+        "import os, signal, sys; from pathlib import Path; from penstock.engine.lock import EngineLock;"
+        "lock = EngineLock(Path(sys.argv[1])); lock.take(); lock.note_jvm(int(sys.argv[2]));"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path), str(jvm.pid)])
+    with pytest.raises(RouteError, match="still alive"):
+        EngineLock(tmp_path).take(patience=0.1)
+    threading.Timer(0.2, jvm.communicate).start()
+    EngineLock(tmp_path).take(patience=20)
+    assert jvm.poll() is not None

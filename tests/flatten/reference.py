@@ -1,0 +1,116 @@
+"""Flattening the slow and obvious way, one value at a time: what the fast one is compared with. No casts."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from penstock.flatten.names import column_name
+from penstock.flatten.types import InnerType, common_type
+from penstock.json.paths import format_path
+from tests.json import reference as slow_json
+
+Path = tuple[str, ...]
+Cell = bool | int | float | str | datetime | None
+
+
+@dataclass
+class Sheet:
+    """Types and cells per column name, and the places of documents."""
+
+    types: dict[str, InnerType] = field(default_factory=dict)
+    cells: dict[str, list[Cell]] = field(default_factory=dict)
+    paths: dict[str, str | None] = field(default_factory=dict)
+    rows: list[int] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    collided: int = 0
+
+
+def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sheet:
+    sheet = Sheet()
+    rows: list[dict[Path, str]] = []
+    for index, document in enumerate(documents):
+        text = None if document is None else slow_json.reads(document)
+        if text is None:
+            sheet.failed.append(index)
+            continue
+        values = dict(slow_json.leaves(text))
+        if values:
+            sheet.rows.append(index)
+            rows.append(values)
+        else:
+            sheet.empty.append(index)
+    unmapped: list[dict[str, str]] = [{} for _ in rows]
+    owner: dict[str, Path] = {}
+    for path in dict.fromkeys(path for values in rows for path in values):
+        name = column_name(path)
+        if name in owner or name == "_unmapped":
+            sheet.collided += sum(path in values for values in rows)
+        else:
+            owner[name] = path
+            column = [values.get(path) for values in rows]
+            sheet.types[name] = inner = column_type([v for v in column if v is not None], infer_timestamps)
+            sheet.cells[name] = [None if v is None else cell(v, inner) for v in column]
+            sheet.paths[name] = format_path(path)
+    for values, left in zip(rows, unmapped, strict=True):
+        for path, value in values.items():
+            if owner.get(column_name(path)) != path:
+                left[format_path(path)] = slow_json.compact(value)
+    if any(unmapped):
+        sheet.types["_unmapped"] = InnerType.STRING
+        sheet.paths["_unmapped"] = None
+        sheet.cells["_unmapped"] = [
+            "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{value}" for key, value in left.items()) + "}"
+            if left
+            else None
+            for left in unmapped
+        ]
+    return sheet
+
+
+def column_type(values: list[str], infer_timestamps: bool) -> InnerType:
+    found = common_type(value_type(value, infer_timestamps) for value in values)
+    rounded = any(is_integer(value) and int(float(value)) != int(value) for value in values)
+    return InnerType.STRING if found is InnerType.FLOAT64 and rounded else found
+
+
+def value_type(value: str, infer_timestamps: bool) -> InnerType:
+    if value in ("true", "false"):
+        return InnerType.BOOL
+    if value.startswith("["):
+        return InnerType.STRING
+    if value.startswith('"'):
+        return InnerType.TIMESTAMP if infer_timestamps and timestamp(json.loads(value)) else InnerType.STRING
+    if is_integer(value):
+        return InnerType.INT64 if -(2**63) <= int(value) < 2**63 else InnerType.STRING
+    return InnerType.FLOAT64 if math.isfinite(float(value)) else InnerType.STRING
+
+
+def cell(value: str, inner: InnerType) -> Cell:
+    if inner is InnerType.STRING:
+        return slow_json.as_text(json.loads(value)) if value.startswith('"') else slow_json.compact(value)
+    if inner is InnerType.TIMESTAMP:
+        return timestamp(json.loads(value))
+    number = {"true": "1", "false": "0"}.get(value, value)
+    if inner is InnerType.FLOAT64:
+        return float(number)
+    return int(number) if inner is InnerType.INT64 else number == "1"
+
+
+def is_integer(value: str) -> bool:
+    return re.fullmatch(r"-?\d+", value, re.ASCII) is not None
+
+
+def timestamp(text: str) -> datetime | None:
+    shape = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?"
+    if re.fullmatch(shape, text, re.ASCII) is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

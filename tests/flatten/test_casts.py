@@ -1,0 +1,51 @@
+"""Reading SQL types."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from penstock.flatten.casts import Cast, parse_cast
+from penstock.flatten.types import InnerType
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "inner"),
+    [
+        ("TIMESTAMP", InnerType.TIMESTAMP),
+        ("timestamp  with time zone", InnerType.TIMESTAMP),
+        ("timestamp(6) with time zone", InnerType.TIMESTAMP),
+        ("DateTime64(6)", InnerType.TIMESTAMP),
+        ("BigInt", InnerType.INT64),
+        ("Double Precision", InnerType.FLOAT64),
+        ("character varying(65535)", InnerType.STRING),
+        ("bool", InnerType.BOOL),
+    ],
+)
+def test_a_known_type_is_known_in_any_spelling(sql_type: str, inner: InnerType) -> None:
+    cast = parse_cast(sql_type)
+    assert cast.type is inner
+    assert cast.sql_type == sql_type
+
+
+@pytest.mark.parametrize(
+    "sql_type", ["jsonb", "Nullable(String)", "numeric(50,2)", "numeric(3,5)", "", "uuid", "int[]"]
+)
+def test_an_unknown_type_is_left_to_the_destination(sql_type: str) -> None:
+    assert parse_cast(sql_type) == Cast(sql_type, None)
+    assert parse_cast(sql_type).arrow is None
+
+
+def test_a_decimal_has_its_digits() -> None:
+    assert parse_cast("NUMERIC( 12 , 2 )").arrow == pa.decimal128(12, 2)
+
+
+def test_rules_about_names_and_types_do_not_bring_in_the_compiler() -> None:
+    code = (
+        "import sys, penstock.flatten.names, penstock.flatten.types, penstock.flatten.casts, penstock.json.paths;"
+        "from penstock.flatten import Column; sys.exit('numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

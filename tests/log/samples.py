@@ -1,0 +1,60 @@
+"""Entries for log tests: small, numbered, and checkable on their own."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.log.local import LocalLog
+from penstock.record import Record, entries, records
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def numbered(numbers: Iterable[int], size: int = 0) -> pa.RecordBatch:
+    """Entries whose data is their number; the n-th is n seconds after ``START``."""
+    return entries(
+        Record(
+            data=b"%d" % n + b"." * size,
+            namespace=f"shop.{n % 3}",
+            key=None if n % 2 else f"k{n}",
+            headers={"token": "site", "n": str(n)} if n % 5 else {},
+            timestamp=START + timedelta(seconds=n),
+        )
+        for n in numbers
+    )
+
+
+def number(data: bytes) -> int:
+    return int(data.rstrip(b"."))
+
+
+def rows(log: LocalLog, partition: int = 0, start: int = 0, end: int | None = None) -> list[Record]:
+    return [record for batch in log.read(partition, start, end) for record in records(batch)]
+
+
+def numbers(log: LocalLog, partition: int = 0, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """(offset, number) of everything in a range."""
+    return [
+        (offset, number(data))
+        for batch in log.read(partition, start, end)
+        for offset, data in zip(batch.column("offset").to_pylist(), batch.column("data").to_pylist(), strict=True)
+    ]
+
+
+def sealed(n: int) -> bytes:
+    """A body that tells whether it arrived whole."""
+    body = b"%d:" % n + b"x" * (n * 37 % 400)
+    return b"%08x" % zlib.crc32(body) + body
+
+
+def seal_holds(data: bytes) -> bool:
+    return int(data[:8], 16) == zlib.crc32(data[8:])
+
+
+def segments(log: LocalLog, partition: int = 0) -> list[Path]:
+    return sorted((log.directory / str(partition)).glob("*.seg"))

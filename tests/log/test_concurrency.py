@@ -1,0 +1,48 @@
+"""A reader beside a writer in another process: every record whole, in order, none missing, none early."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from penstock.log.local import LocalLog
+from tests.log.samples import seal_holds
+
+_WRITER = """
+import sys
+from pathlib import Path
+from penstock.log.group import Entry, entry_batch
+from penstock.log.local import LocalLog
+from tests.contract.log import config
+from tests.log.samples import sealed
+with LocalLog(Path(sys.argv[1]), config(segment_bytes=20_000)).writer("web") as writer:
+    while writer.next_offset < 3000:
+        group = range(writer.next_offset, writer.next_offset + 1 + writer.next_offset % 6)
+        writer.append(entry_batch([Entry(n, "ns", None, (), sealed(n)) for n in group]))
+"""
+
+
+def test_a_reader_never_sees_half_a_record_while_another_process_writes_and_retention_removes(tmp_path: Path) -> None:
+    LocalLog(tmp_path).writer("web").close()
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", _WRITER, str(tmp_path)]
+    writing = subprocess.Popen(command, env={"PYTHONPATH": root})
+    log = LocalLog(tmp_path)
+    read, removed, ended = 0, 0, False
+    while not ended:
+        ended = writing.poll() is not None
+        end = log.bounds(0).end
+        for batch in log.read(0, read, end):
+            offsets = batch.column("offset").to_pylist()
+            assert offsets == list(range(read, read + len(offsets)))
+            for offset, data in zip(offsets, batch.column("data").to_pylist(), strict=True):
+                assert seal_holds(data)
+                assert data[8:].startswith(b"%d:" % offset)
+            read += len(offsets)
+        assert read == end
+        removed += len(log.apply_retention({0: read}, datetime.now(UTC)))
+    assert writing.returncode == 0
+    assert read >= 3000
+    assert removed > 5

@@ -1,0 +1,71 @@
+"""A real collector on a free port, for tests."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from penstock.record import Record
+from penstock.sources.contract import SourceContext
+from tests.contract.source import eventually, log_records, running
+
+CLIENT = {"X-Auth-Token": "public"}
+SERVER = {"X-Auth-Token": "private"}
+TOKENS = [{"id": "site", "client_secret": "public", "server_secret": "private"}]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Running:
+    """A collector that answers ``/readyz``."""
+
+    url: str
+    port: int
+    folder: Path
+    http: httpx.Client
+    pid: int
+
+    def post(
+        self, path: str, body: bytes | str, headers: dict[str, str] | None = None, query: str = ""
+    ) -> httpx.Response:
+        given = CLIENT if headers is None else headers
+        return self.http.post(f"{self.url}{path}{query}", content=body, headers=given)
+
+    def pending_bytes(self) -> float:
+        """What the collector says it holds and has not put on disk."""
+        page = self.http.get(f"{self.url}/metrics").text
+        return sum(float(x.rpartition(" ")[2]) for x in page.splitlines() if x.startswith("penstock_collector_pending"))
+
+    def records(self) -> list[Record]:
+        return log_records(self.folder / "log")
+
+
+@contextmanager
+def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **options: object) -> Iterator[Running]:
+    port = free_port()
+    config = {"listen": f"{host}:{port}", "workers": 1, "tokens": TOKENS, **options}
+    (folder / "state").mkdir(exist_ok=True)
+    context = SourceContext("web", folder / "log", log_options, folder / "state")
+    with running("http", json.dumps(config), context) as process, httpx.Client(timeout=20) as http:
+        url = f"http://{host}:{port}"
+        eventually(lambda: _is_ready(http, url), "the collector's readiness")
+        assert process.pid is not None
+        yield Running(url, port, folder, http, process.pid)
+
+
+def _is_ready(http: httpx.Client, url: str) -> bool:
+    try:
+        return http.get(f"{url}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False

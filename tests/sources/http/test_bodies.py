@@ -1,0 +1,128 @@
+"""From a body to its events: whole or not at all, except for NDJSON, where every line is on its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.sources.http.bodies import BadBody, BodyLimits, Event, Malformed, events, lines
+from tests.sources.test_jsontext import STYLES, VALUES, text_of
+
+LIMITS = BodyLimits(event_bytes=100, body_bytes=2000, body_events=10)
+
+
+def texts(body: bytes) -> list[bytes]:
+    return [event.text for event in events(body, LIMITS)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"a":2.50}', [b'{"a":2.50}']),
+        (b' \r\n\t{"a":1} \n', [b'{"a":1}']),
+        (b'\xef\xbb\xbf{"a":1}', [b'{"a":1}']),
+        (b"{}", [b"{}"]),
+        (b"[]", []),
+        (b'[{"a":1.0} , { "b" : 2 }]', [b'{"a":1.0}', b'{ "b" : 2 }']),
+        ('[{"é":"ü"},{"a":"\\ud800"}]'.encode(), ['{"é":"ü"}'.encode(), b'{"a":"\\ud800"}']),
+        (b'{"template":{"a":1.0},"events":[{"b":2},{"a":3}]}', [b'{"b":2,"a":1.0}', b'{"a":3}']),
+        (
+            b'{"template":{"o":{"x":1,"y":{"z":1}}},"events":[{"o":{"y":{"w":0}}},{"o":null}]}',
+            [b'{"o":{"y":{"w":0,"z":1},"x":1}}', b'{"o":null}'],
+        ),
+        (b'{"template":{"a":1},"events":[]}', []),
+        (b'{"template":"t","events":[1]}', [b'{"template":"t","events":[1]}']),
+        (b'{"template":{},"events":[],"more":1}', [b'{"template":{},"events":[],"more":1}']),
+    ],
+)
+def test_events_are_found_byte_for_byte(body: bytes, expected: list[bytes]) -> None:
+    assert texts(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "index"),
+    [
+        (b"", 400, "empty_body", None),
+        (b" \n\xef\xbb\xbf"[:2], 400, "empty_body", None),
+        (b"nonsense", 400, "not_json", None),
+        (b"7", 400, "not_an_object", None),
+        (b"null", 400, "not_an_object", None),
+        (b'"text"', 400, "not_an_object", None),
+        (b'[{"a":1},7]', 400, "not_an_object", 1),
+        (b'[{"a":1},[{}]]', 400, "not_an_object", 1),
+        (b'{"a":"' + b"x" * 100 + b'"}', 413, "event_too_large", 0),
+        (b'[{"a":1},{"a":"' + b"x" * 100 + b'"}]', 413, "event_too_large", 1),
+        (b"[" + b"{}," * 10 + b"{}]", 413, "too_many_events", None),
+        (b'{"template":{"t":"' + b"x" * 90 + b'"},"events":[{"a":1234}]}', 413, "event_too_large", 0),
+        (b"[" * 100_000, 400, "not_json", None),
+        (b"[" + b"[" * 5000 + b"]" * 5000 + b"]", 400, "not_json", None),
+    ],
+)
+def test_a_bad_body_is_refused_and_the_event_named(body: bytes, status: int, code: str, index: int | None) -> None:
+    with pytest.raises(BadBody) as caught:
+        events(body, LIMITS)
+    assert (caught.value.status, caught.value.code, caught.value.index) == (status, code, index)
+
+
+def test_a_template_cannot_blow_a_small_body_up() -> None:
+    body = b'{"template":{"t":"' + b"x" * 80 + b'"},"events":[' + b"{}," * 9 + b"{}]}"
+    with pytest.raises(BadBody) as caught:
+        events(body, BodyLimits(event_bytes=100, body_bytes=500, body_events=10))
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize("depth", [200, 900])
+def test_deep_nesting_is_fine(depth: int) -> None:
+    body = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+    roomy = BodyLimits(10_000, 10_000, 10)
+    assert [event.text for event in events(body, roomy)] == [body]
+    assert [event.text for event in events(b"[" + body + b"]", roomy)] == [body]
+
+
+OBJECTS = st.dictionaries(st.text(max_size=3), VALUES, max_size=3)
+SMALL = st.dictionaries(st.sampled_from("abc"), st.integers() | st.dictionaries(st.sampled_from("abc"), st.integers()))
+
+
+def filled(event: dict[str, object], template: dict[str, object]) -> dict[str, object]:
+    result = dict(event)
+    for key, theirs in template.items():
+        mine = result.get(key)
+        if key not in result:
+            result[key] = theirs
+        elif isinstance(mine, dict) and isinstance(theirs, dict):
+            result[key] = filled(mine, theirs)
+    return result
+
+
+@given(SMALL, st.lists(SMALL, max_size=3), STYLES)
+def test_a_template_fills_what_events_lack(
+    template: dict[str, object], given_events: list[dict[str, object]], style: tuple[str, str]
+) -> None:
+    body = text_of({"template": template, "events": given_events}, style, True)
+    found = events(body, BodyLimits(10**6, 10**6, 100))
+    assert [event.value for event in found] == [filled(event, template) for event in given_events]
+    assert [json.loads(event.text) for event in found] == [event.value for event in found]
+
+
+@given(st.lists(OBJECTS, max_size=5), STYLES, st.booleans())
+def test_arrays_give_their_elements(values: list[dict[str, object]], style: tuple[str, str], ascii_only: bool) -> None:
+    found = events(text_of(values, style, ascii_only), BodyLimits(10**6, 10**6, 100))
+    assert [json.loads(event.text) for event in found] == values
+
+
+def test_lines_stand_alone() -> None:
+    body = b'\xef\xbb\xbf{"a":1.0}\r\n\n  \n{"b":\n7\n' + b'{"c":"' + b"x" * 100 + b'"}\n{"d":"\xff"}\n{"e":1e400}'
+    found = list(lines(body, LIMITS))
+    assert [item.text for item in found if isinstance(item, Event)] == [b'{"a":1.0}', b'{"e":1e400}']
+    bad = [item for item in found if isinstance(item, Malformed)]
+    assert [item.raw for item in bad] == [b'{"b":', b"7", b'{"c":"' + b"x" * 100 + b'"}', b'{"d":"\xff"}']
+    assert [item.reason.partition(":")[0] for item in bad] == ["line 4", "line 5", "line 6", "line 7"]
+
+
+def test_too_many_lines_are_refused_as_a_whole() -> None:
+    with pytest.raises(BadBody, match="more than 10"):
+        list(lines(b"{}\n" * 11, LIMITS))
+    assert len(list(lines(b"{}\n\n" * 10, LIMITS))) == 10

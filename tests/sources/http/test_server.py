@@ -1,0 +1,265 @@
+"""A real collector, asked over a real socket."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import socket
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.record import Header, Record
+from penstock.sources.contract import SourceContext
+from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.openapi import document
+from penstock.sources.http.source import HttpSource
+from tests.contract.source import eventually
+from tests.sources.http.server import CLIENT, SERVER, Running, collector
+
+JS, API, BULK = "/api/v1/event", "/api/v1/s2s/event", "/api/v1/events/bulk"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    limits = {"event_bytes": 2000, "body_bytes": 20_000, "body_timeout": "700ms", "header_timeout": "700ms"}
+    with collector(tmp_path_factory.mktemp("web"), limits=limits, trusted_proxies=["127.0.0.1"]) as running:
+        yield running
+
+
+def newest(web: Running) -> Record:
+    return web.records()[-1]
+
+
+def data(record: Record) -> dict[str, object]:
+    value: dict[str, object] = json.loads(record.data or b"")
+    return value
+
+
+@pytest.mark.parametrize("path", [JS, "/api/v1/events"])
+def test_an_event_from_a_browser_is_kept_verbatim_with_its_context(web: Running, path: str) -> None:
+    sent = b'{"b":2.50,"a":12345678901234567890123,"s":"\\ud800","eventn_ctx":{"x":1e400}}'
+    answer = web.post(path, sent, {**CLIENT, "User-Agent": "Probe/1", "X-Forwarded-For": "2001:db8::7"})
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "accepted": 1})
+    record = newest(web)
+    for piece in (b'"b":2.50,"a":12345678901234567890123,"s":"\\ud800"', b'"x":1e400'):
+        assert piece in (record.data or b"")
+    event = data(record)
+    assert (event["source_ip"], event["api_key"]) == ("2001:db8::7", "site")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", str(event["_timestamp"]))
+    inner = event["eventn_ctx"]
+    assert isinstance(inner, dict)
+    assert inner["user_agent"] == "Probe/1"
+    assert UUID(inner["event_id"])
+    assert "src" not in event
+    assert record.headers == {Header.TOKEN: "site", Header.ENDPOINT: "js"}
+    assert record.namespace == "web"
+
+
+@pytest.mark.parametrize("path", [API, "/api/v1/s2s/events"])
+def test_an_event_from_a_server_says_so(web: Running, path: str) -> None:
+    assert web.post(path, b'{"eventn_ctx":{"event_id":"mine"}}', SERVER).status_code == 200
+    event = data(newest(web))
+    assert (event["src"], event["eventn_ctx"]) == ("api", {"event_id": "mine"})
+
+
+def test_arrays_and_templates_are_taken_whole(web: Running) -> None:
+    before = len(web.records())
+    assert web.post(JS, b'[{"n":1},{"n":2}]').json() == {"status": "ok", "accepted": 2}
+    assert web.post(JS, b'{"template":{"t":1.0},"events":[{"n":3},{"n":4}]}').json()["accepted"] == 2
+    assert web.post(JS, b"[]").json() == {"status": "ok", "accepted": 0}
+    taken = web.records()[before:]
+    assert [data(record)["n"] for record in taken] == [1, 2, 3, 4]
+    assert b'"t":1.0' in (taken[-1].data or b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"", 400, "empty_body"),
+        (b"  ", 400, "empty_body"),
+        (b'{"a":', 400, "not_json"),
+        (b"3", 400, "not_an_object"),
+        (b"[" * 19_000, 400, "not_json"),
+        (b'[{"a":1},{"a":"' + b"x" * 2000 + b'"}]', 413, "event_too_large"),
+        (b'{"a":"' + b"x" * 20_000 + b'"}', 413, "body_too_large"),
+    ],
+)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_refused_leaves_nothing(
+    web: Running, body: bytes, status: int, code: str, chunked: bool
+) -> None:
+    before = len(web.records())
+    content = iter([body[:10], body[10:]]) if chunked else body
+    answer = web.http.post(f"{web.url}{JS}", content=content, headers=CLIENT)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json().get("index") == (1 if code == "event_too_large" else None)
+    assert len(web.records()) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "query", "status", "text"),
+    [
+        (JS, {}, "", 401, "no token"),
+        (JS, {"X-Auth-Token": "hidden-9"}, "", 401, "not known"),
+        (API, CLIENT, "", 401, "server token"),
+        (JS, SERVER, "", 401, "client_secret"),
+        (JS, {}, "?token=public", 200, "ok"),
+        (JS, {"api_key": "public"}, "", 200, "ok"),
+        (JS, {"Authorization": "Basic " + b64encode(b"public:").decode()}, "", 200, "ok"),
+        (API, CLIENT, "?token=private", 200, "ok"),
+        (BULK, CLIENT, "", 200, "ok"),
+        (BULK, SERVER, "", 200, "ok"),
+    ],
+)
+def test_tokens_open_what_they_are_for(
+    web: Running, path: str, headers: dict[str, str], query: str, status: int, text: str
+) -> None:
+    answer = web.post(path, b'{"a":1}', headers, query)
+    assert answer.status_code == status
+    assert text in answer.text
+    assert "hidden-9" not in answer.text
+    assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+def test_good_lines_go_on_and_bad_ones_are_kept(web: Running) -> None:
+    before = len(web.records())
+    body = b'{"n":1}\r\n\n{"n":\n[2]\n{"n":3}'
+    assert web.post(BULK, body).json() == {"status": "ok", "accepted": 2, "malformed": 2}
+    good, broken, array, last = web.records()[before:]
+    assert [data(good)["n"], data(last)["n"]] == [1, 3]
+    assert data(good)["src"] == "api"
+    assert [broken.data, array.data] == [b'{"n":', b"[2]"]
+    assert broken.headers[Header.MALFORMED].startswith("line 3: not JSON")
+    assert array.headers[Header.MALFORMED].startswith("line 4: an array")
+    assert {record.headers[Header.ENDPOINT] for record in (good, broken, array, last)} == {"bulk"}
+
+
+@pytest.mark.parametrize("path", [JS, API, BULK])
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_packed_bodies(web: Running, path: str, encoding: str) -> None:
+    headers = {**(SERVER if path == API else CLIENT), "Content-Encoding": encoding}
+    packed = pa.compress(b'{"n":1}', codec=encoding, asbytes=True)
+    assert web.post(path, packed, headers).json()["accepted"] == 1
+    assert web.post(path, b"nonsense", headers).json()["code"] == "damaged_body"
+    bomb = pa.compress(b" " * 1_000_000, codec=encoding, asbytes=True)
+    assert web.post(path, bomb, headers).status_code == 413
+
+
+def test_an_unknown_encoding_is_named(web: Running) -> None:
+    answer = web.post(JS, gzip.compress(b"{}"), {**CLIENT, "Content-Encoding": "br"})
+    assert (answer.status_code, answer.json()["code"]) == (415, "unknown_encoding")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", JS, 405, "POST"),
+        ("PUT", BULK, 405, "POST"),
+        ("POST", "/metrics", 405, "GET, HEAD"),
+        ("GET", "/nowhere", 404, None),
+        ("HEAD", "/healthz", 200, None),
+        ("GET", "/healthz", 200, None),
+    ],
+)
+def test_methods_and_paths(web: Running, method: str, path: str, status: int, allow: str | None) -> None:
+    answer = web.http.request(method, web.url + path)
+    assert (answer.status_code, answer.headers.get("allow")) == (status, allow)
+
+
+def test_metrics_count_what_happened(web: Running) -> None:
+    def counted(name: str) -> float:
+        page = web.http.get(f"{web.url}/metrics").text
+        return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name))
+
+    names = [
+        "penstock_collector_events_total",
+        "penstock_collector_malformed_total",
+        'penstock_collector_requests_total{endpoint="bulk"',
+        "penstock_collector_commit_seconds_count",
+    ]
+    before = [counted(name) for name in names]
+    web.post(BULK, b'{"n":1}\n{"n":2}\nbad')
+    assert [counted(name) - old for name, old in zip(names, before, strict=True)] == [2, 1, 1, 1]
+    assert counted("penstock_collector_pending_bytes") == 0
+
+
+def test_the_description_names_every_path_that_answers(web: Running) -> None:
+    described = web.http.get(f"{web.url}/openapi.json").json()
+    assert described == json.loads(json.dumps(document()))
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            answer = web.http.request(method, web.url + path)
+            assert str(answer.status_code) in operation["responses"], path
+
+
+def test_a_slow_body_is_given_up(web: Running) -> None:
+    for head in (b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
+        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+            connection.sendall(b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + head)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_drip_of_small_chunks_does_not_hold_the_server(web: Running) -> None:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n")
+        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.settimeout(0.1)
+        answered = b""
+        for _ in range(40):
+            connection.sendall(b"1\r\n \r\n")
+            try:
+                answered = connection.recv(1000)
+                break
+            except TimeoutError:
+                continue
+        assert answered.startswith(b"HTTP/1.1 408")
+
+
+def test_slow_headers_are_given_up(web: Running) -> None:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\n")
+        assert connection.recv(1000) == b""
+
+
+def test_a_connection_that_breaks_inside_a_body_leaves_nothing(web: Running) -> None:
+    before = len(web.records())
+    for head, held in ((b"Content-Length: 100\r\n\r\n", 100), (b"Transfer-Encoding: chunked\r\n\r\n8\r\n", 8)):
+        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+            connection.sendall(b"POST /api/v1/events/bulk HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + head)
+            connection.sendall(b'{"n":1}\n\r\n')
+            eventually(lambda: web.pending_bytes() == held, "the part of a body")  # noqa: B023
+        eventually(lambda: web.pending_bytes() == 0, "the end of the request")
+    web.post(JS, b'{"after":1}')
+    assert len(web.records()) == before + 1
+
+
+def test_two_collectors_cannot_share_a_port(web: Running, tmp_path: Path) -> None:
+    config = HttpConfig.model_validate(
+        {"listen": f"127.0.0.1:{web.port}", "tokens": [{"id": "a", "client_secret": "b"}]}
+    )
+    stopping = Event()
+    stopping.set()
+    source = HttpSource(config, SourceContext("other", tmp_path / "log", "{}", tmp_path / "state"))
+    with pytest.raises(PenstockError, match="PEN-HTTP-001"):
+        source.run(stopping)
+
+
+def test_the_secret_is_stored_only_when_asked(tmp_path: Path) -> None:
+    with collector(tmp_path, expose_secret=True) as web:
+        web.post(JS, b"{}")
+        assert data(newest(web))["api_key"] == "public"
+        assert newest(web).headers[Header.TOKEN] == "site"
+
+
+def test_it_serves_over_ipv6(tmp_path: Path) -> None:
+    with collector(tmp_path, host="[::1]") as web:
+        assert web.post(JS, b"{}").status_code == 200
+        assert data(newest(web))["source_ip"] == "::1"

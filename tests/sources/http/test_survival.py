@@ -1,0 +1,175 @@
+"""Overload, a full disk, killed workers, a stop in the middle: every 200 is in the log, and the collector goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.log.local import LocalLog
+from tests.contract.source import eventually, log_records, numbers
+from tests.sources.http.server import CLIENT, Running, collector
+
+JS = "/api/v1/event"
+HEAD = b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n"
+
+
+def children(pid: int) -> list[int]:
+    """The worker processes of a collector."""
+    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in found if b"sources.http.worker" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def refuses_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_too_much_at_once_is_sent_away_and_later_taken(tmp_path: Path) -> None:
+    with collector(tmp_path, limits={"pending_bytes": 1000}) as web:
+        body = b'{"n":1,"pad":"' + b"x" * 800 + b'"}'
+        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as slow:
+            slow.sendall(HEAD + b"Content-Length: 900\r\n\r\n{")
+            eventually(lambda: web.pending_bytes() == 900, "the slow body being held")
+            for content in (body, iter([body])):
+                answer = web.http.post(web.url + JS, content=content, headers=CLIENT)
+                assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+                assert int(answer.headers["retry-after"]) >= 1
+        eventually(lambda: web.pending_bytes() == 0, "the slow body being let go")
+        assert web.post(JS, body).status_code == 200
+        assert numbers(web.records()) == [1]
+
+
+def test_a_full_disk_is_said_and_outlived(tmp_path: Path) -> None:
+    with collector(tmp_path) as web:
+        assert web.post(JS, b'{"n":1}').status_code == 200
+        (worker,) = children(web.pid)
+        size = max(path.stat().st_size for path in (tmp_path / "log").rglob("*.seg"))
+        resource.prlimit(worker, resource.RLIMIT_FSIZE, (size + 16, resource.RLIM_INFINITY))
+        answer = web.post(JS, b'[{"n":2},{"n":3}]')
+        assert (answer.status_code, answer.json()["code"]) == (503, "log_full")
+        assert "retry-after" in answer.headers
+        assert web.http.get(f"{web.url}/readyz").status_code == 503
+        resource.prlimit(worker, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert web.post(JS, b'{"n":4}').status_code == 200
+        assert web.http.get(f"{web.url}/readyz").status_code == 200
+        assert numbers(web.records()) == [1, 4]
+        assert children(web.pid) == [worker]
+
+
+def test_a_killed_worker_comes_back_with_its_partition_and_no_200_is_lost(tmp_path: Path) -> None:
+    with collector(tmp_path, workers=2) as web:
+        eventually(lambda: len(LocalLog(tmp_path / "log").partitions()) == 2, "two partitions")
+        sent = _Sender(web)
+        sent.start()
+        for _ in range(3):
+            eventually(lambda: len(children(web.pid)) == 2, "two workers")
+            enough = len(sent.taken) + 50
+            eventually(lambda: len(sent.taken) > enough, "50 more events")  # noqa: B023
+            os.kill(children(web.pid)[0], signal.SIGKILL)
+        eventually(lambda: len(children(web.pid)) == 2, "two workers")
+        sent.stop()
+        found = numbers(web.records())
+        assert set(sent.taken) <= set(found)
+        assert len(found) == len(set(found))
+        assert set(found) <= sent.tried
+        assert set(LocalLog(tmp_path / "log").partitions()) == {0, 1}
+        eventually(lambda: web.http.get(f"{web.url}/readyz").status_code == 200, "readiness")
+
+
+class _Sender(threading.Thread):
+    """Posts numbers one after the other, each on a connection of its own so that all workers get some."""
+
+    def __init__(self, web: Running) -> None:
+        super().__init__(daemon=True)
+        self.tried: set[int] = set()
+        self.taken: list[int] = []
+        self._url = web.url + JS
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self._ending.is_set():
+            number += 1
+            self.tried.add(number)
+            try:
+                answer = httpx.post(self._url, content=b'{"n":%d}' % number, headers=CLIENT, timeout=5)
+            except httpx.TransportError:
+                continue
+            if answer.status_code == 200:
+                self.taken.append(number)
+
+    def stop(self) -> None:
+        self._ending.set()
+        self.join(10)
+        assert not self.is_alive()
+
+
+def test_a_request_under_way_is_answered_when_the_collector_stops(tmp_path: Path) -> None:
+    with collector(tmp_path) as web, socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(HEAD + b'Content-Length: 7\r\n\r\n{"n"')
+        eventually(lambda: web.pending_bytes() == 7, "the first half")
+        web.http.close()
+        os.kill(web.pid, signal.SIGTERM)
+        eventually(lambda: refuses_connections(web.port), "the end of new connections")
+        connection.sendall(b":7}")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+    assert numbers(log_records(tmp_path / "log")) == [7]
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    with collector(tmp_path, workers=2) as web:
+        eventually(lambda: len(children(web.pid)) == 2, "two workers")
+        workers = children(web.pid)
+        os.kill(web.pid, signal.SIGKILL)
+        eventually(lambda: not any(_is_alive(pid) for pid in workers), "the end of the workers")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return "(python" in Path(f"/proc/{pid}/stat").read_text() and " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_secrets_are_not_on_a_command_line_or_in_a_file(tmp_path: Path) -> None:
+    with collector(tmp_path) as web:
+        for pid in (web.pid, *children(web.pid)):
+            for name in ("cmdline", "environ"):
+                assert b"private" not in Path(f"/proc/{pid}/{name}").read_bytes()
+        stored = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        assert not any(b"private" in content for content in stored)
+
+
+@pytest.mark.parametrize("point", ["log.append.before_fsync", "log.append.after_fsync"])
+def test_a_worker_killed_while_it_commits_loses_no_200(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    monkeypatch.setenv("PENSTOCK_FAULTS", f"{point}@5=kill")
+    with collector(tmp_path) as web:
+        taken = []
+        deadline = time.monotonic() + 20
+        for number in range(12):
+            while True:
+                assert time.monotonic() < deadline
+                try:
+                    answer = httpx.post(web.url + JS, content=json.dumps({"n": number}), headers=CLIENT)
+                except httpx.TransportError:
+                    continue
+                if answer.status_code == 200:
+                    taken.append(number)
+                    break
+        found = numbers(web.records())
+        assert taken == list(range(12))
+        assert set(found) == set(taken)

@@ -1,0 +1,1 @@
+"""What tests share: real servers they start themselves, and ways to wait without sleeping blindly."""

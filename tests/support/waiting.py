@@ -1,0 +1,21 @@
+"""Waiting for something to become true, with a deadline and a reason when it does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def eventually(look: Callable[[], Found], what: str, seconds: float = 30.0, every: float = 0.05) -> Found:
+    """The first true answer of ``look``. Fails with ``what`` and the last answer when time is up."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what} (last seen: {answer!r})")
+        time.sleep(every)

@@ -1,0 +1,88 @@
+"""Imports point one way, and heavy or foreign things stay in their rooms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "penstock"
+
+LAYERS = {
+    "errors": 0, "faults": 0,
+    "record": 1, "registry": 1, "config": 1,
+    "json": 2, "flatten": 2,
+    "log": 3, "sources": 3, "steps": 3, "destinations": 3,
+    "engine": 4,
+    "demo": 5,
+    "cli": 6,
+}  # fmt: skip
+"""What stands on what: a module imports from its own layer or a lower one."""
+
+ALLOWED_UPWARD = {("config", "log.config")}
+"""The pipeline's config holds the log's: a config class, without the log's code."""
+
+ROOMS = {
+    "pyspark": ("engine/", "log/spark.py"),
+    "duckdb": ("destinations/duckdb/", "demo/"),
+    "sqlalchemy": ("engine/",),
+    "granian": ("sources/http/",),
+    "numba": ("json/", "flatten/", "steps/"),
+    "typer": ("cli/",),
+    "rich": ("cli/", "demo/"),
+}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), path
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that the file imports, also inside functions, except for type checkers only."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=[name for name, _ in modules()])
+def test_imports_point_one_way(name: str, path: Path) -> None:
+    room = name.split("/")[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    for module in imports(path):
+        if not module.startswith("penstock."):
+            continue
+        other = module.removeprefix("penstock.")
+        if any(room == lower and other.startswith(upper) for lower, upper in ALLOWED_UPWARD):
+            continue
+        assert LAYERS[other.split(".")[0]] <= LAYERS[room], f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("library", ROOMS)
+def test_a_library_is_used_only_in_its_rooms(library: str) -> None:
+    users = [name for name, path in modules() if any(m.split(".")[0] == library for m in imports(path))]
+    strangers = [name for name in users if not name.startswith(ROOMS[library])]
+    assert strangers == []
+    assert users, f"nobody uses {library}"
+
+
+def test_config_classes_need_nothing_heavy() -> None:
+    """What ``penstock validate`` imports must stay light."""
+    heavy = {"pyarrow", "numba", "pyspark", "duckdb", "granian", "sqlalchemy", "pandas", "numpy"}
+    for name, path in modules():
+        if name.endswith("/config.py") or name.startswith("config/"):
+            assert not {m.split(".")[0] for m in imports(path)} & heavy, name
