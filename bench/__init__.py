@@ -1,1 +1,1 @@
-"""Benchmarks. Each one measures Penstock, a peer and the limit in one run; ``python -m bench`` prints them as a table."""
+"""Benchmarks. Each one measures Penstock, a peer and the limit in one run; ``python -m bench`` prints a table."""

@@ -24,7 +24,7 @@ class BareSource(DataSource):
     def schema(self) -> StructType:
         return from_arrow_schema(RECORD_SCHEMA)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return BareReader(Path(self.options["path"]), int(self.options["maxrecordspertrigger"]))
 
 
@@ -40,17 +40,17 @@ class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._records = records
         self._step = max(1, records // _rows(self._files[0]))
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, int]:
         return {"files": 0}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._records)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         step = len(self._files) if isinstance(limit, ReadAllAvailable) else self._step
         return {"files": min(len(self._files), start["files"] + step)}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """The files are all there from the start."""
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

@@ -76,7 +76,7 @@ def _rate(figures: tuple[Figure, ...], ours: Sequence[Load]) -> Comparison:
     us, share = figures[0].value, Comparison(name, unit, figures).ratio or 0.0
     goal = Goal(f">= {GOAL_RATE:,}/s or >= {GOAL_SHARE:.0%} of the limit", us >= GOAL_RATE or share >= GOAL_SHARE)
     note = (
-        f"wrk, {CONNECTIONS} connections, one thread, on the same machine; one event of {EVENT_BYTES} bytes per request; "
+        f"wrk, {CONNECTIONS} connections, one thread, same machine; one event of {EVENT_BYTES} bytes per request; "
         f"fsync: always; every 200 of {sum(load.requests for load in ours):,} found again in the log"
     )
     return Comparison(name, unit, figures, goal, (note,))

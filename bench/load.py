@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import duckdb
 import pyarrow as pa
@@ -92,11 +93,10 @@ def delivery(setting: Setting, events: list[bytes]) -> Comparison:
         ],
         rounds,
     )
-    note = (
-        f"{total:,} events of {EVENT_BYTES} bytes from the start of the first batch to the last commit; in the rounds, "
-        f"without the first batch (which starts the Python workers): {', '.join(f'{rate:,.0f}' for rate in later)}"
-    )
-    return Comparison("load", "events/s", figures, notes=(note,))
+    notes = [f"{total:,} events of {EVENT_BYTES} bytes, from the start of the first batch to the last commit"]
+    if all(later):
+        notes.append(f"without the first batch, which starts the Python workers: {median(later):,.0f} events/s")
+    return Comparison("load", "events/s", figures, notes=tuple(notes))
 
 
 def fill(log_dir: Path, events: list[bytes], copies: int) -> None:
@@ -111,7 +111,7 @@ def fill(log_dir: Path, events: list[bytes], copies: int) -> None:
 
 
 def deliver(project: Project, total: int) -> tuple[float, float]:
-    """Events per second of the whole run, and of all batches but the first."""
+    """Events per second of the whole run, and of all batches but the first (0 if there was no other)."""
     command = [sys.executable, "-m", "penstock.cli.main", "run", "--once", "-c", str(project.config)]
     subprocess.run(command, check=True, capture_output=True)
     with duckdb.connect(str(project.warehouse), read_only=True) as connection:

@@ -12,7 +12,7 @@ from penstock.demo.sender import Client
 
 @dataclass
 class SteadyLoad:
-    """Posts ``body(number)`` to ``path`` at ``rate`` requests per second. A late request is sent at once, not dropped."""
+    """Posts ``body(number)`` to ``path`` at ``rate`` requests per second. A late one is sent at once, not dropped."""
 
     port: int
     path: str

@@ -6,18 +6,22 @@ import itertools
 import os
 import sqlite3
 import threading
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from bench.measure import Comparison, Contender, Goal, Role, Setting, by_turns, seconds_of
 from bench.records import as_batch, as_entries, texts
+from penstock.log.config import LogConfig
 from penstock.log.group import Entry, GroupCommit
 from penstock.log.local import LocalLog
 
 RECORD_BYTES = 500
 GROUP = 1000
 ROUNDS = 5
+IN_FLIGHT = 2
+"""One group on its way to the disk and one waiting, as behind a busy collector."""
 GOAL = 0.5
 
 
@@ -43,31 +47,34 @@ def run(setting: Setting) -> list[Comparison]:
         folder = _made(next(folders))
         return rate("sqlite", folder, insert(folder / "queue.db", chunks))
 
-    def writer() -> float:
+    def writer(config: LogConfig) -> float:
         folder = next(folders)
-        return rate("log", folder, append(folder, batches))
+        return rate(config.compression, folder, append(folder, batches, config))
 
     def group() -> float:
         folder = next(folders)
-        return rate("log", folder, submit(folder, entries))
+        return rate("lz4", folder, submit(folder, entries))
 
     figures = by_turns(
         [
-            Contender(Role.US, "PartitionWriter.append of Arrow batches", writer),
-            Contender(Role.US, "GroupCommit.submit of Python entries", group),
+            Contender(Role.US, "PartitionWriter.append of Arrow batches", partial(writer, LogConfig())),
+            Contender(Role.US, "the same with compression: none", partial(writer, LogConfig(compression="none"))),
+            Contender(Role.US, f"GroupCommit.submit of Python entries, {IN_FLIGHT} groups in flight", group),
             Contender(Role.PEER, "SQLite, WAL, synchronous=FULL, a transaction per group", sqlite),
             Contender(Role.LIMIT, "os.write + os.fdatasync per group", bare),
         ],
-        rounds=ROUNDS,
+        ROUNDS,
+        warm_up=1,
     )
-    arrow, python, *others = figures
+    arrow, plain, python, *others = figures
     raw = len(data) * RECORD_BYTES
     on_disk = (
-        f"{groups} groups of {GROUP:,} records of {RECORD_BYTES} bytes; on disk, as shares of the bare bytes: log "
-        f"{sizes['log'] / raw:.0%} (lz4), SQLite {sizes['sqlite'] / raw:.0%}"
+        f"{groups} groups of {GROUP:,} records of {RECORD_BYTES} bytes; on disk, as shares of these bytes: log "
+        f"{sizes['lz4'] / raw:.0%} with lz4 and {sizes['none'] / raw:.0%} without, SQLite {sizes['sqlite'] / raw:.0%}"
     )
     results = []
-    for name, us in (("log_append", arrow), ("log_append, from Python", python)):
+    lines = (("log_append", arrow), ("log_append, uncompressed", plain), ("log_append, from Python", python))
+    for name, us in lines:
         comparison = Comparison(name, "records/s", (us, *others))
         ratio = comparison.ratio or 0.0
         goal = Goal(f">= {GOAL:.0%} of the limit", ratio >= GOAL)
@@ -75,31 +82,31 @@ def run(setting: Setting) -> list[Comparison]:
     return results
 
 
-def append(folder: Path, batches: list[pa.RecordBatch]) -> float:
-    with LocalLog(folder).writer("web") as writer:
+def append(folder: Path, batches: list[pa.RecordBatch], config: LogConfig) -> float:
+    with LocalLog(folder, config).writer("web") as writer:
         return seconds_of(lambda: [writer.append(batch) for batch in batches])
 
 
 def submit(folder: Path, groups: list[list[Entry]]) -> float:
-    """One group at a time, as the others do: the next one is submitted when the last one is on disk."""
+    room = threading.Semaphore(IN_FLIGHT)
+    errors: list[Exception] = []
+
+    def done(_: range | None, error: Exception | None) -> None:
+        if error is not None:
+            errors.append(error)
+        room.release()
+
     with LocalLog(folder).writer("web") as writer:
         commits = GroupCommit(writer)
-        told = threading.Semaphore(0)
-        errors: list[Exception] = []
-
-        def done(_: range | None, error: Exception | None) -> None:
-            if error is not None:
-                errors.append(error)
-            told.release()
 
         def work() -> None:
             for group in groups:
+                room.acquire()
                 if not commits.submit(group, done):
                     raise RuntimeError("the log took no more")
-                told.acquire()
+            commits.close()
 
         seconds = seconds_of(work)
-        commits.close()
         if errors:
             raise errors[0]
         return seconds

@@ -49,8 +49,8 @@ def run(setting: Setting) -> list[Comparison]:
         index.unlink()
     mended = ours("to write, index files gone", inside(to_write))
     built = (
-        f"{records:,} records in frames of {FRAME:,}, {size / 2**20:,.0f} MiB of segments; seconds inside a fresh process "
-        f"that has its imports (from exec to exit: {whole:.2f} s, with nothing but the imports: {imports:.2f} s)"
+        f"{records:,} records in frames of {FRAME:,}, {size / 2**20:,.0f} MiB of segments; seconds inside a fresh "
+        f"process that has its imports (from exec to exit: {whole:.2f} s, with the imports alone: {imports:.2f} s)"
     )
     return [
         Comparison("log_open, last record", "s", (reading,), _goal(reading), (built,)),

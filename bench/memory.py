@@ -70,7 +70,7 @@ def run(setting: Setting) -> list[Comparison]:
         wait_for(lambda: pipeline.ledger.totals(ROUTE).items == taken, "the last rows", [process])
         pipeline.ledger.close()
     note = (
-        f"MiB, the median of the last {window.end} s of {window.load} s at {REQUESTS_PER_SECOND * EVENTS_PER_REQUEST:,} "
+        f"median of the last {window.end} s of {window.load} s at {REQUESTS_PER_SECOND * EVENTS_PER_REQUEST:,} "
         f"events/s of {EVENT_BYTES} bytes, compared with the {window.end} s after a warm-up of {window.warm_up} s"
     )
     return [compared(part, samples, window, note) for part in Part]

@@ -36,7 +36,7 @@ async def _serve(port: int) -> None:
         backpressure=512,
         log_level=LogLevels.error,
     )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)  # type: ignore[no-untyped-call]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
     await server.serve()
 
 

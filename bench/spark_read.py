@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.measure import Comparison, Contender, Goal, Role, Setting, by_turns
+from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by_turns
 from bench.records import as_batch, texts
 from penstock.engine.session import build_session
 from penstock.log.config import LogConfig
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 RECORD_BYTES = 350
 FRAME = 2000
+SMALL_FRAME = 32
+"""What single events from a few dozen connections come to: a frame per sync."""
+SMALL_SHARE = 4
 FILE_RECORDS = 500_000
 CORES = 2
 GOAL_RATE = 300_000
@@ -33,7 +36,7 @@ def run(setting: Setting) -> list[Comparison]:
     build(setting.folder, records)
     spark = build_session("bench", f"local[{CORES}]", setting.folder / "spark", {_PROGRESS: "1000"})
     try:
-        return [_compared(spark, setting.folder, records, rounds)]
+        return _compared(spark, setting.folder, records, rounds)
     finally:
         spark.stop()
 
@@ -41,7 +44,7 @@ def run(setting: Setting) -> list[Comparison]:
 _PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
 
 
-def _compared(spark: SparkSession, folder: Path, records: int, rounds: int) -> Comparison:
+def _compared(spark: SparkSession, folder: Path, records: int, rounds: int) -> list[Comparison]:
     from bench.bare_source import BareSource
     from penstock.log.spark import register
 
@@ -51,8 +54,8 @@ def _compared(spark: SparkSession, folder: Path, records: int, rounds: int) -> C
     parquet = spark.read.parquet(str(folder / "parquet")).schema
     limit = {"maxRecordsPerTrigger": str(FILE_RECORDS)}
 
-    def log() -> DataFrame:
-        return spark.readStream.format("penstock_log").options(path=str(folder / "log"), **limit).load()
+    def log(name: str) -> DataFrame:
+        return spark.readStream.format("penstock_log").options(path=str(folder / name), **limit).load()
 
     def files() -> DataFrame:
         return spark.readStream.schema(parquet).option("maxFilesPerTrigger", CORES).parquet(str(folder / "parquet"))
@@ -60,26 +63,34 @@ def _compared(spark: SparkSession, folder: Path, records: int, rounds: int) -> C
     def bare() -> DataFrame:
         return spark.readStream.format(BareSource.name()).options(path=str(folder / "bare"), **limit).load()
 
-    def rate(source: Callable[[], DataFrame]) -> float:
-        return records / batch_seconds(source(), next(checkpoints), records)
+    def rate(source: Callable[[], DataFrame], count: int = records) -> float:
+        return count / batch_seconds(source(), next(checkpoints), count)
 
-    figures = by_turns(
+    large, small, *others = by_turns(
         [
-            Contender(Role.US, "penstock_log", partial(rate, log)),
+            Contender(Role.US, "large", partial(rate, partial(log, "log"))),
+            Contender(Role.US, "small", partial(rate, partial(log, "small"), records // SMALL_SHARE)),
             Contender(Role.PEER, "Spark's own stream of Parquet files with the same records", partial(rate, files)),
             Contender(Role.LIMIT, "a Python source that yields Arrow batches from mapped memory", partial(rate, bare)),
         ],
         rounds,
         warm_up=1,
     )
-    name, unit = "spark_read", "records/s"
-    us, share = figures[0].value, Comparison(name, unit, figures).ratio or 0.0
-    goal = Goal(f">= {GOAL_RATE:,}/s and >= {GOAL_SHARE:.0%} of the limit", us >= GOAL_RATE and share >= GOAL_SHARE)
     note = (
-        f"{records:,} records of {RECORD_BYTES} bytes of data, all columns, in batches of {FILE_RECORDS:,}, local[{CORES}]; "
-        "seconds are Spark's own, of all batches from planning to commit, without its start"
+        f"{records:,} records of {RECORD_BYTES} bytes in frames of {FRAME:,}, in batches of {FILE_RECORDS:,}, "
+        f"local[{CORES}]; seconds are Spark's own, of all batches from planning to commit, without its start"
     )
-    return Comparison(name, unit, figures, goal, (note,))
+    small_note = f"{records // SMALL_SHARE:,} of the records in frames of {SMALL_FRAME}, as single events make them"
+    return [
+        _judged("spark_read", (large, *others), note),
+        _judged("spark_read, small frames", (small, *others), small_note),
+    ]
+
+
+def _judged(name: str, figures: tuple[Figure, ...], note: str) -> Comparison:
+    us, share = figures[0].value, Comparison(name, "records/s", figures).ratio or 0.0
+    goal = Goal(f">= {GOAL_RATE:,}/s and >= {GOAL_SHARE:.0%} of the limit", us >= GOAL_RATE and share >= GOAL_SHARE)
+    return Comparison(name, "records/s", figures, goal, (note,))
 
 
 def batch_seconds(frame: DataFrame, checkpoint: Path, records: int) -> float:
@@ -95,20 +106,28 @@ def batch_seconds(frame: DataFrame, checkpoint: Path, records: int) -> float:
 
 
 def build(folder: Path, records: int) -> None:
-    """The same records three times: in a log, as Parquet files, as Arrow files."""
+    """The same records in a log, as Parquet files, as Arrow files; and some in a log of small frames."""
     for name in ("parquet", "bare"):
         (folder / name).mkdir(parents=True)
-    log = LocalLog(folder / "log", LogConfig(fsync="never"))
-    with log.writer("web") as writer:
-        data = as_batch(texts(min(records, 100_000), RECORD_BYTES))
-        for first in range(0, records, FRAME):
-            writer.append(data.slice(first % data.num_rows, FRAME))
+    data = as_batch(texts(min(records, 100_000), RECORD_BYTES))
+    log = fill(folder / "log", data, records, FRAME)
+    fill(folder / "small", data, records // SMALL_SHARE, SMALL_FRAME)
     for number, stretch in enumerate(_stretches(records, FILE_RECORDS // CORES)):
         batches = list(log.read(0, stretch.start, stretch.stop))
         pq.write_table(pa.Table.from_batches(batches), folder / "parquet" / f"{number:04d}.parquet")
         with pa.ipc.new_file(folder / "bare" / f"{number:04d}.arrow", batches[0].schema) as file:
             for batch in batches:
                 file.write_batch(batch)
+
+
+def fill(folder: Path, data: pa.RecordBatch, records: int, frame: int) -> LocalLog:
+    """A log of so many records, so many in a frame."""
+    log = LocalLog(folder, LogConfig(fsync="never"))
+    with log.writer("web") as writer:
+        while writer.next_offset < records:
+            first = writer.next_offset % data.num_rows
+            writer.append(data.slice(first, min(frame, records - writer.next_offset)))
+    return log
 
 
 def _stretches(records: int, size: int) -> Iterator[range]:

@@ -35,10 +35,10 @@ UNKNOWN_NAME = frozenset(
         "PEN-CFG-010",
         "PEN-CLI-001",
         "PEN-CLI-002",
-        "PEN-CLI-003",
         "PEN-ENG-005",
         "PEN-ENG-006",
         "PEN-ENG-007",
+        "PEN-ENG-008",
         "PEN-LOG-005",
     }
 )

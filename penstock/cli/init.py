@@ -47,7 +47,7 @@ def write_project(folder: Path) -> list[Path]:
     present = [target for target in contents if (folder / target).exists()]
     if present:
         raise PenstockError(
-            "PEN-CLI-004", f"{folder} already has {', '.join(present)}.", "Choose another name, or remove them first."
+            "PEN-CLI-003", f"{folder} already has {', '.join(present)}.", "Choose another name, or remove them first."
         )
     folder.mkdir(parents=True, exist_ok=True)
     for target, text in contents.items():
@@ -64,7 +64,7 @@ def _require_name(name: str) -> None:
         TypeAdapter(Name).validate_python(name)
     except ValidationError:
         raise PenstockError(
-            "PEN-CLI-003",
+            "PEN-CLI-002",
             f"'{name}' cannot be the name of a pipeline.",
             "Use up to 63 of a-z, 0-9, '-' and '_', beginning with a letter.",
         ) from None

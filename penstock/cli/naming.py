@@ -23,5 +23,5 @@ def find_component(name: str) -> Component:
     found = find_components(name)
     if len(found) > 1:
         choices = " or ".join(f"{card.kind}/{card.name}" for card in found)
-        raise PenstockError("PEN-CLI-002", f"'{name}' is the name of {len(found)} components.", f"Write {choices}.")
+        raise PenstockError("PEN-CLI-001", f"'{name}' is the name of {len(found)} components.", f"Write {choices}.")
     return found[0]

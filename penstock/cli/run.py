@@ -90,9 +90,9 @@ def shown_ledger(config: PipelineConfig) -> str:
     """Where the ledger is, without the password that its URL may hold."""
     if config.ledger.url is None:
         return "SQLite"
-    from sqlalchemy import make_url
+    from penstock.engine.ledger import shown_url
 
-    return make_url(config.ledger.url).render_as_string(hide_password=True)
+    return shown_url(config.ledger.url)
 
 
 def _account(path: Path, code: int, as_json: bool) -> None:

@@ -89,10 +89,6 @@ class RouteMode(StrEnum):
     BATCH = "batch"
 
 
-class OnError(StrEnum):
-    DEAD_LETTER = "dead_letter"
-
-
 DEFAULT_EVERY = {RouteMode.STREAM: 0.25, RouteMode.BATCH: 300.0}
 
 
@@ -118,10 +114,6 @@ class RouteConfig(ComponentConfig):
         default=None,
         gt=0,
         description="Time from one batch to the next; by default `250ms` for stream, `5m` for batch.",
-    )
-    on_error: OnError = Field(
-        default=OnError.DEAD_LETTER,
-        description="`dead_letter`: a record that cannot be delivered goes to the failed store, the others go on.",
     )
     max_records: int = Field(default=500_000, gt=0, description="Most records in one batch.")
     max_bytes: ByteSize = Field(

@@ -22,7 +22,6 @@ import pyarrow as pa
 from penstock.config.component import DestinationConfig
 from penstock.steps.contract import Outcome
 
-
 __all__ = [
     "AnyDestination",
     "Batch",
@@ -97,8 +96,8 @@ class Stager(ABC):
 
     @abstractmethod
     def add(self, batch: pa.RecordBatch) -> Outcome:
-        """Take the rows of a batch. Like a step: what cannot be staged is in ``skipped`` or ``failures``; ``kept`` is the
-        rows that were taken."""
+        """Take the rows of a batch. Like a step: what cannot be staged is in ``skipped`` or ``failures``; ``kept`` is
+        the rows that were taken."""
 
     @abstractmethod
     def finish(self) -> list[Part]:
@@ -111,8 +110,8 @@ ConfigT = TypeVar("ConfigT", bound=DestinationConfig)
 class Destination(ABC, Generic[ConfigT]):
     """Built from its config in the driver and again, for ``stager``, in every task; holds no open connection between
     calls. ``write`` may raise ``TransientError`` (the engine waits and calls again with the same parts) or
-    ``RefusedError`` (the engine fails the batch's records, with the message); anything else counts as a bug and stops the
-    route until it is restarted.
+    ``RefusedError`` (the engine fails the batch's records, with the message); anything else counts as a bug and stops
+    the route until it is restarted.
     """
 
     capabilities: Capabilities = Capabilities()

@@ -57,7 +57,7 @@ def find_entry(pipeline: Pipeline, route: str, number: int) -> tuple[FailedEntry
         if entry.id == number:
             return entry, pipeline.ledger.settled(name).get(number)
     raise PenstockError(
-        "PEN-CLI-001", f"route '{route}' has no failed entry {number}.", f"See: penstock failed list --route {route}"
+        "PEN-ENG-008", f"route '{route}' has no failed entry {number}.", f"See: penstock failed list --route {route}"
     )
 
 

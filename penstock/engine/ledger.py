@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from penstock.destinations.contract import Batch, TableReceipt
 from penstock.engine.ledger_tables import LEDGER_VERSION, tables
@@ -112,6 +112,11 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def shown_url(url: str) -> str:
+    """The URL without the password that it may hold."""
+    return sa.make_url(url).render_as_string(hide_password=True)
+
+
 class Ledger:
     """Open it with ``Ledger.open``. Safe to use from several threads and processes at once."""
 
@@ -129,7 +134,7 @@ class Ledger:
         try:
             ledger._create(schema)
         except SQLAlchemyError as error:
-            where = engine.url.render_as_string(hide_password=True)
+            where = shown_url(url)
             raise LedgerError(
                 "PEN-LGR-001",
                 f"the ledger at {where} cannot be opened: {getattr(error, 'orig', error)}.",
@@ -466,11 +471,6 @@ def _server(url: str) -> sa.Engine:
             f"the ledger's URL cannot be used: {error}.",
             "Write it as postgresql://user:password@host/database and install penstock[postgres].",
         ) from error
-
-
-def is_outage(error: Exception) -> bool:
-    """Whether the ledger was out of reach, as opposed to refusing."""
-    return isinstance(error, OperationalError)
 
 
 def _committed(positions: Mapping[int, Position], partition: int) -> int:

@@ -55,6 +55,8 @@ class EngineLock:
     def release(self) -> None:
         """After Spark was stopped: its JVM may live on, but writes to no checkpoint any more."""
         self._jvm.unlink(missing_ok=True)
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
         self._let_go()
 
     def _let_go(self) -> None:

@@ -10,7 +10,7 @@ log = logging.getLogger("penstock")
 
 _BATCHES = Counter("penstock_batches_total", "Batches committed.", ["route"])
 _ITEMS = Counter("penstock_items_total", "Items by what became of them.", ["route", "outcome"])
-_SECONDS = Histogram("penstock_batch_seconds", "Time from the start of a batch's tasks to the ledger's commit.", ["route"])
+_SECONDS = Histogram("penstock_batch_seconds", "From the start of a batch's tasks to the ledger's commit.", ["route"])
 _RETRIES = Counter("penstock_destination_retries_total", "Writes that were put off.", ["route"])
 _CRASHES = Counter(
     "penstock_route_crashes_total", "Queries that ended with an error and were started again.", ["route"]
@@ -59,6 +59,10 @@ def route_crashed(route: str, reason: str, wait: float) -> None:
     _RUNNING.labels(route).set(0)
     _CRASHES.labels(route).inc()
     log.error("route %s: %s Starting again in %.1f s.", route, reason, wait)
+
+
+def ledger_unavailable(route: str, reason: str) -> None:
+    log.error("route %s: the ledger is out of reach: %s", route, reason)
 
 
 def log_released(segments: int, size: int) -> None:

@@ -38,9 +38,7 @@ def route_source(plan: RoutePlan) -> type[LogSource]:
         def schema(self) -> StructType:
             return from_arrow_schema(RECORD_SCHEMA if plan.rest else REPORT_SCHEMA)
 
-        def streamReader(  # noqa: N802 - Spark's name
-            self, schema: StructType
-        ) -> DataSourceStreamReader:
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
             return RouteReader(self.read_options, plan)
 
     return RouteSource

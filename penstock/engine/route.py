@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.carriage import reports_left
@@ -76,9 +78,9 @@ class RouteRunner(threading.Thread):
         while not stopping.is_set():
             started = time.monotonic()
             try:
-                self._ledger.note(route, RouteState.STARTING)
+                self._note(RouteState.STARTING)
                 self._query = self._start()
-                self._ledger.note(route, RouteState.RUNNING)
+                self._note(RouteState.RUNNING)
                 narrate.route_started(route)
                 self._query.awaitTermination()
                 self.finished = self._pace.once
@@ -90,10 +92,10 @@ class RouteRunner(threading.Thread):
                 if time.monotonic() - started > 60:
                     backoff.reset()
                 wait, reason = backoff.next(), reason_of(error)
-                self._ledger.note(route, RouteState.CRASHED, reason)
+                self._note(RouteState.CRASHED, reason)
                 narrate.route_crashed(route, reason, wait)
                 stopping.wait(wait)
-        self._ledger.note(route, RouteState.STOPPED)
+        self._note(RouteState.STOPPED)
         narrate.route_stopped(route)
 
     def stop(self, patience: float) -> bool:
@@ -118,6 +120,13 @@ class RouteRunner(threading.Thread):
             for partition in log.partitions(self.plan.sources)
             if log.bounds(partition).end > 0
         )
+
+    def _note(self, state: RouteState, message: str = "") -> None:
+        """Tell the ledger how the route is doing. A ledger that is away must not end the thread that waits for it."""
+        try:
+            self._ledger.note(self.plan.name, state, message)
+        except SQLAlchemyError as error:
+            narrate.ledger_unavailable(self.plan.name, reason_of(error))
 
     def _start(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.positions import positions
 
 RATE_WINDOW = 30.0
 """Seconds over which the delivery rate is taken."""
@@ -70,20 +71,9 @@ def route_status(pipeline: Pipeline, route: str) -> RouteStatus:
         state=activity.state if activity else None,
         message=activity.message if activity else "",
         totals=ledger.totals(route),
-        lag=sum(lag(pipeline, route).values()),
+        lag=sum(position.lag for position in positions(pipeline, route)),
         skipped_by=ledger.skips(route),
         tables=ledger.delivered(route),
         items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
         last_commit=recent[0].committed_at if recent else None,
     )
-
-
-def lag(pipeline: Pipeline, route: str) -> dict[int, int]:
-    """Per partition how many offsets the log holds that the route has not committed."""
-    positions = pipeline.ledger.offsets(route)
-    behind = {}
-    for partition in pipeline.log.partitions(pipeline.sources_of(route)):
-        bounds = pipeline.log.bounds(partition)
-        committed = positions[partition].committed if partition in positions else bounds.oldest
-        behind[partition] = max(0, bounds.end - max(committed, bounds.oldest))
-    return behind

@@ -59,7 +59,7 @@ class Found:
 def find(data: pa.Array | pa.ChunkedArray | Documents, paths: Sequence[Path]) -> Found:
     """Look for ``paths`` in every document of a (large) binary or string array."""
     docs = data if isinstance(data, Documents) else documents(data)
-    trie, columns = _trie(paths)
+    trie, columns = trie_of(paths)
     shape = (len(docs), len(set(paths)))
     kind = np.zeros(shape, np.int8)
     spans = np.full((4, *shape), -1, np.int64)
@@ -80,7 +80,7 @@ class _Node:
         self.children: dict[str, _Node] = {}
 
 
-_Trie = tuple[
+Trie = tuple[
     npt.NDArray[np.uint8],
     npt.NDArray[np.int64],
     npt.NDArray[np.int64],
@@ -89,7 +89,7 @@ _Trie = tuple[
 ]
 
 
-def _trie(paths: Sequence[Path]) -> tuple[_Trie, list[int]]:
+def trie_of(paths: Sequence[Path]) -> tuple[Trie, list[int]]:
     """The paths as a tree in arrays, and for each path its column.
 
     Nodes are numbered so that a node's descendants follow it without a gap: node ``n``'s are ``n + 1 .. after[n] - 1``,
@@ -192,7 +192,7 @@ def _find_all(
                     if after[node] > node + 1:
                         if key_stop - member > len(scratch):
                             scratch = np.empty(2 * (key_stop - member), np.uint8)
-                        child = _child(buf, member + 1, key_stop, node, keys, key_starts, after, scratch)
+                        child = child_of(buf, member + 1, key_stop, node, keys, key_starts, after, scratch)
                     place = -1
                     if child >= 0:
                         for inner in range(child, after[child]):
@@ -247,7 +247,7 @@ def _forget(kind: npt.NDArray[np.int8], spans: npt.NDArray[np.int64], record: in
 
 
 @compiled
-def _child(
+def child_of(
     buf: Bytes, start: int, stop: int, node: int, keys: Bytes, key_starts: Spans, after: Spans, scratch: Bytes
 ) -> int:
     """The child of ``node`` whose key is the string at ``[start, stop)`` (without quotes), or -1."""

@@ -15,9 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.json.documents import documents
-from penstock.json.find import Spans, find
-from penstock.json.find import _child as child_of
-from penstock.json.find import _trie as trie
+from penstock.json.find import Spans, child_of, find, trie_of
 from penstock.json.paths import Path
 from penstock.json.text import arrow, copy, quoted
 from penstock.json.tokens import (
@@ -77,7 +75,7 @@ def _rewrite(
     olds = list(names)
     taken = {(*old[:-1], new): which for which, (old, new) in enumerate(names.items())}
     paths = list(dict.fromkeys([*dropped, *kept, *olds, *taken]))
-    tree, columns = trie(paths)
+    tree, columns = trie_of(paths)
     roles = np.zeros(len(paths) + 1, np.int8)
     new_name = np.full(len(paths) + 1, -1, np.int64)
     if_present = np.full(len(paths) + 1, -1, np.int64)

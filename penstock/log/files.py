@@ -50,7 +50,9 @@ def no_room(path: Path, error: OSError) -> LogFull:
 
 def damaged(segment: Path, position: int, why: str) -> LogError:
     return LogError(
-        "PEN-LOG-003", f"segment {segment} is damaged at byte {position}: {why}.", "Run: penstock log verify"
+        "PEN-LOG-003",
+        f"segment {segment} is damaged at byte {position}: {why}.",
+        "Nothing was cut or skipped. Put an undamaged copy of the file in its place and start again.",
     )
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise, takewhile, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +128,10 @@ class PartitionReader:
         if view is None:
             return
         done = 0
-        for base in view.from_offset(int(wanted[0])):
+        bases = view.from_offset(int(wanted[0]))
+        for base, following in zip_longest(bases, bases[1:]):
+            if following is not None and following <= wanted[done]:
+                continue
             segment = self.segment(view, base)
             if segment is None:
                 continue

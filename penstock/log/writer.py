@@ -100,8 +100,9 @@ class PartitionWriter:
                 if is_full(error):
                     raise no_room(self._segment, error) from None
                 raise
-            except BaseException:
-                self._cut_back()
+            except BaseException as interruption:
+                # Readers may or may not have seen the frame: opening the partition again decides.
+                self._broken = f"an append was interrupted by {type(interruption).__name__}"
                 raise
             taken = range(self._next, end.offset)
             self._end, self._next = end, end.offset

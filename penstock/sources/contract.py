@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from penstock.config.component import SourceConfig
 
-
 __all__ = ["AnySource", "Source", "SourceConfig", "SourceContext"]
 
 

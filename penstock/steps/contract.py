@@ -4,8 +4,8 @@ A step is built once per Spark task from its config and then sees every batch of
 batches, does no I/O, and imports no Spark unless it is a ``SparkStep``.
 
 No record is ever lost silently. Of the rows that go into ``ArrowStep.apply``, each one comes out in exactly one place:
-in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. The chain (``steps/chain.py``) checks the
-sum of every batch of every step.
+in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. The chain (``steps/chain.py``) checks
+the sum of every batch of every step.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class ArrowStep(ABC, Generic[ConfigT]):
     """A stateless function over record batches of ``RECORD_SCHEMA``, run inside the process that reads the log.
 
     ``apply`` must keep the order of rows, must not change ``partition`` and ``offset``, must return the schema it was
-    given, and must put a row that it cannot treat into ``failures`` with a short stable ``code`` and a ``message`` for a
-    person. It raises only for bugs. The same batch gives the same outcome, always: batches are replayed.
+    given, and must put a row that it cannot treat into ``failures`` with a short stable ``code`` and a ``message`` for
+    a person. It raises only for bugs. The same batch gives the same outcome, always: batches are replayed.
     """
 
     def __init__(self, config: ConfigT) -> None:

@@ -60,5 +60,5 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
 def test_a_name_that_no_pipeline_can_have_is_refused(tmp_path: Path, name: str) -> None:
     ran = penstock("init", str(tmp_path / name))
     assert ran.code == 2
-    assert "PEN-CLI-003" in ran.err
+    assert "PEN-CLI-002" in ran.err
     assert not (tmp_path / name).exists()

@@ -28,7 +28,7 @@ def validator() -> Any:
 
 RIGHT = [
     SHOP,
-    SHOP.replace("from: [web]", "from: web\n    max_records: ${MANY:-5}\n    on_error: ${THEN}\n    max_bytes: 5MB"),
+    SHOP.replace("from: [web]", "from: web\n    max_records: ${MANY:-5}\n    mode: ${THEN}\n    max_bytes: 5MB"),
     SHOP.replace("type: duckdb, path: ./data/warehouse.duckdb, table", "type: null, every").replace(
         "{{ event_type }}", "1h"
     ),

@@ -13,17 +13,10 @@ from pathlib import Path
 from threading import Event
 
 import duckdb
-import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from penstock.config.component import StepConfig
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.plan import PlannedStep
-from penstock.registry import Component, Kind, components
-from penstock.steps.contract import SparkStep
 from tests.engine.projects import append, pipeline
 from tests.support.waiting import eventually
 
@@ -129,32 +122,3 @@ def test_a_batch_that_was_under_way_is_delivered_as_it_was_fixed_although_the_ch
     ranges = [dict(batch.ranges) for batch in reversed(opened.ledger.batches("warehouse"))]
     assert ranges == [{partition: (0, 7)}, {partition: (7, 30)}]
     assert rows(tmp_path) == list(range(30))
-
-
-class OnlyEven(SparkStep[StepConfig]):
-    def apply(self, frame: DataFrame) -> DataFrame:
-        return frame.where(F.get_json_object(F.col("data").cast("string"), "$.n").cast("int") % 2 == 0)
-
-
-@pytest.fixture
-def only_even(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another package's step, as its entry point would bring it."""
-    step = Component(Kind.STEP, "only_even", "even numbers", f"{__name__}:StepConfig", f"{__name__}:OnlyEven")
-    monkeypatch.setitem(components(Kind.STEP), "only_even", step)
-    monkeypatch.setattr(PlannedStep, "implementation", property(lambda self: _class_of(self.name)))
-
-
-def _class_of(name: str) -> type:
-    return OnlyEven if name == "only_even" else components(Kind.STEP)[name].implementation_class()
-
-
-@pytest.mark.usefixtures("only_even")
-def test_a_route_with_a_spark_step_between_arrow_steps_accounts_for_every_record(tmp_path: Path) -> None:
-    steps = 'steps: [{where: "n > 3"}, {only_even: {}}, {where: "n < 16"}]'
-    text = TO_DUCKDB_AND_FILES.replace("{from: web, to: {type: duckdb", "{from: web, " + steps + ", to: {type: duckdb")
-    opened = pipeline(tmp_path, text)
-    append(opened, "web", [*numbers(0, 20), b"nonsense"])
-    assert once(opened)
-    assert rows(tmp_path) == [4, 6, 8, 10, 12, 14]
-    assert opened.ledger.totals("warehouse") == Totals(items=21, loaded=6, skipped=14, failed=1)
-    assert opened.ledger.skips("warehouse") == {"where": 4, "only_even": 8, "where#2": 2}

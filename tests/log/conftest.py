@@ -1,4 +1,4 @@
-"""One Spark session for the log's tests."""
+"""One Spark session for the log's tests, stopped after them: other folders start engines of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def quick_disk(tmp_path: Path) -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     root = str(Path(__file__).parents[2])
     environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root}

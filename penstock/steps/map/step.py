@@ -16,7 +16,7 @@ from penstock.steps.editing import Editing
 from penstock.steps.map.config import Action, MapConfig, Rule
 
 ALWAYS_KEPT: tuple[Path, ...] = (("_timestamp",), ("eventn_ctx", "event_id"))
-DEFAULT_CASTS = {("_timestamp",): "timestamp", ("eventn_ctx", "utc_time"): "timestamp"}
+DEFAULT_CASTS = dict.fromkeys([("_timestamp",), ("eventn_ctx", "utc_time")], "timestamp with time zone")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def _casts(rules: Sequence[Rule]) -> dict[str, str]:
             types[target] = rule.type
         elif rule.type and rule.action is Action.CAST:
             types[_path(rule.src or rule.dst)] = rule.type
-    return {format_path(path): kind for path, kind in types.items()}
+    # Destinations know the defaults themselves; only what a rule asked for, or moved, is said.
+    return {format_path(path): kind for path, kind in types.items() if DEFAULT_CASTS.get(path) != kind}
 
 
 def _path(text: str | None) -> Path:
