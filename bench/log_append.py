@@ -6,6 +6,7 @@ import itertools
 import os
 import sqlite3
 import threading
+from collections import deque
 from functools import partial
 from pathlib import Path
 
@@ -57,7 +58,11 @@ def run(setting: Setting) -> list[Comparison]:
 
     figures = by_turns(
         [
-            Contender(Role.US, "PartitionWriter.append of Arrow batches", partial(writer, LogConfig())),
+            Contender(
+                Role.US,
+                "PartitionWriter.append_all of Arrow batches, a frame and a sync each",
+                partial(writer, LogConfig()),
+            ),
             Contender(Role.US, "the same with compression: none", partial(writer, LogConfig(compression="none"))),
             Contender(Role.US, f"GroupCommit.submit of Python entries, {IN_FLIGHT} groups in flight", group),
             Contender(Role.PEER, "SQLite, WAL, synchronous=FULL, a transaction per group", sqlite),
@@ -77,14 +82,15 @@ def run(setting: Setting) -> list[Comparison]:
     for name, us in lines:
         comparison = Comparison(name, "records/s", (us, *others))
         ratio = comparison.ratio or 0.0
-        goal = Goal(f">= {GOAL:.0%} of the limit", ratio >= GOAL)
+        # What Python objects cost before they are a batch is shown, and is not the log's.
+        goal = None if us is python else Goal(f">= {GOAL:.0%} of the limit", ratio >= GOAL)
         results.append(Comparison(name, "records/s", (us, *others), goal, (f"us = {us.name}", on_disk)))
     return results
 
 
 def append(folder: Path, batches: list[pa.RecordBatch], config: LogConfig) -> float:
     with LocalLog(folder, config).writer("web") as writer:
-        return seconds_of(lambda: [writer.append(batch) for batch in batches])
+        return seconds_of(lambda: deque(writer.append_all(batches), maxlen=0))
 
 
 def submit(folder: Path, groups: list[list[Entry]]) -> float:

@@ -11,6 +11,7 @@ import sys
 
 import uvloop
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
@@ -34,6 +35,7 @@ async def _serve(port: int) -> None:
         websockets=False,
         backlog=1024,
         backpressure=512,
+        http1_settings=HTTP1Settings(header_read_timeout=30_000),
         log_level=LogLevels.error,
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)

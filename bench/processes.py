@@ -18,6 +18,7 @@ TOKEN = "demo"
 SOURCE = "web"
 ROUTE = "warehouse"
 TABLE = "events"
+ASKED = 32
 
 _PIPELINE = f"""\
 name: bench
@@ -63,7 +64,7 @@ def collector(project: Project) -> Iterator[None]:
     """The pipeline's collector alone, listening."""
     command = ["-m", "penstock.engine.child", str(project.config), "source", SOURCE]
     with running([command], project.folder) as (process,):
-        wait_for(lambda: Client(project.port).ready(), "the collector to listen", [process])
+        wait_for(lambda: ready(project.port), "the collector's workers", [process])
         yield
 
 
@@ -71,7 +72,7 @@ def collector(project: Project) -> Iterator[None]:
 def pipeline(project: Project) -> Iterator[subprocess.Popen[bytes]]:
     """``penstock run``, its collector listening."""
     with running([["-m", "penstock.cli.main", "run", "-c", str(project.config)]], project.folder) as (process,):
-        wait_for(lambda: Client(project.port).ready(), "the collector to listen", [process])
+        wait_for(lambda: ready(project.port), "the collector's workers", [process])
         yield process
 
 
@@ -103,6 +104,11 @@ def wait_for(
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds:g} s for {what}")
         time.sleep(0.02)
+
+
+def ready(port: int) -> bool:
+    """Whether every worker of a collector is ready. A connection reaches one of them, so many have to say so."""
+    return all(Client(port).ready() for _ in range(ASKED))
 
 
 def listens(port: int) -> bool:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -102,8 +104,13 @@ def entries(records: Iterable[Record]) -> pa.RecordBatch:
 
 def placed(batch: pa.RecordBatch, partition: int, first_offset: int) -> pa.RecordBatch:
     """Entries as records at consecutive offsets from ``first_offset``."""
-    offsets = pa.array(range(first_offset, first_offset + batch.num_rows), pa.int64())
-    return with_places(batch, partition, offsets)
+    offsets = np.arange(first_offset, first_offset + batch.num_rows, dtype=np.int64)
+    return with_places(batch, partition, int64_array(offsets))
+
+
+def int64_array(values: npt.NDArray[np.int64]) -> pa.Array:
+    """The numbers as an Arrow array. ``pyarrow.array`` would import pandas first, which is slower than most reads."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
 
 
 def with_places(batch: pa.RecordBatch, partition: int, offsets: pa.Array) -> pa.RecordBatch:

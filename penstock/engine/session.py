@@ -13,6 +13,7 @@ from penstock.errors import RouteError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
@@ -34,7 +35,6 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
         raise RouteError(
             "PEN-ENG-003", f"Spark did not start: {error}", "Penstock needs Java 17 or newer: run `penstock doctor`."
         ) from error
-    spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
@@ -78,5 +78,5 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
-        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
     }

@@ -10,15 +10,16 @@ import logging
 import threading
 from collections.abc import Callable
 from itertools import accumulate, chain
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue, SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.log.frame import Body
 from penstock.log.writer import PartitionWriter
-from penstock.record import ENTRY_SCHEMA
+from penstock.record import ENTRY_SCHEMA, int64_array
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +50,18 @@ class _Submission(NamedTuple):
     done: Done
 
 
+class _Group(NamedTuple):
+    submissions: list[_Submission]
+    weight: int
+    body: Body | None
+
+
 class GroupCommit:
-    """``submit`` may be called from any thread and never blocks."""
+    """``submit`` may be called from any thread and never blocks.
+
+    Two threads: one gathers what was submitted and prepares a frame of it, the other writes and syncs. So the next
+    group is being compressed while the disk works on the last one.
+    """
 
     def __init__(
         self, writer: PartitionWriter, max_pending_bytes: int = 64 * 2**20, max_group_bytes: int = 8 * 2**20
@@ -58,12 +69,18 @@ class GroupCommit:
         self._writer = writer
         self._max_pending = max_pending_bytes
         self._max_group = max_group_bytes
-        self._queue: SimpleQueue[_Submission | None] = SimpleQueue()
+        self._submitted: SimpleQueue[_Submission | None] = SimpleQueue()
+        # One place: while a prepared group waits in it, everything new joins the next one.
+        self._prepared: Queue[_Group | None] = Queue(maxsize=1)
         self._lock = threading.Lock()
         self._pending = 0
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"commit-{writer.partition}", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=work, name=f"{name}-{writer.partition}", daemon=True)
+            for name, work in (("gather", self._gather), ("commit", self._commit))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def pending_bytes(self) -> int:
@@ -77,7 +94,7 @@ class GroupCommit:
             if self._closed or (self._pending and self._pending + weight > self._max_pending):
                 return False
             self._pending += weight
-            self._queue.put(_Submission(entries, weight, done))
+            self._submitted.put(_Submission(entries, weight, done))
         return True
 
     def close(self) -> None:
@@ -85,20 +102,21 @@ class GroupCommit:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._queue.put(None)
-        self._thread.join()
+                self._submitted.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _gather(self) -> None:
         held: _Submission | None = None
         while True:
-            first = held or self._queue.get()
+            first = held or self._submitted.get()
             held = None
             if first is None:
-                return
+                break
             group, weight, stop = [first], first.weight, False
             while weight < self._max_group:
                 try:
-                    following = self._queue.get_nowait()
+                    following = self._submitted.get_nowait()
                 except Empty:
                     break
                 if following is None:
@@ -109,41 +127,52 @@ class GroupCommit:
                     break
                 group.append(following)
                 weight += following.weight
-            self._commit(group)
-            with self._lock:
-                self._pending -= weight
+            self._prepare(group)
             if stop:
-                return
+                break
+        self._prepared.put(None)
 
-    def _commit(self, group: list[_Submission]) -> None:
+    def _prepare(self, submissions: list[_Submission]) -> None:
+        weight = sum([submission.weight for submission in submissions])
         try:
-            batch = entry_batch(list(chain.from_iterable([submission.entries for submission in group])))
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            # One submission that Arrow cannot take must not take the others with it.
-            if len(group) > 1:
-                for submission in group:
-                    self._commit([submission])
+            batch = entry_batch(list(chain.from_iterable([submission.entries for submission in submissions])))
+            body = self._writer.prepare(batch)
+        except (PenstockError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            # One submission that cannot be taken must not take the others with it.
+            if len(submissions) > 1:
+                for submission in submissions:
+                    self._prepare([submission])
             else:
-                _tell(group[0], None, error)
+                self._settle(submissions, weight, None, error)
             return
-        try:
-            taken = self._writer.append(batch)
-        except (PenstockError, OSError, pa.ArrowException) as error:
-            for submission in group:
-                _tell(submission, None, error)
-            return
-        first = taken.start
-        for submission in group:
+        self._prepared.put(_Group(submissions, weight, body))
+
+    def _commit(self) -> None:
+        while (group := self._prepared.get()) is not None:
+            try:
+                taken = self._writer.write(group.body)
+            except (PenstockError, OSError) as error:
+                self._settle(group.submissions, group.weight, None, error)
+            else:
+                self._settle(group.submissions, group.weight, taken, None)
+
+    def _settle(
+        self, submissions: list[_Submission], weight: int, taken: range | None, error: Exception | None
+    ) -> None:
+        first = 0 if taken is None else taken.start
+        for submission in submissions:
             count = len(submission.entries)
-            _tell(submission, range(first, first + count), None)
+            _tell(submission, None if taken is None else range(first, first + count), error)
             first += count
+        with self._lock:
+            self._pending -= weight
 
 
 def entry_batch(entries: list[Entry]) -> pa.RecordBatch:
     """Many entries as one batch in ``ENTRY_SCHEMA``."""
     times, namespaces, keys, headers, data, ops, modes = zip(*entries, strict=True) if entries else [()] * 7
     arrays = [
-        pa.array(np.array(times, np.int64)).view(_TIMESTAMP),
+        int64_array(np.array(times, np.int64)).view(_TIMESTAMP),
         _strings(namespaces),
         _strings(ops),
         _strings(modes),

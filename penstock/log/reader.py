@@ -22,7 +22,7 @@ from penstock.log.frame import FrameFlag, FrameHeader
 from penstock.log.head import Head, read_head
 from penstock.log.index import Place
 from penstock.log.segment import Segment, after
-from penstock.record import with_places
+from penstock.record import int64_array, with_places
 
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 8 * 2**20
@@ -142,7 +142,7 @@ class PartitionReader:
                 last = int(np.searchsorted(wanted, header.last_offset, "right"))
                 rows = np.flatnonzero(np.isin(offsets, wanted[done:last], assume_unique=True))
                 if len(rows):
-                    yield with_places(entries.take(pa.array(rows)), self._partition, pa.array(offsets[rows]))
+                    yield with_places(entries.take(int64_array(rows)), self._partition, int64_array(offsets[rows]))
                 done = last
                 if done == len(wanted):
                     return
@@ -272,7 +272,7 @@ class _Gathered:
         else:
             entries, offsets = pa.concat_batches(self._entries), np.concatenate(self._offsets)
         self._empty()
-        return with_places(entries, self._partition, pa.array(offsets))
+        return with_places(entries, self._partition, int64_array(offsets))
 
     def _empty(self) -> None:
         self._entries: list[pa.RecordBatch] = []

@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -19,12 +22,15 @@ from penstock.errors import LogError
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.files import index_path, is_full, no_room, segment_path, sync_directory, try_lock
-from penstock.log.frame import encode, place, write_options
+from penstock.log.frame import Body, encode, place
 from penstock.log.head import Head, HeadFile
 from penstock.log.index import IndexWriter, Place, first_place
 from penstock.log.recovery import Recovered, Recovery, open_index, recover
 from penstock.log.segment import after
 from penstock.record import ENTRY_SCHEMA
+
+_AHEAD = 2
+"""How many batches ``append_all`` prepares before it waits for the disk."""
 
 _REQUIRED = [ENTRY_SCHEMA.get_field_index(field.name) for field in ENTRY_SCHEMA if not field.nullable]
 
@@ -38,7 +44,7 @@ class PartitionWriter:
         self.recovered: Recovery | None = None
         self._directory = directory
         self._config = config
-        self._options = write_options(config.compression)
+        self._compression = config.compression
         self._always = config.fsync == "always"
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -77,8 +83,29 @@ class PartitionWriter:
         Raises ``LogFull`` if there is no room (the same append may work later) and ``LogError`` if the entries cannot
         be taken as they are or the writer must be reopened.
         """
+        return self.write(self.prepare(batch))
+
+    def append_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[range]:
+        """Append many batches, a frame and a sync each; the next is prepared while the disk works on the last.
+
+        For whoever has more than one at hand. An error is raised where it happens; what was yielded is durable.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="prepare") as ahead:
+            prepared: deque[Future[Body | None]] = deque()
+            for batch in batches:
+                prepared.append(ahead.submit(self.prepare, batch))
+                if len(prepared) > _AHEAD:
+                    yield self.write(prepared.popleft().result())
+            while prepared:
+                yield self.write(prepared.popleft().result())
+
+    def prepare(self, batch: pa.RecordBatch) -> Body | None:
+        """The costly half of an append: may be done in one thread while another writes what was prepared before."""
         _check(batch)
-        body = encode(batch, self._options) if batch.num_rows else None
+        return encode(batch, self._compression) if batch.num_rows else None
+
+    def write(self, body: Body | None) -> range:
+        """The other half: one write, one sync."""
         with self._lock:
             self._check_usable()
             if body is None:
@@ -88,7 +115,7 @@ class PartitionWriter:
                 if self._is_time_to_roll(header.frame_bytes):
                     self._roll()
                 reach("log.append.before_write")
-                self._write(header_bytes, body.payload)
+                self._write(header_bytes, *body.pieces)
                 reach("log.append.before_fsync")
                 if self._always:
                     self._sync_file()

@@ -30,6 +30,8 @@ NAMED_POINTS = (
 """After the append and before its fsync; after the fsync and before the 200; after the range is fixed; during the
 write; after the destination's commit and before the ledger's. Each kills its process the nth time it gets there."""
 
+ROLES = ("supervisor", "collector", "collector worker", "engine", "JVM", "Spark's Python worker")
+
 
 @dataclass(frozen=True)
 class Reckoning:
@@ -74,10 +76,9 @@ def chaos(folder: Path, random_kills: int, seed: int, say: Callable[[str], None]
             kills[name] += 1
             say(f"killed at {name}")
         for number in range(random_kills):
-            time.sleep(rng.uniform(0.0, 6.0))
-            project.keep_up()
+            time.sleep(rng.uniform(0.0, 3.0))
             kills[_kill_one(project, rng)] += 1
-            say(f"random kill {number + 1} of {random_kills}")
+            say(f"random kill {number + 1} of {random_kills}: {dict(kills)}")
         project.wait_until_ready()
     finally:
         poster.stop()
@@ -90,22 +91,30 @@ def _fired(project: Project, name: str) -> bool:
 
 
 def _kill_one(project: Project, rng: random.Random) -> str:
-    """``kill -9`` of one process of the pipeline, whichever it is."""
-    candidates = project.victims()
-    if not candidates:
-        return "nobody"
-    victim = rng.choice(candidates)
-    try:
-        role = _role(victim, project)
-        victim.kill()
-    except psutil.NoSuchProcess:
-        return "nobody"
+    """``kill -9`` of one process of the pipeline: each kind as often as any other, at a moment of chance."""
+    role = rng.choice(ROLES)
+
+    def killed() -> bool:
+        project.keep_up()
+        victims = [process for process in project.victims() if _role(process, project) == role]
+        if not victims:
+            return False
+        try:
+            rng.choice(victims).kill()
+        except psutil.NoSuchProcess:
+            return False
+        return True
+
+    eventually(killed, f"there is a {role} to kill (see {project.log})", 90)
     return role
 
 
 def _role(process: psutil.Process, project: Project) -> str:
     assert project.process is not None
-    command = process.cmdline()
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return "gone"
     if process.pid == project.process.pid:
         return "supervisor"
     if any("java" in word for word in command[:1]):
@@ -114,7 +123,7 @@ def _role(process: psutil.Process, project: Project) -> str:
         return "engine"
     if "source" in command:
         return "collector"
-    return "worker"
+    return "collector worker" if "penstock.sources.http.worker" in command else "Spark's Python worker"
 
 
 def _reckon(project: Project, poster: Poster, kills: Counter[str], began: float) -> Reckoning:

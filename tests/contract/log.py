@@ -40,6 +40,12 @@ class LogContract:
             assert writer.append(numbered([3])) == range(3, 4)
             assert writer.next_offset == 4
 
+    def test_many_batches_are_appended_in_order_a_frame_each(self, log: LocalLog) -> None:
+        batches = [numbered(range(n * 3, n * 3 + 3)) for n in range(9)]
+        with log.writer("web") as writer:
+            assert list(writer.append_all(batches)) == [range(n * 3, n * 3 + 3) for n in range(9)]
+        assert numbers(log) == [(n, n) for n in range(27)]
+
     def test_an_append_of_nothing_takes_no_offset(self, log: LocalLog) -> None:
         with log.writer("web") as writer:
             assert len(writer.append(numbered([]))) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.log.frame import SCATTERED_SCHEMA, encode, place, write_options
+from penstock.log.frame import SCATTERED_SCHEMA, encode, place
 from penstock.log.local import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers, segments
@@ -26,9 +26,9 @@ def log(tmp_path: Path) -> LocalLog:
     assert [int(segment.stem) for segment in closed] == [0, 10, 20]
     for segment, kept in zip(closed, KEPT, strict=True):
         columns = [pa.array(kept, pa.int64()), *numbered(kept).columns]
-        body = encode(pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA), write_options("lz4"))
+        body = encode(pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA), "lz4")
         _, header = place(body, kept[0], kept[-1])
-        segment.write_bytes(header + body.payload.to_pybytes())
+        segment.write_bytes(header + b"".join(piece.to_pybytes() for piece in body.pieces))
         segment.with_suffix(".idx").unlink()
     return log
 

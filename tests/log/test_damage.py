@@ -36,7 +36,9 @@ def test_no_flipped_bit_goes_unnoticed(log: LocalLog) -> None:
     rng = random.Random(7)
     for position in [*range(HEADER_BYTES), *rng.sample(range(HEADER_BYTES, len(whole)), 150)]:
         _flip(middle, position, rng.randrange(8))
-        with pytest.raises(LogError, match=rf"PEN-LOG-003: segment .*{middle.name} is damaged at byte \d+.*log verify"):
+        with pytest.raises(
+            LogError, match=rf"PEN-LOG-003: segment .*{middle.name} is damaged at byte \d+.*undamaged copy"
+        ):
             numbers(LocalLog(log.directory))
         middle.write_bytes(whole)
     assert len(numbers(LocalLog(log.directory))) == 60
