@@ -1,4 +1,5 @@
-"""Whether a worker should be sent traffic: it owns its partition, the log takes writes, and it is not stopping."""
+"""Whether a worker should be sent traffic: the log takes writes, and it is not stopping. It owns its partition already:
+before that it does not listen."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ class Readiness:
 
     def __init__(self) -> None:
         self.stopping = False
-        self.owns_partition = False
         self._failed_at = -FAILURE_MEMORY_SECONDS
 
     def commit_failed(self) -> None:
@@ -27,8 +27,6 @@ class Readiness:
         """Why not, in words; None when ready."""
         if self.stopping:
             return "stopping"
-        if not self.owns_partition:
-            return "waiting for the log's partition"
         if monotonic() - self._failed_at < FAILURE_MEMORY_SECONDS:
             return "the log could not be written a moment ago"
         return None

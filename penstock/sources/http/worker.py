@@ -65,14 +65,15 @@ async def _serve(job: Job) -> None:
     collector.log_broke = stop
     loop.add_signal_handler(signal.SIGTERM, stop)
     Thread(target=_wait_for_parent, args=(loop, stop), daemon=True).start()
-    own = asyncio.create_task(_own_partition(job, config, collector))
+    # Only then listen: the kernel would give a part of the connections to a worker that cannot take anything yet.
+    group, writer = await _own_partition(job, config, collector)
+    if group is None or writer is None:
+        return
     sweep = asyncio.create_task(_sweep(collector, tally_path))
     await server.serve()
     sweep.cancel()
-    group, writer = await own
-    if group is not None and writer is not None:
-        await asyncio.to_thread(group.close)
-        writer.close()
+    await asyncio.to_thread(group.close)
+    writer.close()
     collector.tally.save(tally_path)
 
 
@@ -110,7 +111,6 @@ async def _own_partition(
         await asyncio.to_thread(entry_batch, [Entry(0, "", None, (("", ""),), b"")])
         group = GroupCommit(writer, config.limits.pending_bytes)
         collector.commits = Commits(group, asyncio.get_running_loop(), collector.tally)
-        collector.readiness.owns_partition = True
         gc.collect()
         gc.freeze()  # what is loaded by now lives as long as the process: not worth a look at every collection
         return group, writer
