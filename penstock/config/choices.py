@@ -60,7 +60,7 @@ class _Chosen:
             raise refuse(complaint(("type",), f"missing key 'type', which says what {self.kind} this is", fix))
         # YAML reads a bare null as nothing, and there is a destination of that name.
         name = "null" if value["type"] is None else value["type"]
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             fix = suggestion(str(name), known, f"{self.kind}s")
             raise refuse(complaint(("type",), f"there is no {self.kind} of type '{name}'", fix))
         config = known[name].config_class()
