@@ -6,14 +6,12 @@ A verb's module imports what is heavy (Arrow, Spark, SQL) inside its function, n
 from __future__ import annotations
 
 import gc
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from penstock import __version__
-from penstock.cli import about, doctor, failed, init, log, offset, run, schema, status, tap, validate
+from penstock.cli import about, demo, doctor, failed, init, log, offset, run, schema, status, tap, validate
 from penstock.cli import list as listing
 from penstock.cli.exits import guarded
 
@@ -66,8 +64,7 @@ offset.app.command("list")(guarded(offset.list_offsets))
 offset.app.command("show")(guarded(offset.show_offset))
 app.add_typer(offset.app, name="offset")
 
-if find_spec("penstock.cli.demo") is not None:
-    app.command("demo")(guarded(import_module("penstock.cli.demo").demo))
+app.command("demo")(guarded(demo.demo))
 
 
 def main() -> None:
