@@ -19,6 +19,8 @@ $(READY): requirements.lock pyproject.toml
 	@scripts/make-venv $(VENV)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "compiling what works on JSON bytes (once)"
+	@$(RUN)/python -m penstock.engine.warm_up
 	@touch $@
 
 demo: setup  ## Run the whole pipeline on 200,000 events and print what became of them
@@ -45,4 +47,5 @@ docs: setup  ## Write docs/reference anew from the config classes
 
 clean:  ## Remove .venv and everything that tools and runs leave behind
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
+	rm -rf demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
