@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from penstock.config.addresses import Address
 from penstock.config.choices import LIFTED, ChosenDestination, ChosenSource, ChosenStep, complaint, refuse
 from penstock.config.component import ComponentConfig, StepConfig, namespace_pattern
 from penstock.config.paths import LocalPath
@@ -73,6 +74,10 @@ class EngineConfig(ComponentConfig):
         default=1.0, gt=0, description="Wait before a crashed route is started again; doubles with each crash in a row."
     )
     restart_backoff_max: Duration = Field(default=60.0, gt=0, description="The longest such wait.")
+    metrics: Address | None = Field(
+        default=None,
+        description="host:port on which the engine shows its counters to Prometheus (`/metrics`); absent: nowhere.",
+    )
     spark: dict[str, Annotated[str, BeforeValidator(lambda value: _spark_text(value))]] = Field(
         default={}, description="Further Spark settings, such as `spark.driver.memory: 4g`; they win over ours."
     )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING
 
+from penstock.config.addresses import split_address
 from penstock.config.pipeline import RouteConfig
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
@@ -39,6 +40,8 @@ class Engine:
         try:
             self._lock.note_jvm(jvm_pid(spark))
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
+            if config.engine.metrics is not None:
+                narrate.show_metrics(*split_address(config.engine.metrics))
             for runner in runners:
                 runner.start()
             if self._once:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+from penstock.errors import RouteError
 
 log = logging.getLogger("penstock")
 
@@ -17,6 +19,16 @@ _CRASHES = Counter(
 )
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
+
+
+def show_metrics(host: str, port: int) -> None:
+    """Serve the counters of this process to Prometheus, in a thread of its own."""
+    try:
+        start_http_server(port, host)
+    except OSError as error:
+        raise RouteError(
+            "PEN-ENG-008", f"cannot show metrics on {host}:{port}: {error.strerror}.", "Change `engine.metrics`."
+        ) from error
 
 
 def batch_committed(

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from penstock.config.addresses import Address
 from penstock.config.component import ComponentConfig, SourceConfig
 from penstock.config.paths import LocalPath
 from penstock.config.quantities import ByteSize, Duration
@@ -65,25 +66,6 @@ class TlsConfig(ComponentConfig):
     key: LocalPath = Field(description="Path of the private key.")
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """``127.0.0.1:8001`` and ``[::1]:8001`` as host and port."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"'{text}' is not host:port, such as 127.0.0.1:8001 or [::1]:8001")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"'{text}' is ambiguous; write an IPv6 address in brackets: [{host}]:{port}")
-    if not host:
-        raise ValueError(f"'{text}' names no host; write 127.0.0.1:{port}, or 0.0.0.0:{port} to listen everywhere")
-    return host, int(port)
-
-
-def _checked_address(text: str) -> str:
-    split_address(text)
-    return text
-
-
 def _checked_network(text: str) -> str:
     return str(ip_network(text, strict=False))
 
@@ -92,7 +74,7 @@ class HttpConfig(SourceConfig):
     """The collector's options."""
 
     type: Literal["http"] = "http"
-    listen: Annotated[str, AfterValidator(_checked_address)] = Field(
+    listen: Address = Field(
         default="127.0.0.1:8001", description="host:port. The default is reachable from this machine only."
     )
     tokens: list[TokenConfig] = Field(description="Who may send; at least one.")

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic
 
+from penstock.config.addresses import split_address
 from penstock.errors import PenstockError
 from penstock.sources.contract import Source
-from penstock.sources.http.config import HttpConfig, split_address
+from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.job import Job, metrics_dir
 
 POLL_SECONDS = 0.1

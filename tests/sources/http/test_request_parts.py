@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from penstock.config.addresses import split_address
 from penstock.sources.http.addresses import ClientAddress
-from penstock.sources.http.config import HttpConfig, TokenConfig, split_address
+from penstock.sources.http.config import HttpConfig, TokenConfig
 from penstock.sources.http.encodings import DamagedBody, TooLarge, UnknownEncoding, unpacked
 from penstock.sources.http.tokens import Grant, TokenTable, presented_secret
 
