@@ -23,6 +23,8 @@ from penstock.sources.contract import AnySource, SourceContext
 
 EXIT_UNFINISHED = 3
 """The stop came before the work was done; what is left is in the log."""
+EXIT_JVM_DIED = 4
+"""Start again: it takes a new process to get a new JVM."""
 EXIT_HOPELESS = 78
 """Starting again would fail in the same way."""
 
@@ -31,7 +33,6 @@ _PR_SET_PDEATHSIG = 1
 
 def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     _end_with_parent()
     stopping = _stop_on_signals()
     path, role, *rest = arguments
@@ -41,13 +42,24 @@ def main(arguments: list[str]) -> int:
         if role == "source":
             build_source(config, rest[0]).run(stopping, once)
             return 0
-        from penstock.engine.engine import Engine
-        from penstock.engine.pipeline import Pipeline
-
-        return 0 if Engine(Pipeline.open(config), once).run(stopping) else EXIT_UNFINISHED
+        return _run_engine(config, stopping, once)
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
         return EXIT_HOPELESS
+
+
+def _run_engine(config: PipelineConfig, stopping: Event, once: bool) -> int:
+    from penstock.engine.engine import Engine
+    from penstock.engine.pipeline import Pipeline
+    from penstock.engine.session import JvmDied
+
+    try:
+        return 0 if Engine(Pipeline.open(config), once).run(stopping) else EXIT_UNFINISHED
+    except JvmDied as error:
+        logging.getLogger("penstock").error("%s", error)
+        logging.shutdown()
+        # Spark's own cleaning up would wait for answers from the dead.
+        os._exit(EXIT_JVM_DIED)
 
 
 def build_source(config: PipelineConfig, name: str) -> AnySource:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from penstock.config.addresses import split_address
 from penstock.config.pipeline import RouteConfig
 from penstock.engine import narrate
@@ -16,12 +18,14 @@ from penstock.engine.delivery import Delivery
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
-from penstock.engine.session import build_session, jvm_pid
+from penstock.engine.session import Jvm, build_session
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RETENTION_EVERY = 60.0
+JVM_CHECK_EVERY = 0.5
 
 
 class Engine:
@@ -37,20 +41,22 @@ class Engine:
         self._lock.take()
         config, layout = self._pipeline.config, self._pipeline.layout
         spark = build_session(config.name, config.engine.master, layout.run / "spark", config.engine.spark)
+        jvm = Jvm(spark)
         try:
-            self._lock.note_jvm(jvm_pid(spark))
+            self._lock.note_jvm(jvm.pid)
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
             if config.engine.metrics is not None:
                 narrate.show_metrics(*split_address(config.engine.metrics))
             for runner in runners:
                 runner.start()
             if self._once:
-                return self._to_the_end(runners, stopping)
-            self._until(stopping)
-            return self._drain(runners)
+                return self._to_the_end(runners, stopping, jvm)
+            self._until(stopping, jvm)
+            return self._drain(runners, jvm)
         finally:
-            spark.stop()
-            self._lock.release()
+            if jvm.alive:
+                spark.stop()
+                self._lock.release()
 
     def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)
@@ -61,26 +67,37 @@ class Engine:
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
         return RouteRunner(spark, delivery, pipeline.layout.checkpoint(name), pipeline.layout.log, pace, backoff)
 
-    def _until(self, stopping: Event) -> None:
-        while not stopping.wait(RETENTION_EVERY):
-            self._release()
+    def _until(self, stopping: Event, jvm: Jvm) -> None:
+        due = time.monotonic() + RETENTION_EVERY
+        while not stopping.wait(JVM_CHECK_EVERY):
+            jvm.check()
+            if time.monotonic() >= due:
+                self._release()
+                due = time.monotonic() + RETENTION_EVERY
 
     def _release(self) -> None:
-        removed = self._pipeline.log.apply_retention(self._pipeline.floors(), datetime.now(UTC))
+        try:
+            removed = self._pipeline.log.apply_retention(self._pipeline.floors(), datetime.now(UTC))
+        except (PenstockError, OSError, SQLAlchemyError) as error:
+            # Disk that is not freed is no reason to stop delivering.
+            narrate.retention_failed(str(error))
+            return
         if removed:
             narrate.log_released(len(removed), sum(segment.bytes for segment in removed))
 
-    def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event) -> bool:
+    def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event, jvm: Jvm) -> bool:
         while any(runner.is_alive() for runner in runners):
+            jvm.check()
             if stopping.wait(0.05):
-                return self._drain(runners)
+                return self._drain(runners, jvm)
         return all(runner.finished for runner in runners)
 
-    def _drain(self, runners: Sequence[RouteRunner]) -> bool:
+    def _drain(self, runners: Sequence[RouteRunner], jvm: Jvm) -> bool:
         """Stream routes deliver what the log holds, batch routes finish what they are on, as far as time allows."""
         deadline = time.monotonic() + self._pipeline.config.engine.drain
         streams = [r for r in runners if self._pipeline.config.routes[r.plan.name].mode == "stream"]
         while time.monotonic() < deadline and not all(r.caught_up() or not r.is_alive() for r in streams):
+            jvm.check()
             time.sleep(0.05)
         whole = [runner.stop(deadline - time.monotonic()) for runner in runners]
         for runner in runners:

@@ -82,6 +82,10 @@ def log_released(segments: int, size: int) -> None:
     log.info("retention: %d segments, %d bytes removed", segments, size)
 
 
+def retention_failed(reason: str) -> None:
+    log.error("retention: nothing was removed: %s", reason)
+
+
 def process_started(name: str, pid: int) -> None:
     log.info("%s: started, pid %d", name, pid)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,16 +37,38 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
         raise RouteError(
             "PEN-ENG-003", f"Spark did not start: {error}", "Penstock needs Java 17 or newer: run `penstock doctor`."
         ) from error
+    # Importing Spark turns the chatter of its bridge on.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     return spark
 
 
-def jvm_pid(spark: SparkSession) -> int:
+class JvmDied(Exception):
+    """Spark's JVM is gone, and everything in it. Only a new process gets a new one."""
+
+
+class Jvm:
     """The process that Spark's driver runs in."""
-    gateway = spark.sparkContext._gateway
-    if gateway is None:
-        raise RouteError("PEN-ENG-003", "Spark has no gateway.", "Run Penstock as the driver, not inside another one.")
-    pid: int = gateway.proc.pid
-    return pid
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway = spark.sparkContext._gateway
+        if gateway is None:
+            raise RouteError(
+                "PEN-ENG-003", "Spark has no gateway.", "Run Penstock as the driver, not inside another one."
+            )
+        self._process: subprocess.Popen[bytes] = gateway.proc
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Raises ``JvmDied`` if it is gone: routes would go on knocking at a door that nobody will open."""
+        if not self.alive:
+            raise JvmDied(f"Spark's JVM (pid {self.pid}) ended with {self._process.returncode}")
 
 
 def _settings(scratch: Path) -> dict[str, str]:

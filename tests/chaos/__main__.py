@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
-    result = chaos(folder, max(0, options.kills - len(NAMED_POINTS)), options.seed, say=print)
+    result = chaos(folder, max(0, options.kills - len(NAMED_POINTS)), options.seed, settle_every=4, say=print)
     print(f"kills: {dict(result.kills)} in {result.seconds:.0f} s")
     print(f"sent {result.sent:,}, acknowledged {result.acknowledged:,}, rows {result.rows:,}")
     print(f"lost {len(result.lost)}, doubled {len(result.doubled)}, never sent {len(result.unknown)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -91,6 +92,12 @@ class Project:
             return [supervisor, *supervisor.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
+
+    def end(self) -> None:
+        """Leave nothing running, whatever went wrong."""
+        for process in self.victims():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def stop(self) -> int:
         assert self.process is not None

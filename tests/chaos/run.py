@@ -60,7 +60,10 @@ class Reckoning:
         )
 
 
-def chaos(folder: Path, random_kills: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Reckoning:
+def chaos(
+    folder: Path, random_kills: int, seed: int, settle_every: int, say: Callable[[str], None] = lambda _: None
+) -> Reckoning:
+    """Named faults, then random kills; after every ``settle_every``-th the pipeline must deliver again by itself."""
     rng = random.Random(seed)
     began = time.monotonic()
     project = Project(folder, faults=",".join(f"{point}=kill" for point in NAMED_POINTS))
@@ -75,14 +78,23 @@ def chaos(folder: Path, random_kills: int, seed: int, say: Callable[[str], None]
             eventually(lambda n=name: _fired(project, n), f"the fault {name} happened (see {project.log})", 180)  # type: ignore[misc]
             kills[name] += 1
             say(f"killed at {name}")
+        pipeline = Pipeline.open(load(project.config))
         for number in range(random_kills):
+            if number % len(ROLES) == 0:
+                roles = rng.sample(ROLES, len(ROLES))
+            role = roles[number % len(ROLES)]
             time.sleep(rng.uniform(0.0, 3.0))
-            kills[_kill_one(project, rng)] += 1
-            say(f"random kill {number + 1} of {random_kills}: {dict(kills)}")
+            _kill_one(project, rng, role)
+            kills[role] += 1
+            say(f"random kill {number + 1} of {random_kills}: {role}")
+            if number % settle_every == 0:
+                _wait_until_it_delivers(project, pipeline)
         project.wait_until_ready()
+        poster.stop()
+        return _reckon(project, poster, kills, began)
     finally:
         poster.stop()
-    return _reckon(project, poster, kills, began)
+        project.end()
 
 
 def _fired(project: Project, name: str) -> bool:
@@ -90,9 +102,18 @@ def _fired(project: Project, name: str) -> bool:
     return (project.fired / name).exists()
 
 
-def _kill_one(project: Project, rng: random.Random) -> str:
-    """``kill -9`` of one process of the pipeline: each kind as often as any other, at a moment of chance."""
-    role = rng.choice(ROLES)
+def _wait_until_it_delivers(project: Project, pipeline: Pipeline) -> None:
+    before = pipeline.ledger.totals("warehouse").items
+
+    def delivers() -> bool:
+        project.keep_up()
+        return pipeline.ledger.totals("warehouse").items > before
+
+    eventually(delivers, f"the route delivers again after the kill (see {project.log})", 120)
+
+
+def _kill_one(project: Project, rng: random.Random, role: str) -> None:
+    """``kill -9`` of a process of that kind, as soon as there is one."""
 
     def killed() -> bool:
         project.keep_up()
@@ -106,7 +127,6 @@ def _kill_one(project: Project, rng: random.Random) -> str:
         return True
 
     eventually(killed, f"there is a {role} to kill (see {project.log})", 90)
-    return role
 
 
 def _role(process: psutil.Process, project: Project) -> str:

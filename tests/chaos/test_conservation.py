@@ -8,7 +8,7 @@ from tests.chaos.run import NAMED_POINTS, chaos
 
 
 def test_every_acknowledged_event_arrives_exactly_once_whatever_is_killed(tmp_path: Path) -> None:
-    result = chaos(tmp_path, random_kills=6, seed=20261)
+    result = chaos(tmp_path, random_kills=6, seed=20261, settle_every=1)
     assert result.lost == set()
     assert result.doubled == set()
     assert result.unknown == set()
