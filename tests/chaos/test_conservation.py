@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.run import NAMED_POINTS, chaos
 
 
+@pytest.mark.timeout(900)  # the engine starts anew a dozen times
 def test_every_acknowledged_event_arrives_exactly_once_whatever_is_killed(tmp_path: Path) -> None:
     result = chaos(tmp_path, random_kills=6, seed=20261, settle_every=1)
     assert result.lost == set()
