@@ -36,6 +36,10 @@ class LedgerError(PenstockError):
     """The ledger refuses: the accounting would not add up, or another process is in the way."""
 
 
+class LedgerAway(LedgerError):
+    """The ledger's database cannot be reached now."""
+
+
 class RouteError(PenstockError):
     """A route cannot start or go on."""
 

@@ -17,14 +17,14 @@ from types import FrameType
 from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
 from penstock.engine.layout import Layout
-from penstock.errors import PenstockError
+from penstock.errors import LedgerAway, PenstockError
 from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
 
 EXIT_UNFINISHED = 3
 """The stop came before the work was done; what is left is in the log."""
-EXIT_JVM_DIED = 4
-"""Start again: it takes a new process to get a new JVM."""
+EXIT_AGAIN = 4
+"""Something it needs is away: the ledger, or its JVM. Starting again may help."""
 EXIT_HOPELESS = 78
 """Starting again would fail in the same way."""
 
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         return _run_engine(config, stopping, once)
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
-        return EXIT_HOPELESS
+        return EXIT_AGAIN if isinstance(error, LedgerAway) else EXIT_HOPELESS
 
 
 def _run_engine(config: PipelineConfig, stopping: Event, once: bool) -> int:
@@ -59,7 +59,7 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool) -> int:
         logging.getLogger("penstock").error("%s", error)
         logging.shutdown()
         # Spark's own cleaning up would wait for answers from the dead.
-        os._exit(EXIT_JVM_DIED)
+        os._exit(EXIT_AGAIN)
 
 
 def build_source(config: PipelineConfig, name: str) -> AnySource:

@@ -53,9 +53,13 @@ class Delivery:
         """
         started = time.monotonic() if began is None else began
         route = self.plan.name
+        if not report.ranges:
+            return
+        owners = self.log.partitions()
+        self.ledger.recognise({partition: owners[partition].identity for partition in report.ranges})
         batch = self.ledger.begin(route, report.ranges)
         if batch is None:
-            narrate.batch_known(route, None)
+            narrate.batch_known(route)
             return
         faults.reach("route.range_fixed")
 

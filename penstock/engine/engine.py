@@ -40,6 +40,7 @@ class Engine:
         """Returns whether everything that was begun was finished."""
         self._lock.take()
         config, layout = self._pipeline.config, self._pipeline.layout
+        self._pipeline.check_log()
         spark = build_session(config.name, config.engine.master, layout.run / "spark", config.engine.spark)
         jvm = Jvm(spark)
         try:
@@ -60,12 +61,16 @@ class Engine:
 
     def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)
-        delivery = Delivery(
-            plan, plan.destination(), pipeline.log, pipeline.ledger, pipeline.failed_store, stopping=Event()
-        )
+        destination = plan.destination()
+        # A cast or a template that the destination cannot use is said now, in words, and not by every task.
+        plan.stage_dir.mkdir(parents=True, exist_ok=True)
+        destination.stager(plan.stage_dir, plan.casts)
+        delivery = Delivery(plan, destination, pipeline.log, pipeline.ledger, pipeline.failed_store, stopping=Event())
         pace = Pace(config.interval, config.max_records, config.max_bytes, self._once)
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
-        return RouteRunner(spark, delivery, pipeline.layout.checkpoint(name), pipeline.layout.log, pace, backoff)
+        return RouteRunner(
+            spark, delivery, pipeline.layout.checkpoint(name, pipeline.ledger.scope), pipeline.layout.log, pace, backoff
+        )
 
     def _until(self, stopping: Event, jvm: Jvm) -> None:
         due = time.monotonic() + RETENTION_EVERY

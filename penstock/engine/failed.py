@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 
 from penstock.engine.ledger import Extent
+from penstock.errors import PenstockError
 from penstock.record import Mode, Op, Record, records
 
 
@@ -54,6 +55,7 @@ class FailedStore:
         new = not path.exists()
         now = datetime.now(UTC)
         entries = extent.entries
+        self._check(path, extent)
         with path.open("r+b" if not new else "w+b") as file:
             file.truncate(extent.bytes)
             file.seek(extent.bytes)
@@ -73,7 +75,8 @@ class FailedStore:
     def read(self, route: str, extent: Extent) -> Iterator[FailedEntry]:
         """The entries of committed batches, oldest first."""
         path = self.path(route)
-        if not path.exists():
+        self._check(path, extent)
+        if not extent.bytes:
             return
         left = extent.bytes
         with path.open("rb") as file:
@@ -82,6 +85,16 @@ class FailedStore:
                 if left < 0:
                     return
                 yield _entry(json.loads(line))
+
+    def _check(self, path: Path, extent: Extent) -> None:
+        """Refuse to go on from a file that lost a part which the ledger counts."""
+        found = path.stat().st_size if path.exists() else 0
+        if found < extent.bytes:
+            raise PenstockError(
+                "PEN-FLD-001",
+                f"{path} has {found} bytes, and the ledger counts {extent.bytes} of failed records in it.",
+                "Put the file back as it was: it holds records that exist nowhere else.",
+            )
 
 
 _RECORD_COLUMNS = ["partition", "offset", "timestamp", "namespace", "op", "mode", "key", "headers", "data"]

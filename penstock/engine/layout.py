@@ -27,8 +27,9 @@ class Layout:
         """Locks, pids and scratch space of running processes."""
         return self.root / "run"
 
-    def checkpoint(self, route: str) -> Path:
-        return self.root / "checkpoints" / route
+    def checkpoint(self, route: str, scope: str) -> Path:
+        """A checkpoint is worth something only with the ledger that it grew with."""
+        return self.root / "checkpoints" / f"{route}-{scope[:8]}"
 
     def stage(self, route: str) -> Path:
         return self.root / "stage" / route

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from penstock.destinations.contract import Batch, TableReceipt
 from penstock.engine.ledger_tables import LEDGER_VERSION, tables
-from penstock.errors import LedgerError
+from penstock.errors import LedgerAway, LedgerError
 
 KEPT_BATCHES = 10_000
 """How many batches of a route stay listed one by one; totals are kept for ever."""
@@ -135,7 +135,7 @@ class Ledger:
             ledger._create(schema)
         except SQLAlchemyError as error:
             where = shown_url(url)
-            raise LedgerError(
+            raise LedgerAway(
                 "PEN-LGR-001",
                 f"the ledger at {where} cannot be opened: {getattr(error, 'orig', error)}.",
                 "Check `ledger.url` and that the database is up.",
@@ -146,6 +146,29 @@ class Ledger:
         self._engine.dispose()
 
     # Positions
+
+    def recognise(self, identities: Mapping[int, str]) -> None:
+        """Make sure that these partitions are the ones whose offsets are kept here, and remember new ones.
+
+        Offsets of another log would make a route pass over records that it never saw.
+        """
+        with self._reading() as connection:
+            known = {row.partition: row.identity for row in connection.execute(sa.select(self._t.partitions))}
+        strangers = sorted(p for p, identity in identities.items() if known.get(p, identity) != identity)
+        if strangers:
+            raise LedgerError(
+                "PEN-LGR-008",
+                f"the log is not the one that this ledger knows: partition {strangers[0]} was made anew.",
+                "Put the old log back, or start with a new `data_dir`; this ledger's offsets are of another log.",
+            )
+        new = [{"partition": p, "identity": identity} for p, identity in identities.items() if p not in known]
+        if new:
+            try:
+                with self._writing() as connection:
+                    connection.execute(sa.insert(self._t.partitions), new)
+            except IntegrityError:
+                # Another route saw them at the same moment; what it noted is checked like anything else.
+                self.recognise(identities)
 
     def open_route(self, route: str, starts: Mapping[int, int]) -> dict[int, Position]:
         """Note where a route starts in partitions it has not seen; return its position in all."""

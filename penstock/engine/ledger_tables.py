@@ -14,6 +14,7 @@ LEDGER_VERSION = 1
 class Tables:
     metadata: sa.MetaData
     about: sa.Table
+    partitions: sa.Table
     offsets: sa.Table
     batches: sa.Table
     deliveries: sa.Table
@@ -35,6 +36,9 @@ def tables(schema: str | None) -> Tables:
     return Tables(
         metadata,
         about=sa.Table("about", metadata, column("key", text, key=True), column("value", text)),
+        partitions=sa.Table(
+            "partitions", metadata, column("partition", sa.Integer(), key=True), column("identity", text)
+        ),
         offsets=sa.Table(
             "offsets",
             metadata,

@@ -44,8 +44,8 @@ def batch_committed(
     )  # fmt: skip
 
 
-def batch_known(route: str, number: int | None) -> None:
-    log.info("route %s: batch %s was delivered before the restart; not written again", route, number or "")
+def batch_known(route: str) -> None:
+    log.info("route %s: Spark asked for a batch that was delivered before; not written again", route)
 
 
 def destination_unavailable(route: str, reason: str, wait: float) -> None:

@@ -35,6 +35,10 @@ class Pipeline:
         ledger = Ledger.open(config.ledger.url or sqlite_url(layout.ledger), config.name)
         return cls(config, layout, LocalLog(layout.log, config.log), ledger, FailedStore(layout.failed))
 
+    def check_log(self) -> None:
+        """Refuse a log that is not the one whose offsets the ledger keeps."""
+        self.ledger.recognise({p: owner.identity for p, owner in self.log.partitions().items()})
+
     def sources_of(self, route: str) -> tuple[str, ...]:
         """The names under which the route's records are in the log: its sources', and its replays'."""
         if route not in self.config.routes:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError
 from penstock.log.frame import Body
 from penstock.log.writer import PartitionWriter
 from penstock.record import ENTRY_SCHEMA, int64_array
@@ -137,8 +136,9 @@ class GroupCommit:
         try:
             batch = entry_batch(list(chain.from_iterable([submission.entries for submission in submissions])))
             body = self._writer.prepare(batch)
-        except (PenstockError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            # One submission that cannot be taken must not take the others with it.
+        except Exception as error:
+            # Whatever it was, somebody waits for the answer; and one submission that cannot be taken must not take
+            # the others with it.
             if len(submissions) > 1:
                 for submission in submissions:
                     self._prepare([submission])
@@ -151,7 +151,7 @@ class GroupCommit:
         while (group := self._prepared.get()) is not None:
             try:
                 taken = self._writer.write(group.body)
-            except (PenstockError, OSError) as error:
+            except Exception as error:
                 self._settle(group.submissions, group.weight, None, error)
             else:
                 self._settle(group.submissions, group.weight, taken, None)

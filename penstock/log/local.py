@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -38,6 +39,8 @@ class PartitionOwner:
 
     source: str
     worker: int
+    identity: str = field(default="", compare=False)
+    """Made up when the partition was: another log in the same folder has other ones."""
 
 
 @dataclass(frozen=True)
@@ -203,15 +206,18 @@ class LocalLog:
                     return partition
             partition = max(owners, default=-1) + 1
             make_directory(self._partition_dir(partition))
-            owners[partition] = owner
-            content = {str(p): {"source": o.source, "worker": o.worker} for p, o in sorted(owners.items())}
+            owners[partition] = replace(owner, identity=uuid.uuid4().hex)
+            content = {str(p): asdict(o) for p, o in sorted(owners.items())}
             replace_durably(self._owners_path, json.dumps(content, indent=1).encode())
             return partition
 
     def _read_owners(self) -> dict[int, PartitionOwner]:
         try:
             content = json.loads(self._owners_path.read_bytes())
-            return {int(p): PartitionOwner(str(o["source"]), int(o["worker"])) for p, o in content.items()}
+            return {
+                int(p): PartitionOwner(str(o["source"]), int(o["worker"]), str(o.get("identity", "")))
+                for p, o in content.items()
+            }
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -182,3 +182,9 @@ class LedgerContract(ABC):
         for thread in threads:
             thread.join()
         assert [ledger.totals(route).loaded for route in routes] == [rounds] * len(routes)
+
+    def test_a_partition_that_was_made_anew_is_refused(self, ledger: Ledger) -> None:
+        ledger.recognise({0: "first", 1: "second"})
+        self.open().recognise({0: "first", 2: "third"})
+        with pytest.raises(LedgerError, match="partition 1 was made anew"):
+            ledger.recognise({0: "first", 1: "another", 2: "third"})

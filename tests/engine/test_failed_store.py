@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from penstock.engine.carriage import failed_records
 from penstock.engine.failed import FailedStore
 from penstock.engine.ledger import Extent
+from penstock.errors import PenstockError
 from penstock.record import Record, entries, placed
 from penstock.steps.chain import STEP_FAILURE_SCHEMA
 
@@ -47,3 +49,14 @@ def test_what_a_crash_left_behind_the_extent_is_not_there(tmp_path: Path) -> Non
 
 def test_a_route_without_failures_has_no_entries(tmp_path: Path) -> None:
     assert list(FailedStore(tmp_path).read("shop", Extent())) == []
+
+
+def test_a_file_that_lost_what_the_ledger_counts_is_refused_and_left_alone(tmp_path: Path) -> None:
+    store = FailedStore(tmp_path)
+    extent = store.append("shop", 1, Extent(), [failed(b"{}")])
+    store.path("shop").unlink()
+    with pytest.raises(PenstockError, match="the ledger counts"):
+        store.append("shop", 2, extent, [failed(b"[1]")])
+    with pytest.raises(PenstockError, match="Put the file back"):
+        list(store.read("shop", extent))
+    assert not store.path("shop").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from penstock.config.loading import load
 from penstock.engine.pipeline import Pipeline
-from penstock.errors import PenstockError
+from penstock.errors import LedgerError, PenstockError
 from tests.engine.projects import append, commit, pipeline
 
 
@@ -69,3 +70,13 @@ def test_a_pipeline_that_never_ran_says_so_and_makes_nothing(tmp_path: Path) -> 
     with pytest.raises(PenstockError, match="has not run yet"):
         Pipeline.open(load(tmp_path / "pipeline.yaml"), create=False)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_log_that_was_replaced_is_refused_before_anything_is_passed_over(tmp_path: Path) -> None:
+    found, _ = opened(tmp_path)
+    found.check_log()
+    shutil.rmtree(found.layout.log)
+    again = pipeline(tmp_path)
+    append(again, "web", [b"{}"] * 100)
+    with pytest.raises(LedgerError, match="not the one that this ledger knows"):
+        again.check_log()

@@ -28,7 +28,7 @@ class DuckdbConfig(DestinationConfig):
             import jinja2
 
             try:
-                jinja2.Environment().parse(value)
+                jinja2.Environment().from_string(value)
             except jinja2.TemplateSyntaxError as error:
                 raise ValueError(f"'{value}' is not a template: {error.message}") from error
         elif not value.strip():

@@ -103,6 +103,7 @@ class Collector:
         self._expose_secret = config.expose_secret
         self._body_bytes = limits.body_bytes
         self._pending_bytes = limits.pending_bytes
+        self._disk_reserve = config.limits.disk_reserve
         self._body_timeout = limits.body_timeout
         self._limits = BodyLimits(limits.event_bytes, limits.body_bytes, limits.body_events)
         self._clock = Clock()
@@ -158,6 +159,8 @@ class Collector:
             return refusal or answers.UNKNOWN_TOKEN
         if self.commits is None or self.readiness.stopping:
             return answers.closing(answers.NOT_READY)
+        if self.readiness.disk_free < self._disk_reserve:
+            return answers.closing(answers.LOG_FULL)
         held = 0
         try:
             length = _body_length(headers)

@@ -7,7 +7,7 @@ wrong raises ``BadBody``, which names the place. ``lines`` takes NDJSON line by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
@@ -69,15 +69,14 @@ def lines(body: bytes, limits: BodyLimits) -> Iterator[Event | Malformed]:
     """Every line of an NDJSON body that is not blank. Line numbers count from 1, blank lines included."""
     if body.startswith(BOM):
         body = body[len(BOM) :]
-    taken = 0
-    for number, line in enumerate(body.split(b"\n"), 1):
+    found = body.split(b"\n")
+    # Counted before any is read: a small packed body can hold a great many lines.
+    if len(found) > limits.body_events and sum(1 for line in found if line.strip(WHITESPACE)) > limits.body_events:
+        raise _too_many(limits)
+    for number, line in enumerate(found, 1):
         text = line.strip(WHITESPACE)
-        if not text:
-            continue
-        taken += 1
-        if taken > limits.body_events:
-            raise _too_many(limits)
-        yield _line(text, number, limits)
+        if text:
+            yield _line(text, number, limits)
 
 
 def _line(text: bytes, number: int, limits: BodyLimits) -> Event | Malformed:
@@ -119,10 +118,18 @@ def _templated(text: bytes, limits: BodyLimits) -> list[Event]:
     listed = text[spans["events"].start : spans["events"].end]
     values = parse(listed)
     assert isinstance(values, list)
+    # Taken apart once, repeated keys folded: what an event costs then depends on what it becomes, which is limited.
+    filler = {member.key: member for member in members(template)}
+    if len(template) > limits.event_bytes:
+        raise BadBody(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "template_too_large",
+            f"the template has {len(template)} bytes, the limit is {limits.event_bytes}",
+        )
     found: list[Event] = []
     total = 0
     for index, event in enumerate(_array(listed, values, limits)):
-        filled = _filled(event.text, template, MAX_TEMPLATE_DEPTH)
+        filled = _filled(event.text, template, filler, MAX_TEMPLATE_DEPTH)
         total += len(filled)
         if len(filled) > limits.event_bytes:
             raise _too_large(len(filled), limits, index)
@@ -138,7 +145,7 @@ def _templated(text: bytes, limits: BodyLimits) -> list[Event]:
     return found
 
 
-def _filled(event: bytes, template: bytes, depth: int) -> bytes:
+def _filled(event: bytes, template: bytes, filler: Mapping[str, Member], depth: int) -> bytes:
     """The event with the template's members that it lacks; where both have an object, that object likewise."""
     if depth == 0:
         raise NotJson(f"the template and an event share more than {MAX_TEMPLATE_DEPTH} levels of objects")
@@ -146,14 +153,15 @@ def _filled(event: bytes, template: bytes, depth: int) -> bytes:
     own_by_key = {member.key: member for member in own}
     replaced: dict[Member, bytes] = {}
     missing: dict[str, bytes] = {}
-    for member in members(template):
+    for member in filler.values():
         theirs = template[member.value.start : member.value.end]
         mine = own_by_key.get(member.key)
         if mine is None:
             missing[member.key] = template[member.start : member.value.end]
         elif theirs.startswith(b"{") and event.startswith(b"{", mine.value.start):
             head = event[mine.start : mine.value.start]
-            replaced[mine] = head + _filled(event[mine.value.start : mine.value.end], theirs, depth - 1)
+            inner = {part.key: part for part in members(theirs)}
+            replaced[mine] = head + _filled(event[mine.value.start : mine.value.end], theirs, inner, depth - 1)
     texts = [replaced.get(member) or event[member.start : member.value.end] for member in own]
     return b"{%b}" % b",".join([*texts, *missing.values()])
 

@@ -24,7 +24,9 @@ class TokenConfig(ComponentConfig):
         default=None, description="Opens the server API, and everything that a client secret opens."
     )
     origins: list[str] = Field(
-        default=[], description="Web origins that may use the client secret: exact, `*.suffix` or `*`."
+        default=[],
+        description="Web origins that may use the client secret: exact, `*.suffix` or `*`. Kept for CORS, which"
+        " the collector does not answer yet: nothing is checked against it.",
     )
 
     @model_validator(mode="after")
@@ -49,6 +51,12 @@ class LimitsConfig(ComponentConfig):
         default=64 * 2**20,
         gt=0,
         description="Bytes that one worker may hold, from the first byte of a body until it is on disk. Over: 503.",
+    )
+    disk_reserve: ByteSize = Field(
+        default=64 * 2**20,
+        ge=0,
+        description="With less room than this on the log's disk: 503. Routes and the ledger need it to deliver what the"
+        " log holds, which is what makes room again.",
     )
     connections: int = Field(
         default=1024, gt=0, description="Open connections over all workers; further ones wait in the system's queue."

@@ -3,6 +3,7 @@ before that it does not listen."""
 
 from __future__ import annotations
 
+import sys
 from time import monotonic
 
 FAILURE_MEMORY_SECONDS = 5.0
@@ -14,6 +15,8 @@ class Readiness:
 
     def __init__(self) -> None:
         self.stopping = False
+        self.disk_free = sys.maxsize
+        """Bytes that the log's disk has left, as last looked at."""
         self._failed_at = -FAILURE_MEMORY_SECONDS
 
     def commit_failed(self) -> None:

@@ -11,8 +11,10 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -36,6 +38,7 @@ from penstock.sources.http.metrics import Tally
 
 SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 0.2
+ORPHAN_SECONDS = 30.0
 
 _log = logging.getLogger("penstock.http")
 
@@ -69,9 +72,10 @@ async def _serve(job: Job) -> None:
     group, writer = await _own_partition(job, config, collector)
     if group is None or writer is None:
         return
-    sweep = asyncio.create_task(_sweep(collector, tally_path))
-    await server.serve()
-    sweep.cancel()
+    if not collector.readiness.stopping:
+        sweep = asyncio.create_task(_sweep(collector, server, job.log_dir, tally_path))
+        await server.serve()
+        sweep.cancel()
     await asyncio.to_thread(group.close)
     writer.close()
     collector.tally.save(tally_path)
@@ -117,11 +121,15 @@ async def _own_partition(
     return None, None
 
 
-async def _sweep(collector: Collector, tally_path: Path) -> None:
+async def _sweep(collector: Collector, server: Server, log_dir: Path, tally_path: Path) -> None:
     turn = 0
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
+        if collector.readiness.stopping:
+            # A stop that came while the server was still starting was not heard.
+            server.stop()  # type: ignore[no-untyped-call]
         collector.expire_late_bodies(asyncio.get_running_loop().time())
+        collector.readiness.disk_free = shutil.disk_usage(log_dir).free
         turn += 1
         if turn % 2 == 0:
             try:
@@ -133,6 +141,9 @@ async def _sweep(collector: Collector, tally_path: Path) -> None:
 def _wait_for_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
     sys.stdin.buffer.read()
     loop.call_soon_threadsafe(stop)
+    # Nobody is left who would end a worker that does not come to its end.
+    time.sleep(ORPHAN_SECONDS)
+    os._exit(1)
 
 
 if __name__ == "__main__":
