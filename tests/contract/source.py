@@ -6,9 +6,8 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -22,16 +21,9 @@ from penstock.log.local import LocalLog
 from penstock.record import Header, Record, records
 from penstock.registry import Kind, component
 from penstock.sources.contract import SourceContext
+from tests.support.waiting import eventually
 
 NAME = "under_test"
-
-
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    """Wait for a condition, and fail with ``what`` if it does not come true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(0.02)
 
 
 def log_records(log_dir: Path) -> list[Record]:

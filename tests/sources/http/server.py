@@ -13,7 +13,8 @@ import httpx
 
 from penstock.record import Record
 from penstock.sources.contract import SourceContext
-from tests.contract.source import eventually, log_records, running
+from tests.contract.source import log_records, running
+from tests.support.waiting import eventually
 
 CLIENT = {"X-Auth-Token": "public"}
 SERVER = {"X-Auth-Token": "private"}

@@ -86,6 +86,20 @@ OBJECTS = st.dictionaries(st.text(max_size=3), VALUES, max_size=3)
 SMALL = st.dictionaries(st.sampled_from("abc"), st.integers() | st.dictionaries(st.sampled_from("abc"), st.integers()))
 
 
+def test_a_template_of_repeated_keys_is_refused_by_its_own_size() -> None:
+    body = b'{"template":{' + b'"a":1,' * 99 + b'"a":1},"events":[{}]}'
+    with pytest.raises(BadBody) as caught:
+        events(body, BodyLimits(event_bytes=100, body_bytes=100_000, body_events=10))
+    assert (caught.value.status, caught.value.code) == (413, "template_too_large")
+
+
+def test_too_many_lines_are_refused_before_one_is_read() -> None:
+    with pytest.raises(BadBody) as caught:
+        next(lines(b"{}\n" * 11, BodyLimits(event_bytes=100, body_bytes=100_000, body_events=10)))
+    assert caught.value.status == 413
+    assert len(list(lines(b"{}\n" * 10 + b"\n" * 50, BodyLimits(100, 100_000, 10)))) == 10
+
+
 def filled(event: dict[str, object], template: dict[str, object]) -> dict[str, object]:
     result = dict(event)
     for key, theirs in template.items():

@@ -21,8 +21,8 @@ from penstock.sources.contract import SourceContext
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.openapi import document
 from penstock.sources.http.source import HttpSource
-from tests.contract.source import eventually
 from tests.sources.http.server import CLIENT, SERVER, Running, collector
+from tests.support.waiting import eventually
 
 JS, API, BULK = "/api/v1/event", "/api/v1/s2s/event", "/api/v1/events/bulk"
 

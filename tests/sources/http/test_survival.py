@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from penstock.log.local import LocalLog
-from tests.contract.source import eventually, log_records, numbers
+from tests.contract.source import log_records, numbers
 from tests.sources.http.server import CLIENT, Running, collector
+from tests.support.waiting import eventually
 
 JS = "/api/v1/event"
 HEAD = b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n"
@@ -66,6 +67,18 @@ def test_a_full_disk_is_said_and_outlived(tmp_path: Path) -> None:
         assert web.http.get(f"{web.url}/readyz").status_code == 200
         assert numbers(web.records()) == [1, 4]
         assert children(web.pid) == [worker]
+
+
+def test_the_last_room_on_the_disk_is_left_to_those_who_deliver(tmp_path: Path) -> None:
+    with collector(tmp_path, limits={"disk_reserve": "1000000TB"}) as web:
+        answer = eventually(lambda: _refused(web), "the reserve being seen")
+        assert (answer.status_code, answer.json()["code"]) == (503, "log_full")
+        assert "retry-after" in answer.headers
+
+
+def _refused(web: Running) -> httpx.Response | None:
+    answer = web.post(JS, b'{"n":1}')
+    return None if answer.status_code == 200 else answer
 
 
 def test_a_killed_worker_comes_back_with_its_partition_and_no_200_is_lost(tmp_path: Path) -> None:
