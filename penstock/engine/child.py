@@ -28,6 +28,9 @@ EXIT_AGAIN = 4
 EXIT_HOPELESS = 78
 """Starting again would fail in the same way."""
 
+SUPERVISOR_VARIABLE = "PENSTOCK_SUPERVISOR"
+"""Holds the process number of the supervisor."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -73,12 +76,15 @@ def build_source(config: PipelineConfig, name: str) -> AnySource:
 
 
 def _end_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the supervisor dies, so that a killed supervisor leaves nobody behind."""
+    """Ask the kernel for SIGKILL when the supervisor dies, so that a killed supervisor leaves nobody behind.
+
+    It may have died while we were starting, before we could ask: then its number is not our parent's any more.
+    """
     if sys.platform == "linux":
-        parent = os.getppid()
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE)
+    if supervisor is not None and os.getppid() != int(supervisor):
+        os._exit(1)
 
 
 def _stop_on_signals() -> Event:

@@ -6,6 +6,7 @@ time allows. It imports neither Spark nor Arrow: it must be the last thing to fa
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from threading import Event
 
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
-from penstock.engine.child import EXIT_HOPELESS
+from penstock.engine.child import EXIT_HOPELESS, SUPERVISOR_VARIABLE
 
 POLL = 0.05
 
@@ -35,7 +36,9 @@ class Child:
     def start(self) -> None:
         # A session of its own: Ctrl-C reaches the supervisor alone, which then stops everything in order.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.engine.child", *self.arguments], start_new_session=True
+            [sys.executable, "-m", "penstock.engine.child", *self.arguments],
+            start_new_session=True,
+            env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
         )
         self.started = time.monotonic()
         narrate.process_started(self.name, self.process.pid)
