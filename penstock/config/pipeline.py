@@ -171,10 +171,6 @@ class PipelineConfig(ComponentConfig):
     sources: dict[Name, ChosenSource] = Field(min_length=1, description="What puts records into the log, by name.")
     routes: dict[Name, RouteConfig] = Field(default={}, description="What carries them on, by name.")
 
-    @property
-    def ledger_url(self) -> str:
-        return self.ledger.url or f"sqlite:///{self.data_dir / 'ledger.db'}"
-
     @model_validator(mode="after")
     def _routes_name_their_sources(self) -> Self:
         wrong = unknown_sources(self.sources, {name: route.from_ for name, route in self.routes.items()})

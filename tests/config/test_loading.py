@@ -38,7 +38,7 @@ def test_a_pipeline_is_read_as_it_is_written(read: Read, tmp_path: Path) -> None
     config = read(SHOP)
     assert config.name == "shop"
     assert config.data_dir == tmp_path / "data"
-    assert config.ledger_url == f"sqlite:///{tmp_path}/data/ledger.db"
+    assert config.ledger.url is None
     assert isinstance(config.sources["web"], SourceConfig)
     route = config.routes["warehouse"]
     assert route.from_ == ["web"]
@@ -132,7 +132,7 @@ URLS = [
 
 @pytest.mark.parametrize(("written", "meant"), URLS)
 def test_the_url_of_a_ledger_is_taken_as_people_write_it(written: str, meant: str, read: Read) -> None:
-    assert read(SHOP + f"ledger: {{url: '{written}'}}\n").ledger_url == meant
+    assert read(SHOP + f"ledger: {{url: '{written}'}}\n").ledger.url == meant
 
 
 def test_spark_settings_become_text_as_spark_wants_it(read: Read) -> None:

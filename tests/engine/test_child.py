@@ -33,9 +33,9 @@ def test_a_child_whose_supervisor_died_while_it_started_ends_at_once(tmp_path: P
 
 def test_a_child_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     script = (
-        "import os, subprocess, sys, time;"
+        "import os, signal, subprocess, sys;"
         f"child = subprocess.Popen(sys.argv[1:], env={{**os.environ, '{SUPERVISOR_VARIABLE}': str(os.getpid())}});"
-        "print(child.pid, flush=True); time.sleep(600)"
+        "print(child.pid, flush=True); signal.pause()"
     )
     parent = subprocess.Popen([sys.executable, "-c", script, *command(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
