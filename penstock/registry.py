@@ -51,7 +51,7 @@ class Component:
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     Kind.SOURCE: ("file", "http"),
-    Kind.STEP: ("map", "omit", "pick", "rename", "set", "where"),
+    Kind.STEP: ("lookup", "map", "omit", "pick", "rename", "set", "where"),
     Kind.DESTINATION: ("duckdb", "file", "null", "stdout"),
 }
 

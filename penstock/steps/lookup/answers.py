@@ -1,0 +1,108 @@
+"""Answers as JSON text that is made once per distinct question, and a memory of the ones that were asked for last.
+
+A lookup is anything that knows ``Facts`` about a text. It never fails: what it does not know, it does not say.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Fact = str | int | float | bool
+
+
+class Facts(Protocol):
+    """What is known about texts of one kind. The same text has the same facts, always."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key that an answer can have, in the order in which they are written."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """How many bytes of JSON a question can have; about anything longer nothing is known."""
+        ...
+
+    def about(self, text: str) -> Mapping[str, Fact]:
+        """Keys and values; empty if nothing is known. Never raises."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    members: tuple[bytes, ...]
+    """For each key of the lookup the JSON text of its member (``"city":"Berlin"``), or nothing."""
+    whole: bytes
+    """All of them as an object."""
+
+    def beyond(self, present: int) -> bytes | None:
+        """The members whose keys are not in the bit set ``present``, with commas between; ``None`` for none."""
+        missing = [text for place, text in enumerate(self.members) if text and not present >> place & 1]
+        return b",".join(missing) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    questions: int
+    """Distinct values that were asked about, summed over batches."""
+    looked_up: int
+    """How many of them were not in the memory."""
+
+
+class Memory:
+    """Answers by question, at most ``capacity`` of them: the longest unused one goes first. Safe to share."""
+
+    def __init__(self, facts: Facts, capacity: int = 20_000) -> None:
+        self.facts = facts
+        self._capacity = capacity
+        self._answers: OrderedDict[bytes, Answer | None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._questions = 0
+        self._looked_up = 0
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(self._questions, self._looked_up)
+
+    def answers(self, questions: Iterable[bytes]) -> list[Answer | None]:
+        """What is known about each JSON string of ``questions``; ``None`` where nothing is."""
+        with self._lock:
+            return [self._answer(question) for question in questions]
+
+    def _answer(self, question: bytes) -> Answer | None:
+        self._questions += 1
+        if question in self._answers:
+            self._answers.move_to_end(question)
+            return self._answers[question]
+        self._looked_up += 1
+        answer = answer_of(self.facts.keys, self.facts.about(_text(question)))
+        self._answers[question] = answer
+        if len(self._answers) > self._capacity:
+            self._answers.popitem(last=False)
+        return answer
+
+
+def answer_of(keys: tuple[str, ...], facts: Mapping[str, Fact]) -> Answer | None:
+    if not facts:
+        return None
+    members = tuple(_member(key, facts[key]) if key in facts else b"" for key in keys)
+    return Answer(members, b"{" + b",".join(filter(None, members)) + b"}")
+
+
+def _member(key: str, fact: Fact) -> bytes:
+    return f'"{key}":{_encode(fact)}'.encode("utf-8", "replace")
+
+
+# One encoder: json.dumps with options makes a new one for every call.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _text(question: bytes) -> str:
+    """What a JSON string says. Half a surrogate pair is no character, and no library takes it: it becomes ``?``."""
+    text: str = json.loads(question.decode("utf-8", "replace"), strict=False)
+    return text.encode("utf-8", "replace").decode()
