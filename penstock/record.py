@@ -45,7 +45,7 @@ class Header(StrEnum):
     MALFORMED = "malformed"
     """The source could not read ``data``; the value says why. Every route fails such a record before its first step."""
     ENDPOINT = "endpoint"
-    """Which face of a source took it (``js``, ``api``, ``bulk``)."""
+    """Which face of a source took it (``js``, ``api``, ``bulk``, ``pixel``, ``segment``)."""
     POSITION = "position"
     """Where in its source the record was (a file and line, a change position)."""
 

@@ -5,7 +5,7 @@ from penstock.registry import Component, Kind
 component = Component(
     Kind.SOURCE,
     "http",
-    "Takes JSON events over HTTP: single, arrays, templates and NDJSON; 200 means on disk.",
+    "Takes JSON events over HTTP: single, arrays, templates, NDJSON, pixels, Segment; 200 means on disk.",
     config="penstock.sources.http.config:HttpConfig",
     implementation="penstock.sources.http.source:HttpSource",
 )

@@ -21,6 +21,14 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class Refused(Exception):
+    """A request ends here, with this answer; nothing of it was taken."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
 def accepted(events: int) -> Answer:
     return ONE_ACCEPTED if events == 1 else Answer(200, _JSON, b'{"status":"ok","accepted":%d}' % events)
 
@@ -64,6 +72,11 @@ CLIENT_TOKEN_ON_SERVER_API = _unauthorized(
 )
 SERVER_TOKEN_IN_BROWSER = _unauthorized(
     "server_token", "this is a server secret; keep it out of web pages and use the token's client_secret here"
+)
+FOREIGN_ORIGIN = refused(
+    HTTPStatus.FORBIDDEN,
+    "origin_not_allowed",
+    "the token does not take events from pages of this origin; nothing was taken. Its origins are in the config",
 )
 NOT_FOUND = refused(HTTPStatus.NOT_FOUND, "not_found", "there is nothing here; see /openapi.json")
 OVERLOADED = later("overloaded", "too much is waiting for the disk; nothing was taken, send it again")

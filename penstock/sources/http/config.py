@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
@@ -11,6 +12,7 @@ from penstock.config.addresses import Address
 from penstock.config.component import ComponentConfig, SourceConfig
 from penstock.config.paths import LocalPath
 from penstock.config.quantities import ByteSize, Duration
+from penstock.sources.http.origins import checked_origin
 
 
 class TokenConfig(ComponentConfig):
@@ -18,15 +20,20 @@ class TokenConfig(ComponentConfig):
 
     id: str = Field(min_length=1, description="Name of the token: it is what events and headers carry, not the secret.")
     client_secret: SecretStr | None = Field(
-        default=None, description="Opens the JS endpoint and bulk. Meant for browsers, so treat it as public."
+        default=None,
+        description="Opens the JS endpoint, the pixel, Segment's endpoints and bulk, not the server API. Meant for"
+        " browsers and apps, so treat it as public.",
     )
     server_secret: SecretStr | None = Field(
-        default=None, description="Opens the server API, and everything that a client secret opens."
+        default=None,
+        description="Opens the server API, Segment's endpoints and bulk. Not the JS endpoint and the pixel: it has no"
+        " business in a web page, and being refused there is how one finds out that it got into one.",
     )
-    origins: list[str] = Field(
+    origins: list[Annotated[str, AfterValidator(checked_origin)]] = Field(
         default=[],
-        description="Web origins that may use the client secret: exact, `*.suffix` or `*`. Kept for CORS, which"
-        " the collector does not answer yet: nothing is checked against it.",
+        description="Web origins whose pages may use the client secret: `https://shop.example` (exactly this),"
+        " `shop.example` (any scheme and port), `*.shop.example` (hosts below it), `*`. They get CORS headers; pages of"
+        " others get 403. Empty: no CORS headers, and nothing is checked.",
     )
 
     @model_validator(mode="after")
@@ -59,7 +66,10 @@ class LimitsConfig(ComponentConfig):
         " log holds, which is what makes room again.",
     )
     connections: int = Field(
-        default=1024, gt=0, description="Open connections over all workers; further ones wait in the system's queue."
+        default=1024,
+        gt=0,
+        description="Open connections of each worker; further ones wait in the system's queue. The system deals"
+        " connections out unevenly, so a limit over all workers would make some wait while others are free.",
     )
     header_timeout: Duration = Field(
         default=30.0, gt=0, description="Time for a request's headers to arrive; also closes idle connections."
@@ -72,6 +82,13 @@ class TlsConfig(ComponentConfig):
 
     cert: LocalPath = Field(description="Path of the certificate chain.")
     key: LocalPath = Field(description="Path of the private key.")
+
+    @field_validator("cert", "key")
+    @classmethod
+    def _is_there(cls, path: Path) -> Path:
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        return path
 
 
 def _checked_network(text: str) -> str:

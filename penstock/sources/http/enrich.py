@@ -2,13 +2,14 @@
 
 Set by the server, whatever the event says: ``source_ip``, ``_timestamp``, ``api_key`` and, on the server API and bulk,
 ``src``. Added when the event brings none: ``eventn_ctx.event_id`` on every endpoint, ``eventn_ctx.user_agent`` on the
-JS endpoint. An ``eventn_ctx`` that is no object is left as it is and the two go to ``eventn_ctx_event_id`` and
-``eventn_ctx_user_agent`` at the top, which is where flattening would have put them. Every other key and value stays as
-sent, byte for byte (blanks between members may go).
+endpoints that browsers use. The id is at ``/eventn_ctx/event_id`` in every event: an ``eventn_ctx`` that is no object
+makes way and is kept, as it is, at ``/eventn_ctx/_value``. Every other key and value stays as sent, byte for byte
+(blanks between members may go).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ import orjson
 from penstock.sources.jsontext import Json, Member, members
 
 CONTEXT = "eventn_ctx"
+DISPLACED = "_value"
+"""Where, inside the context, a context that is no object goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +47,28 @@ def context(source_ip: str, timestamp: str, api_key: str, user_agent: str | None
     )
 
 
-def enriched(event: bytes, parsed: Mapping[str, Json], added: Context) -> bytes:
-    """The event with its context. ``event`` is an object's text without outer whitespace, ``parsed`` its value."""
+def enriched(event: bytes, parsed: Mapping[str, Json], added: Context, own_id: str | None = None) -> bytes:
+    """The event with its context. ``event`` is an object's text without outer whitespace, ``parsed`` its value.
+
+    ``own_id`` is what the event calls itself elsewhere; without it, an event that brings no id gets a random one.
+    """
     inner = parsed.get(CONTEXT, _ABSENT)
     if inner is None or not (_SET_ON_API if added.api else _SET).isdisjoint(parsed):
-        return _enriched_slowly(event, parsed, added)
+        return _enriched_slowly(event, parsed, added, own_id)
     if inner is _ABSENT:
-        return b'%b%b%b,"eventn_ctx":{%b}}' % (event[:-1], b"," if parsed else b"", added.top, _inner({}, added))
+        return b'%b%b%b,"eventn_ctx":{%b}}' % (
+            event[:-1],
+            b"," if parsed else b"",
+            added.top,
+            _inner({}, added, own_id),
+        )
     if not isinstance(inner, dict):
-        return _enriched_slowly(event, parsed, added)
-    insert = _inner(inner, added)
+        return _enriched_slowly(event, parsed, added, own_id)
+    insert = _inner(inner, added, own_id)
     if not insert:
         return b"%b,%b}" % (event[:-1], added.top)
     if event.count(b'"eventn_ctx"') != 1 or _may_hide_a_key(event) or inner.get("event_id", _ABSENT) is None:
-        return _enriched_slowly(event, parsed, added)
+        return _enriched_slowly(event, parsed, added, own_id)
     # The key is at the top and its name occurs once, so this is it; its value is an object, so the next brace opens it.
     brace = event.index(b"{", event.index(b'"eventn_ctx"')) + 1
     return b"%b%b%b%b,%b}" % (event[:brace], insert, b"," if inner else b"", event[brace:-1], added.top)
@@ -93,35 +104,34 @@ def event_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-def _inner(inner: Mapping[str, Json], added: Context) -> bytes:
+def _inner(inner: Mapping[str, Json], added: Context, own_id: str | None) -> bytes:
     """The members that ``eventn_ctx`` still needs, as JSON text without braces."""
     parts: list[bytes] = []
     if inner.get("event_id") is None:
-        parts.append(b'"event_id":"%b"' % event_id().encode())
+        # Random ids need no escapes; those of others are written in ASCII, which holds any text.
+        parts.append(b'"event_id":%b' % (json.dumps(own_id) if own_id is not None else f'"{event_id()}"').encode())
     if added.user_agent is not None and "user_agent" not in inner:
         parts.append(b'"user_agent":%b' % added.user_agent)
     return b",".join(parts)
 
 
-def _enriched_slowly(event: bytes, parsed: Mapping[str, Json], added: Context) -> bytes:
+def _enriched_slowly(event: bytes, parsed: Mapping[str, Json], added: Context, own_id: str | None) -> bytes:
     """Any event: members are found one by one, those that the server sets are cut out, the rest is kept verbatim."""
     dropped = set(_SET_ON_API if added.api else _SET)
     inner = parsed.get(CONTEXT)
     tail = [added.top]
     if inner is None:
         dropped.add(CONTEXT)
-        tail.append(b'"eventn_ctx":{%b}' % _inner({}, added))
-    elif not isinstance(inner, dict):
-        for name, text in (("event_id", b'"%b"' % event_id().encode()), ("user_agent", added.user_agent)):
-            flat = f"{CONTEXT}_{name}"
-            if text is not None and parsed.get(flat) is None:
-                dropped.add(flat)
-                tail.append(b'"%b":%b' % (flat.encode(), text))
+        tail.append(b'"eventn_ctx":{%b}' % _inner({}, added, own_id))
     kept = [member for member in members(event) if member.key not in dropped]
     texts = [event[member.start : member.value.end] for member in kept]
-    if isinstance(inner, dict):
+    if inner is not None:
         last = max(i for i, member in enumerate(kept) if member.key == CONTEXT)
-        texts[last] = _with_inner(event, kept[last], _inner(inner, added), inner)
+        if isinstance(inner, dict):
+            texts[last] = _with_inner(event, kept[last], _inner(inner, added, own_id), inner)
+        else:
+            value = event[kept[last].value.start : kept[last].value.end]
+            texts[last] = b'"eventn_ctx":{"%b":%b,%b}' % (DISPLACED.encode(), value, _inner({}, added, own_id))
     return b"{%b}" % b",".join([*texts, *tail])
 
 

@@ -1,4 +1,7 @@
-"""The collector described in OpenAPI 3.1, served at ``/openapi.json``: every endpoint, every status it can answer."""
+"""The collector described in OpenAPI 3.1, served at ``/openapi.json``: every endpoint, every status it can answer.
+
+Made from the table of faces, so a path that answers is a path that is described.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +11,22 @@ import orjson
 
 from penstock import __version__
 from penstock.sources.http.answers import Answer
+from penstock.sources.http.cors import ALLOWED_HEADERS
+from penstock.sources.http.faces import API, BATCH, BULK, FACES, JS, MESSAGES, PIXEL, Face, Shape
+from penstock.sources.http.openapi_schemas import SCHEMAS, Part, reference
 
-_Part = dict[str, object]
-
-_EVENT: _Part = {"type": "object", "description": "Any JSON object. It is kept byte for byte; see the enrichment."}
-_ENVELOPE: _Part = {
-    "type": "object",
-    "description": "Events with a template whose fields fill what each event lacks; nested objects are merged.",
-    "required": ["template", "events"],
-    "additionalProperties": False,
-    "properties": {"template": {"type": "object"}, "events": {"type": "array", "items": _EVENT}},
-}
-_SCHEMAS: _Part = {
-    "Events": {"anyOf": [_EVENT, {"type": "array", "items": _EVENT}, _ENVELOPE]},
-    "Accepted": {
-        "type": "object",
-        "required": ["status", "accepted"],
-        "properties": {"status": {"const": "ok"}, "accepted": {"type": "integer", "minimum": 0}},
-        "additionalProperties": False,
-    },
-    "AcceptedLines": {
-        "type": "object",
-        "required": ["status", "accepted", "malformed"],
-        "properties": {
-            "status": {"const": "ok"},
-            "accepted": {"type": "integer", "minimum": 0},
-            "malformed": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "Lines that are no JSON object or too long. They are kept too, as failed records.",
-            },
-        },
-        "additionalProperties": False,
-    },
-    "Error": {
-        "type": "object",
-        "required": ["status", "code", "message"],
-        "properties": {
-            "status": {"const": "error"},
-            "code": {"type": "string"},
-            "message": {"type": "string"},
-            "index": {"type": "integer", "minimum": 0, "description": "The event that is wrong, counted from 0."},
-        },
-        "additionalProperties": False,
-    },
+_SUMMARIES = {
+    JS: "Events from browsers and apps, by client secret.",
+    PIXEL: "An event in the address of an image, by client secret. Answers with a transparent pixel.",
+    API: "Events from servers, by server secret.",
+    BULK: "One event per line, by either secret.",
+    BATCH: "Segment's messages, many at once, by either secret.",
+    **{face: f"One of Segment's messages, of type {kind}, by either secret." for kind, face in MESSAGES.items()},
 }
 _STATUS_TEXTS = {
-    400: "The body is empty, damaged, not JSON, or not made of objects.",
+    400: "The request cannot be read: its body is empty, damaged, not JSON or not made of objects.",
     401: "No token, an unknown one, or one of the wrong kind.",
+    403: "The token does not take events from pages of this origin.",
     405: "Another method is wanted; see the Allow header.",
     408: "The body did not arrive in time.",
     413: "The body or an event in it is too large, or there are too many; `index` names the event.",
@@ -63,8 +34,10 @@ _STATUS_TEXTS = {
     500: "The collector failed; nothing was taken.",
     503: "Overloaded, disk full, starting or stopping. Nothing was taken; send it again after Retry-After.",
 }
-_SECURITY: list[_Part] = [{"query": []}, {"x_auth_token": []}, {"api_key": []}, {"basic": []}]
-_SCHEMES: _Part = {
+_WITHOUT_BODY = (408, 415)
+_BARE_STATUS_TEXTS = {414: "The address is too long.", 431: "The headers are too large."}
+_SECURITY: list[Part] = [{"query": []}, {"x_auth_token": []}, {"api_key": []}, {"basic": []}]
+_SCHEMES: Part = {
     "query": {"type": "apiKey", "in": "query", "name": "token"},
     "x_auth_token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
     "api_key": {"type": "apiKey", "in": "header", "name": "api_key"},
@@ -77,64 +50,159 @@ def answer() -> Answer:
     return Answer(200, [("content-type", "application/json")], orjson.dumps(document()))
 
 
-def document() -> _Part:
+def document() -> Part:
     """The whole description."""
+    first: dict[Face, str] = {}
+    for path, face in FACES.items():
+        first.setdefault(face, path)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock collector", "version": __version__},
-        "components": {"schemas": _SCHEMAS, "securitySchemes": _SCHEMES},
+        "components": {"schemas": SCHEMAS, "securitySchemes": _SCHEMES},
         "paths": {
-            "/api/v1/event": {"post": _post("js", "Events from browsers (client secret).", "js")},
-            "/api/v1/events": {"post": _post("js_alias", "The same as /api/v1/event.", "js")},
-            "/api/v1/s2s/event": {"post": _post("api", "Events from servers (server secret).", "api")},
-            "/api/v1/s2s/events": {"post": _post("api_alias", "The same as /api/v1/s2s/event.", "api")},
-            "/api/v1/events/bulk": {"post": _post("bulk", "One event per line (either secret).", "bulk")},
-            "/healthz": {"get": _get("healthz", "The process answers.", "application/json")},
-            "/readyz": {"get": _get("readyz", "Ready for events.", "application/json", 503)},
-            "/metrics": {"get": _get("metrics", "Counters for Prometheus.", "text/plain")},
-            "/openapi.json": {"get": _get("openapi", "This description.", "application/json")},
+            **{path: _face(path, face, first[face]) for path, face in FACES.items()},
+            "/healthz": {"get": _page("healthz", "The process answers.", "application/json")},
+            "/readyz": {"get": _page("readyz", "Ready for events.", "application/json", 503)},
+            "/metrics": {"get": _page("metrics", "Counters for Prometheus.", "text/plain")},
+            "/openapi.json": {"get": _page("openapi", "This description.", "application/json")},
         },
     }
 
 
-def _post(operation: str, summary: str, face: str) -> _Part:
-    bulk = face == "bulk"
-    events: _Part = {"schema": {"$ref": "#/components/schemas/Events"}}
-    content: _Part = {"application/x-ndjson": {"schema": {"type": "string"}}} if bulk else {"application/json": events}
-    taken = "AcceptedLines" if bulk else "Accepted"
-    responses: _Part = {"200": _response("Everything is on disk.", f"#/components/schemas/{taken}")}
+def _face(path: str, face: Face, first: str) -> Part:
+    name = path.strip("/").replace("/", "_").replace(".", "_")
+    pixel = face.shape is Shape.PIXEL
+    operation: Part = {
+        "operationId": name,
+        "summary": _SUMMARIES[face] if path == first else f"The same as {first}.",
+        # Segment's libraries may also put the secret into the body.
+        "security": [*_SECURITY, {}] if face.key_in_body else _SECURITY,
+        "parameters": [*(_PIXEL_PARAMETERS if pixel else _BODY_PARAMETERS), *([_ORIGIN] if face.browser else [])],
+        "responses": {"200": _taken(face)},
+    }
+    if not pixel:
+        operation["requestBody"] = {"required": True, "content": _content(face)}
+    responses = operation["responses"]
+    assert isinstance(responses, dict)
     for status, text in _STATUS_TEXTS.items():
-        responses[str(status)] = _response(text, "#/components/schemas/Error", retry_after=status == 503)
+        if not (pixel and status in _WITHOUT_BODY):
+            responses[str(status)] = _error(text, retry_after=status == 503)
+    responses |= {str(status): {"description": text} for status, text in _BARE_STATUS_TEXTS.items()}
+    operations: Part = {face.method.lower(): operation}
+    if face.browser:
+        operations["options"] = _preflight(f"{name}_preflight")
+    return operations
+
+
+def _content(face: Face) -> Part:
+    match face.shape:
+        case Shape.LINES:
+            form: Part = {
+                "type": "object",
+                "required": ["file"],
+                "properties": {"file": {"type": "string", "description": "NDJSON; several files are read in turn."}},
+            }
+            lines: Part = {"type": "string", "minLength": 1, "description": "A JSON object per line."}
+            return {"application/x-ndjson": {"schema": lines}, "multipart/form-data": {"schema": form}}
+        case Shape.MESSAGE:
+            return {"application/json": {"schema": reference("Message")}}
+        case Shape.BATCH:
+            return {"application/json": {"schema": reference("Batch")}}
+        case _:
+            return {"application/json": {"schema": reference("Events")}}
+
+
+def _taken(face: Face) -> Part:
+    response: Part = {"description": "Everything is on disk."}
+    match face.shape:
+        case Shape.PIXEL:
+            response["content"] = {"image/gif": {"schema": {"type": "string", "contentMediaType": "image/gif"}}}
+        case Shape.LINES:
+            response["content"] = {"application/json": {"schema": reference("AcceptedLines")}}
+        case _:
+            response["content"] = {"application/json": {"schema": reference("Accepted")}}
+    if face.browser:
+        response["headers"] = _CORS_HEADERS
+    return response
+
+
+def _preflight(operation: str) -> Part:
     return {
         "operationId": operation,
-        "summary": summary,
-        "security": _SECURITY,
+        "summary": "A browser asks whether a page may send here. A token in the query decides, else any token may.",
         "parameters": [
-            {
-                "name": "Content-Encoding",
-                "in": "header",
-                "required": False,
-                "schema": {"enum": ["gzip", "zstd", "identity"]},
-                "description": "How the body is packed.",
-            }
+            {"name": "token", "in": "query", "required": False, "schema": {"type": "string"}},
+            _ORIGIN,
         ],
-        "requestBody": {"required": not bulk, "content": content},
-        "responses": responses,
+        "responses": {
+            "204": {
+                "description": "With CORS headers if the origin is allowed, without them if it is not.",
+                "headers": {
+                    **_CORS_HEADERS,
+                    "Access-Control-Allow-Methods": {"schema": {"type": "string"}},
+                    "Access-Control-Allow-Headers": {"schema": {"type": "string"}, "description": ALLOWED_HEADERS},
+                    "Access-Control-Max-Age": {"schema": {"type": "integer"}},
+                },
+            },
+            "500": _error(_STATUS_TEXTS[500]),
+            **{str(status): {"description": text} for status, text in _BARE_STATUS_TEXTS.items()},
+        },
     }
 
 
-def _get(operation: str, summary: str, media_type: str, *problems: int) -> _Part:
-    schema: _Part = {"type": "string"} if media_type == "text/plain" else {"type": "object"}
-    responses: _Part = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
+def _page(operation: str, summary: str, media_type: str, *problems: int) -> Part:
+    schema: Part = {"type": "string"} if media_type == "text/plain" else {"type": "object"}
+    responses: Part = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
     for status in (*problems, 405, 500):
-        responses[str(status)] = _response(
-            _STATUS_TEXTS[status], "#/components/schemas/Error", retry_after=status == 503
-        )
+        responses[str(status)] = _error(_STATUS_TEXTS[status], retry_after=status == 503)
     return {"operationId": operation, "summary": summary, "responses": responses}
 
 
-def _response(description: str, reference: str, retry_after: bool = False) -> _Part:
-    response: _Part = {"description": description, "content": {"application/json": {"schema": {"$ref": reference}}}}
+def _error(description: str, retry_after: bool = False) -> Part:
+    response: Part = {"description": description, "content": {"application/json": {"schema": reference("Error")}}}
     if retry_after:
         response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
     return response
+
+
+_ORIGIN: Part = {
+    "name": "Origin",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "Set by browsers: the site whose page sends.",
+}
+_BODY_PARAMETERS: list[Part] = [
+    {
+        "name": "Content-Encoding",
+        "in": "header",
+        "required": False,
+        "schema": {"enum": ["gzip", "zstd", "identity"]},
+        "description": "How the body is packed.",
+    }
+]
+_PIXEL_PARAMETERS: list[Part] = [
+    {
+        "name": "data",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "string", "contentEncoding": "base64", "contentMediaType": "application/json"},
+        "description": "An event: a JSON object in standard or URL-safe base64, padded or not.",
+    },
+    {
+        "name": "fields",
+        "in": "query",
+        "required": False,
+        "style": "form",
+        "explode": True,
+        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        "description": "Any other parameter is a string at a path, dots between the keys, and is put over `data`.",
+    },
+]
+_CORS_HEADERS: Part = {
+    "Access-Control-Allow-Origin": {
+        "schema": {"type": "string"},
+        "description": "The request's Origin, if the token allows it; else not there.",
+    },
+    "Vary": {"schema": {"type": "string"}, "description": "Names Origin, if any token has origins."},
+}

@@ -6,6 +6,7 @@ import errno
 import logging
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
@@ -16,7 +17,7 @@ from time import monotonic
 from penstock.config.addresses import split_address
 from penstock.errors import PenstockError
 from penstock.sources.contract import Source
-from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.config import HttpConfig, TlsConfig
 from penstock.sources.http.job import Job, metrics_dir
 
 POLL_SECONDS = 0.1
@@ -35,6 +36,7 @@ class HttpSource(Source[HttpConfig]):
     """
 
     def run(self, stopping: Event, once: bool = False) -> None:
+        _check_certificate(self.config.tls)
         counters = metrics_dir(self.context)
         shutil.rmtree(counters, ignore_errors=True)
         counters.mkdir(parents=True)
@@ -110,6 +112,21 @@ def _stop(workers: list[_Worker]) -> None:
     deadline = monotonic() + DRAIN_SECONDS
     for worker in workers:
         worker.wait(deadline)
+
+
+def _check_certificate(tls: TlsConfig | None) -> None:
+    """Workers would fail over and over on a key that does not fit: better said once, before any is started."""
+    if tls is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.cert, tls.key, password="")
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "reason", None) or error.strerror or str(error)
+        raise PenstockError(
+            "PEN-HTTP-002",
+            f"the certificate {tls.cert} and the key {tls.key} cannot be used: {reason}.",
+            "Both must be PEM files, the key without a password and made for this certificate.",
+        ) from error
 
 
 def _reserve(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:

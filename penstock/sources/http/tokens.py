@@ -49,15 +49,21 @@ class TokenTable:
 
 def presented_secret(query: str, headers: Headers) -> str | None:
     """The secret of a request: query ``token``, ``X-Auth-Token``, ``api_key``, the Basic auth user, in that order."""
-    if query:
-        for part in query.split("&"):
-            if part.startswith("token=") and len(part) > 6:
-                return unquote_plus(part[6:])
-    secret = headers.get("x-auth-token") or headers.get("api_key")
+    secret = query_secret(query) if query else None
+    if secret is None:
+        secret = headers.get("x-auth-token") or headers.get("api_key")
     if secret:
         return secret
     authorization = headers.get("authorization")
     return _basic_user(authorization) if authorization else None
+
+
+def query_secret(query: str) -> str | None:
+    """The secret in a request's query."""
+    for part in query.split("&"):
+        if part.startswith("token=") and len(part) > 6:
+            return unquote_plus(part[6:])
+    return None
 
 
 def _basic_user(authorization: str) -> str | None:

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -39,6 +40,7 @@ from penstock.sources.http.metrics import Tally
 SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 0.2
 ORPHAN_SECONDS = 30.0
+FILES_OF_OUR_OWN = 256
 
 _log = logging.getLogger("penstock.http")
 
@@ -55,6 +57,7 @@ def main() -> None:
 
 async def _serve(job: Job) -> None:
     config = HttpConfig.model_validate(job.config)
+    _make_room_for(config.limits.connections)
     loop = asyncio.get_running_loop()
     tally_path = job.metrics_dir / f"{job.index}.json"
     collector = Collector(config, job.source, Tally.load(tally_path), tally_path)
@@ -65,7 +68,7 @@ async def _serve(job: Job) -> None:
         collector.readiness.stopping = True
         server.stop()  # type: ignore[no-untyped-call]  # granian says nothing of its types here
 
-    collector.log_broke = stop
+    collector.intake.log_broke = stop
     loop.add_signal_handler(signal.SIGTERM, stop)
     Thread(target=_wait_for_parent, args=(loop, stop), daemon=True).start()
     # Only then listen: the kernel would give a part of the connections to a worker that cannot take anything yet.
@@ -81,6 +84,17 @@ async def _serve(job: Job) -> None:
     collector.tally.save(tally_path)
 
 
+def _make_room_for(connections: int) -> None:
+    """Each connection is an open file, and the usual limit on those is lower than what the system would allow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES_OF_OUR_OWN
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < wanted:
+            _log.warning("only %d files may be open, which is too few for %d connections", allowed, connections)
+
+
 def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
     limits = config.limits
     return Server(
@@ -91,7 +105,7 @@ def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
         http=HTTPModes.http1,
         websockets=False,
         backlog=1024,
-        backpressure=max(1, limits.connections // config.workers),
+        backpressure=limits.connections,
         http1_settings=HTTP1Settings(header_read_timeout=max(1, int(limits.header_timeout * 1000))),
         log_level=LogLevels.error,
         ssl_cert=config.tls.cert if config.tls else None,
@@ -114,7 +128,7 @@ async def _own_partition(
         # The first conversion to Arrow loads pandas: better now than while the first clients wait.
         await asyncio.to_thread(entry_batch, [Entry(0, "", None, (("", ""),), b"")])
         group = GroupCommit(writer, config.limits.pending_bytes)
-        collector.commits = Commits(group, asyncio.get_running_loop(), collector.tally)
+        collector.intake.commits = Commits(group, asyncio.get_running_loop(), collector.tally)
         gc.collect()
         gc.freeze()  # what is loaded by now lives as long as the process: not worth a look at every collection
         return group, writer
@@ -128,7 +142,7 @@ async def _sweep(collector: Collector, server: Server, log_dir: Path, tally_path
         if collector.readiness.stopping:
             # A stop that came while the server was still starting was not heard.
             server.stop()  # type: ignore[no-untyped-call]
-        collector.expire_late_bodies(asyncio.get_running_loop().time())
+        collector.bodies.expire_late(asyncio.get_running_loop().time())
         collector.readiness.disk_free = shutil.disk_usage(log_dir).free
         turn += 1
         if turn % 2 == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from penstock.record import Record
+from penstock.log.local import LocalLog
+from penstock.record import Record, records
 from penstock.sources.contract import SourceContext
 from tests.contract.source import log_records, running
 from tests.support.waiting import eventually
@@ -51,6 +53,16 @@ class Running:
     def records(self) -> list[Record]:
         return log_records(self.folder / "log")
 
+    def tail(self) -> int:
+        """Where the next record of a collector with one worker will be."""
+        log = LocalLog(self.folder / "log")
+        return max((log.bounds(partition).end for partition in log.partitions()), default=0)
+
+    def since(self, offset: int) -> list[Record]:
+        """The records from there on."""
+        log = LocalLog(self.folder / "log")
+        return [r for partition in log.partitions() for batch in log.read(partition, offset) for r in records(batch)]
+
 
 @contextmanager
 def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **options: object) -> Iterator[Running]:
@@ -58,8 +70,10 @@ def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **
     config = {"listen": f"{host}:{port}", "workers": 1, "tokens": TOKENS, **options}
     (folder / "state").mkdir(exist_ok=True)
     context = SourceContext("web", folder / "log", log_options, folder / "state")
-    with running("http", json.dumps(config), context) as process, httpx.Client(timeout=20) as http:
-        url = f"http://{host}:{port}"
+    tls = config.get("tls")
+    trusted = ssl.create_default_context(cafile=tls["cert"]) if isinstance(tls, dict) else True
+    with running("http", json.dumps(config), context) as process, httpx.Client(timeout=20, verify=trusted) as http:
+        url = f"{'http' if tls is None else 'https'}://{host}:{port}"
         eventually(lambda: _is_ready(http, url), "the collector's readiness")
         assert process.pid is not None
         yield Running(url, port, folder, http, process.pid)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.sources.http.bodies import BadBody, BodyLimits, Event, Malformed, events, lines
+from penstock.sources.jsontext import parse
 from tests.sources.test_jsontext import STYLES, VALUES, text_of
 
 LIMITS = BodyLimits(event_bytes=100, body_bytes=2000, body_events=10)
@@ -117,8 +118,8 @@ def test_a_template_fills_what_events_lack(
 ) -> None:
     body = text_of({"template": template, "events": given_events}, style, True)
     found = events(body, BodyLimits(10**6, 10**6, 100))
-    assert [event.value for event in found] == [filled(event, template) for event in given_events]
-    assert [json.loads(event.text) for event in found] == [event.value for event in found]
+    assert [json.loads(event.text) for event in found] == [filled(event, template) for event in given_events]
+    assert [event.value for event in found] == [parse(event.text) for event in found]
 
 
 @given(st.lists(OBJECTS, max_size=5), STYLES, st.booleans())
@@ -134,6 +135,29 @@ def test_lines_stand_alone() -> None:
     bad = [item for item in found if isinstance(item, Malformed)]
     assert [item.raw for item in bad] == [b'{"b":', b"7", b'{"c":"' + b"x" * 100 + b'"}', b'{"d":"\xff"}']
     assert [item.reason.partition(":")[0] for item in bad] == ["line 4", "line 5", "line 6", "line 7"]
+
+
+@pytest.mark.parametrize(
+    ("body", "raw"),
+    [
+        (b' \t{"a": \n', b' \t{"a": '),
+        (b'{"a":\r\n', b'{"a":'),
+        (b'{"a": \r\r\n{}', b'{"a": \r'),
+        (b'{"a":\r', b'{"a":\r'),
+        (b"\xef\xbb\xbf[1]\n", b"\xef\xbb\xbf[1]"),
+        (b"\x0b\x0c\n", b"\x0b\x0c"),
+        (b"\x00\n", b"\x00"),
+    ],
+)
+def test_a_malformed_line_loses_only_its_end(body: bytes, raw: bytes) -> None:
+    assert [item.raw for item in lines(body, LIMITS) if isinstance(item, Malformed)] == [raw]
+
+
+@pytest.mark.parametrize("body", [b"", b"\n", b" \r\n\t\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n \n"])
+def test_no_line_at_all_is_an_empty_body(body: bytes) -> None:
+    with pytest.raises(BadBody) as caught:
+        list(lines(body, LIMITS))
+    assert (caught.value.status, caught.value.code) == (400, "empty_body")
 
 
 def test_too_many_lines_are_refused_as_a_whole() -> None:

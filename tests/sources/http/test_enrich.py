@@ -28,31 +28,23 @@ def expected(value: dict[str, object], added: Context) -> dict[str, object]:
     result = {**value, **json.loads(b"{" + added.top + b"}")}
     agent = json.loads(added.user_agent) if added.user_agent is not None else None
     inner = value.get("eventn_ctx")
-    if inner is None or isinstance(inner, dict):
-        merged = dict(inner or {})
-        if merged.get("event_id") is None:
-            merged["event_id"] = "*"
-        if agent is not None:
-            merged.setdefault("user_agent", agent)
-        result["eventn_ctx"] = merged
-        return result
-    if result.get("eventn_ctx_event_id") is None:
-        result["eventn_ctx_event_id"] = "*"
-    if agent is not None and result.get("eventn_ctx_user_agent") is None:
-        result["eventn_ctx_user_agent"] = agent
+    merged = dict(inner) if isinstance(inner, dict) else {} if inner is None else {"_value": inner}
+    if merged.get("event_id") is None:
+        merged["event_id"] = "*"
+    if agent is not None:
+        merged.setdefault("user_agent", agent)
+    result["eventn_ctx"] = merged
     return result
 
 
 def without_new_id(text: bytes, before: dict[str, object]) -> dict[str, object]:
     """The enriched event, its generated id (checked to be a UUID) replaced by a star."""
     value: dict[str, object] = json.loads(text)
-    inner = value["eventn_ctx"]
-    holder, key = (inner, "event_id") if isinstance(inner, dict) else (value, "eventn_ctx_event_id")
-    old = before.get("eventn_ctx")
-    brought = old.get("event_id") if isinstance(old, dict) else None if old is None else before.get(key)
-    if brought is None:
-        UUID(str(holder[key]))
-        holder[key] = "*"
+    inner, old = value["eventn_ctx"], before.get("eventn_ctx")
+    assert isinstance(inner, dict)
+    if not isinstance(old, dict) or old.get("event_id") is None:
+        UUID(str(inner["event_id"]))
+        inner["event_id"] = "*"
     return value
 
 
@@ -86,7 +78,6 @@ def test_the_result_is_the_event_merged_with_its_context(
         b'"p":1,"p":2',
         b'"p" : [ 1,\t2 ]',
         b'"eventn_ctx":{"event_id":"mine","user_agent":"me"}',
-        b'"eventn_ctx":[1.10]',
     ],
 )
 @pytest.mark.parametrize("replaced", [b"", b'"source_ip":"1.1.1.1",'])
@@ -109,6 +100,47 @@ def test_a_context_that_is_hard_to_find_is_found(event: bytes) -> None:
     assert inner["a"] == 1
     assert UUID(inner["event_id"])
     assert inner["user_agent"] == 'Agent "x"/1'
+
+
+@pytest.mark.parametrize(
+    ("event", "displaced"),
+    [
+        (b'{"eventn_ctx":5.10,"a":1}', b'"_value":5.10'),
+        (b'{"eventn_ctx" : "x" }', b'"_value":"x"'),
+        (b'{"eventn_ctx":[{"event_id":"no"}]}', b'"_value":[{"event_id":"no"}]'),
+        (b'{"eventn_ctx":false,"eventn_ctx_event_id":"theirs"}', b'"_value":false'),
+        (b'{"eventn_ctx":{},"eventn_ctx":1e400}', b'"_value":1e400'),
+    ],
+)
+def test_a_context_that_is_no_object_is_kept_beside_the_id(event: bytes, displaced: bytes) -> None:
+    text = enrich(event)
+    assert displaced in text
+    result = json.loads(text)
+    assert UUID(result["eventn_ctx"]["event_id"])
+    assert result["eventn_ctx"]["user_agent"] == 'Agent "x"/1'
+    # A field whose name flattening would also give to the id is left alone; flattening settles that, and counts it.
+    assert result.get("eventn_ctx_event_id") == json.loads(event).get("eventn_ctx_event_id")
+
+
+@pytest.mark.parametrize(
+    ("event", "expected_id"),
+    [
+        (b"{}", "own"),
+        (b'{"eventn_ctx":{"a":1}}', "own"),
+        (b'{"eventn_ctx":{"event_id":null}}', "own"),
+        (b'{"eventn_ctx":{"event_id":""}}', ""),
+        (b'{"eventn_ctx":{"event_id":"brought"}}', "brought"),
+        (b'{"eventn_ctx":7}', "own"),
+    ],
+)
+def test_an_id_of_another_kind_stands_in_for_a_random_one(event: bytes, expected_id: str) -> None:
+    value = json.loads(event)
+    assert json.loads(enriched(event, value, JS, "own"))["eventn_ctx"]["event_id"] == expected_id
+
+
+def test_an_id_of_any_characters_can_be_written() -> None:
+    odd = 'a"\\\ud800\x00é'
+    assert json.loads(enriched(b"{}", {}, API, odd))["eventn_ctx"]["event_id"] == odd
 
 
 def test_what_the_server_knows_replaces_what_the_client_claims() -> None:

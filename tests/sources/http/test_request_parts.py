@@ -117,6 +117,8 @@ def test_encodings_by_other_names() -> None:
         ({"trusted_proxies": ["nonsense"]}, "nonsense"),
         ({"limits": {"event_bytes": 0}}, "greater than 0"),
         ({"workers": 0}, "greater than or equal to 1"),
+        ({"tls": {"cert": "/nowhere/cert.pem", "key": "/nowhere/key.pem"}}, "no file /nowhere/cert.pem"),
+        ({"tokens": [{"id": "a", "client_secret": "x", "origins": ["https://a.example/path"]}]}, "no web origin"),
     ],
 )
 def test_a_wrong_option_is_refused_in_words(options: dict[str, object], message: str) -> None:

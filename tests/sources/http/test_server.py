@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 from penstock.record import Header, Record
 from penstock.sources.contract import SourceContext
 from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.faces import FACES
 from penstock.sources.http.openapi import document
 from penstock.sources.http.source import HttpSource
 from tests.sources.http.server import CLIENT, SERVER, Running, collector
@@ -117,6 +118,9 @@ def test_a_body_that_is_refused_leaves_nothing(
         (API, CLIENT, "?token=private", 200, "ok"),
         (BULK, CLIENT, "", 200, "ok"),
         (BULK, SERVER, "", 200, "ok"),
+        (BULK, {"api_key": "public", "X-Auth-Token": "hidden-9"}, "", 401, "not known"),
+        (BULK, {"api_key": "hidden-9", "X-Auth-Token": "public"}, "", 200, "ok"),
+        (BULK, {"api_key": "public", "Authorization": "Basic " + b64encode(b"hidden-9:").decode()}, "", 200, "ok"),
     ],
 )
 def test_tokens_open_what_they_are_for(
@@ -161,7 +165,12 @@ def test_an_unknown_encoding_is_named(web: Running) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "allow"),
     [
-        ("GET", JS, 405, "POST"),
+        ("GET", JS, 405, "POST, OPTIONS"),
+        ("HEAD", "/api/v1/p.gif", 405, "GET, OPTIONS"),
+        ("POST", "/api/v1/p.gif", 405, "GET, OPTIONS"),
+        ("DELETE", "/v1/batch", 405, "POST, OPTIONS"),
+        ("OPTIONS", BULK, 405, "POST"),
+        ("OPTIONS", API, 405, "POST"),
         ("PUT", BULK, 405, "POST"),
         ("POST", "/metrics", 405, "GET, HEAD"),
         ("GET", "/nowhere", 404, None),
@@ -198,6 +207,7 @@ def test_the_description_names_every_path_that_answers(web: Running) -> None:
         for method, operation in operations.items():
             answer = web.http.request(method, web.url + path)
             assert str(answer.status_code) in operation["responses"], path
+    assert set(FACES) < set(described["paths"])
 
 
 def test_a_slow_body_is_given_up(web: Running) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -186,3 +187,38 @@ def test_a_worker_killed_while_it_commits_loses_no_200(
         found = numbers(web.records())
         assert taken == list(range(12))
         assert set(found) == set(taken)
+
+
+def test_connections_that_the_system_deals_out_unevenly_do_not_wait(tmp_path: Path) -> None:
+    with (
+        collector(tmp_path, workers=3, limits={"connections": 9, "header_timeout": "60s"}) as web,
+        ExitStack() as kept,
+    ):
+        eventually(lambda: len(LocalLog(tmp_path / "log").partitions()) == 3, "three partitions")
+        web.http.close()
+        # As many as one worker takes: however they fall, nobody may have to wait for another to hang up.
+        for number in range(9):
+            connection = kept.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=10))
+            connection.sendall(HEAD + b'Content-Length: 8\r\n\r\n{"n":%2d}' % number)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_too_many_waits_until_an_idle_one_is_closed(tmp_path: Path) -> None:
+    with collector(tmp_path, limits={"connections": 2, "header_timeout": "1s"}) as web, ExitStack() as kept:
+        web.http.close()
+        for number in range(5):
+            connection = kept.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=10))
+            connection.sendall(HEAD + b'Content-Length: 7\r\n\r\n{"n":%d}' % number)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert numbers(web.records()) == [0, 1, 2, 3, 4]
+
+
+def test_a_low_limit_on_open_files_is_raised_for_the_connections(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with collector(tmp_path, limits={"connections": 700}) as web:
+            (worker,) = children(web.pid)
+            assert resource.prlimit(worker, resource.RLIMIT_NOFILE)[0] >= 700
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

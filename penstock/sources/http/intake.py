@@ -1,0 +1,122 @@
+"""From the events of a request to records in the log: context added, submitted as one group, durable or refused.
+
+All records of a request are submitted together, so a request is taken whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
+
+from penstock.errors import LogFull
+from penstock.log.group import Entry
+from penstock.record import Header
+from penstock.sources.http import answers
+from penstock.sources.http.addresses import ClientAddress
+from penstock.sources.http.answers import Refused
+from penstock.sources.http.bodies import Event, Malformed
+from penstock.sources.http.commits import Commits
+from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.enrich import Clock, Context, context, enriched
+from penstock.sources.http.metrics import Tally
+from penstock.sources.http.readiness import Readiness
+from penstock.sources.http.request import Request
+from penstock.sources.http.segment import message_id
+
+USER_AGENT_LENGTH = 1024
+LINES_PER_TURN = 500
+
+_RecordHeaders = tuple[tuple[str, str], ...]
+
+_log = logging.getLogger("penstock.http")
+
+
+class Intake:
+    """Puts events into the log. ``commits`` is set once the worker owns its partition."""
+
+    def __init__(self, config: HttpConfig, source: str, tally: Tally, readiness: Readiness) -> None:
+        self.commits: Commits | None = None
+        self.log_broke: Callable[[], None] = lambda: None
+        """Called when the log fails for another reason than a full disk: only opening it again can mend that."""
+        self._namespace = config.namespace or source
+        self._expose_secret = config.expose_secret
+        self._address = ClientAddress(config.trusted_proxies).of
+        self._tally = tally
+        self._readiness = readiness
+        self._clock = Clock()
+        self._headers_of = cache(_record_headers)
+
+    def take(self, found: list[Event], request: Request) -> Awaitable[None]:
+        """Done when all events are durable; or ``Refused``."""
+        micros, headers, added = self._provenance(request)
+        namespace = self._namespace
+        batch = [Entry(micros, namespace, None, headers, enriched(text, value, added)) for text, value in found]
+        return self._submit(batch, len(batch))
+
+    def take_messages(self, found: list[Event], request: Request) -> Awaitable[None]:
+        """The same for messages that bring an id of their own kind."""
+        micros, headers, added = self._provenance(request)
+        batch = [
+            Entry(micros, self._namespace, None, headers, enriched(*message, added, message_id(message)))
+            for message in found
+        ]
+        return self._submit(batch, len(batch))
+
+    async def take_lines(self, found: Iterable[Event | Malformed], request: Request) -> tuple[int, int]:
+        """How many lines were events and how many were not, once all of them are durable; or ``Refused``."""
+        micros, headers, added = self._provenance(request)
+        batch: list[Entry] = []
+        malformed = 0
+        for item in found:
+            if isinstance(item, Event):
+                batch.append(Entry(micros, self._namespace, None, headers, enriched(item.text, item.value, added)))
+            else:
+                malformed += 1
+                marked = (*headers, (str(Header.MALFORMED), item.reason))
+                batch.append(Entry(micros, self._namespace, None, marked, item.raw))
+            if len(batch) % LINES_PER_TURN == 0:
+                await asyncio.sleep(0)  # a large body must not keep small requests waiting
+        events = len(batch) - malformed
+        await self._submit(batch, events, malformed)
+        return events, malformed
+
+    def _provenance(self, request: Request) -> tuple[int, _RecordHeaders, Context]:
+        """What the records of a request have in common: when, through which face, from whom."""
+        face, grant, headers = request.face, request.grant, request.headers
+        assert grant is not None
+        api = face.is_api(grant)
+        micros, timestamp = self._clock.now()
+        added = context(
+            source_ip=self._address(request.client, headers),
+            timestamp=timestamp,
+            api_key=request.secret if self._expose_secret else grant.token_id,
+            user_agent=None if api else (headers.get("user-agent") or "")[:USER_AGENT_LENGTH] or None,
+            api=api,
+        )
+        return micros, self._headers_of(grant.token_id, face.name), added
+
+    async def _submit(self, batch: list[Entry], events: int, malformed: int = 0) -> None:
+        if not batch:
+            return
+        waiting = self.commits.submit(batch) if self.commits is not None else None
+        if waiting is None:
+            raise Refused(answers.OVERLOADED)
+        error = await waiting
+        if error is not None:
+            self._readiness.commit_failed()
+            _log.error("nothing of %d records was taken: %s", len(batch), error)
+            if isinstance(error, LogFull):
+                raise Refused(answers.LOG_FULL)
+            self.log_broke()
+            raise Refused(answers.LOG_FAILED)
+        self._readiness.commit_worked()
+        tally = self._tally
+        tally.events += events
+        tally.malformed += malformed
+        tally.bytes += sum([len(entry.data) for entry in batch])
+
+
+def _record_headers(token_id: str, endpoint: str) -> _RecordHeaders:
+    return ((str(Header.TOKEN), token_id), (str(Header.ENDPOINT), endpoint))

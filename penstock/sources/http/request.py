@@ -1,0 +1,37 @@
+"""A request on its way through the collector: what it says, and who sends it as far as that is known by now."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.sources.http.faces import Face
+from penstock.sources.http.tokens import Grant, Headers
+
+
+class Scope(Protocol):
+    """What RSGI says of a request."""
+
+    method: str
+    path: str
+    query_string: str
+    client: str
+
+    @property
+    def headers(self) -> Headers: ...
+
+
+class Request:
+    """A request to a face. ``grant`` and ``secret`` are set when the sender is known."""
+
+    __slots__ = ("client", "face", "grant", "headers", "origin", "query", "secret")
+
+    def __init__(self, face: Face, scope: Scope, minds_origins: bool) -> None:
+        headers = scope.headers
+        self.face = face
+        self.client = scope.client
+        self.query = scope.query_string
+        self.headers = headers
+        self.origin: str | None = headers.get("origin") if minds_origins else None
+        """The web origin, if a page sends and any token cares."""
+        self.secret = ""
+        self.grant: Grant | None = None
