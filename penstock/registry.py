@@ -52,7 +52,18 @@ class Component:
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     Kind.SOURCE: ("file", "http"),
     Kind.STEP: ("lookup", "map", "omit", "pick", "rename", "set", "where"),
-    Kind.DESTINATION: ("duckdb", "file", "null", "stdout"),
+    Kind.DESTINATION: (
+        "archive",
+        "bigquery",
+        "clickhouse",
+        "duckdb",
+        "file",
+        "null",
+        "postgres",
+        "redshift",
+        "snowflake",
+        "stdout",
+    ),
 }
 
 

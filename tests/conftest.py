@@ -1,9 +1,28 @@
-"""What all tests share."""
+"""What all tests share: settings, and one PostgreSQL, started when the first test asks for it."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests.support.database import Database
+from tests.support.postgres import postgres
 
 # The first call of a compiled function may compile it, which takes longer than any example should.
 settings.register_profile("compiled", deadline=None)
 settings.load_profile("compiled")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Database:
+    """A schema of the test's own; it is not made yet."""
+    return Database(postgres_url, f"t{uuid.uuid4().hex[:12]}")

@@ -39,6 +39,7 @@ UNKNOWN_NAME = frozenset(
         "PEN-ENG-006",
         "PEN-ENG-007",
         "PEN-ENG-008",
+        "PEN-ENG-011",
         "PEN-LOG-005",
     }
 )

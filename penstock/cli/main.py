@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import about, demo, doctor, failed, init, log, offset, run, schema, status, tap, validate
+from penstock.cli import about, demo, doctor, failed, init, log, offset, plan, run, schema, status, tap, validate
 from penstock.cli import list as listing
 from penstock.cli.exits import guarded
 
@@ -47,7 +47,15 @@ app.command("tap")(guarded(tap.tap))
 app.command("doctor")(guarded(doctor.doctor))
 app.command("list")(guarded(listing.list_components))
 app.command("about")(guarded(about.about))
-app.command("schema")(guarded(schema.schema))
+app.command("plan")(guarded(plan.plan))
+
+schema.app.callback(invoke_without_command=True)(guarded(schema.schema))
+schema.app.command("show")(guarded(schema.show_schema))
+schema.app.command("diff")(guarded(schema.diff_schema))
+schema.app.command("remap")(guarded(schema.remap_schema))
+schema.app.command("log")(guarded(schema.show_changes))
+schema.app.command("config")(guarded(schema.show_config_schema))
+app.add_typer(schema.app, name="schema")
 
 failed.app.command("list")(guarded(failed.list_failed))
 failed.app.command("show")(guarded(failed.show_failed))

@@ -1,16 +1,48 @@
-"""``penstock schema``: JSON Schema for editors and checkers."""
+"""``penstock schema``: the schemas of tables, and the JSON Schema of configs for editors and checkers."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import JsonOption
-from penstock.cli.screen import print_json
+from penstock.cli.opening import opened
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
+from penstock.cli.screen import (
+    JsonValue,
+    console,
+    count,
+    counted,
+    moment_of,
+    note,
+    print_json,
+    print_json_line,
+    printable,
+    show,
+    table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.destinations.sql.remapping import KeptKey, LeftAlone, Proposal, Remapped
+    from penstock.engine.pipeline import Pipeline
+    from penstock.engine.schemas import RouteSchema, TableSchema
+
+app = typer.Typer(help="The schemas of tables, and of configs.")
+
+RouteOption = Annotated[str | None, typer.Option("--route", help="Only this route.")]
+TableOption = Annotated[str | None, typer.Option("--table", help="Only this table.")]
 
 
-def schema(
+def schema(context: typer.Context) -> None:
+    """The schemas of tables, and of configs. Alone: the JSON Schema of a pipeline's config."""
+    if context.invoked_subcommand is None:
+        show_config_schema()
+
+
+def show_config_schema(
     what: Annotated[
         str, typer.Argument(help="`config` for a whole pipeline, or a component such as step/where.")
     ] = "config",
@@ -25,3 +57,214 @@ def schema(
     from penstock.cli.naming import find_component
 
     print_json(find_component(what).config_class().model_json_schema())
+
+
+def show_schema(
+    route: RouteOption = None,
+    only: TableOption = None,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Show every column that was filled: the JSON paths that fill it, and its type if the target can be reached."""
+    from penstock.engine.schemas import look
+
+    with opened(config) as pipeline:
+        found = [look(pipeline, name, only) for name in _routes(pipeline, route)]
+    if json:
+        print_json([table_object(each) for routed in found for each in routed.tables])
+    else:
+        listing = table("route", "table", "column", "type", "JSON paths")
+        for each in (each for routed in found for each in routed.tables):
+            for column in each.known:
+                paths = "\n".join(map(printable, column.paths))
+                listing.add_row(each.route, each.name, column.name, _real_type(each, column.name) or "-", paths)
+        show(listing)
+    _say_problems(found)
+
+
+def show_changes(
+    route: RouteOption = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Only the newest N per route.")] = None,
+    config: ConfigOption = CONFIG,
+    json: NdjsonOption = False,
+) -> None:
+    """Show the schema changes that were made, oldest first."""
+    from penstock.engine.schemas import changes
+
+    screen = console()
+    with opened(config) as pipeline:
+        for name in _routes(pipeline, route):
+            for change in changes(pipeline, name, last):
+                at = moment_of(change.at)
+                if json:
+                    print_json_line({"at": at, "route": name, "table": change.table, "statement": change.statement})
+                else:
+                    screen.print(f"{at}  {name}  {change.table}  {printable(change.statement)}", soft_wrap=True)
+
+
+def diff_schema(
+    route: RouteOption = None,
+    only: TableOption = None,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Show where the ledger and the tables disagree, and what rows keep in _unmapped, by key."""
+    from penstock.engine.schemas import look
+
+    with opened(config) as pipeline:
+        found = [look(pipeline, name, only, into_unmapped=True) for name in _routes(pipeline, route)]
+    seen = [each for routed in found for each in routed.tables if routed.problem is None or each.real is not None]
+    if json:
+        print_json([difference_object(each) for each in seen])
+    else:
+        lines = [line for each in seen for line in _differences(each)]
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        if seen and not lines:
+            note("no differences")
+    _say_problems(found)
+
+
+def remap_schema(
+    route: Annotated[str, typer.Option("--route", help="The route.")],
+    name: Annotated[str, typer.Option("--table", help="The table.")],
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", metavar="C", help="Only this column; repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Move values from _unmapped into their columns, which are added or widened for it. Asks first."""
+    from penstock.engine.schemas import remapping
+
+    with opened(config) as pipeline:
+        prepared = remapping(pipeline, route, name, columns or ())
+        proposal = prepared.proposal
+        if not json:
+            _print_proposal(proposal)
+        done: Remapped | None = None
+        if proposal.columns and not dry_run:
+            if not yes and not typer.confirm(f"Do this to '{name}'?", err=True):
+                raise typer.Abort
+            done = prepared.apply()
+    if json:
+        print_json(remapped_object(route, name, proposal, done))
+    elif done is not None:
+        _print_done(done)
+
+
+def table_object(each: TableSchema) -> dict[str, JsonValue]:
+    return {
+        "route": each.route,
+        "table": each.name,
+        "columns": [
+            {
+                "name": column.name,
+                "type": _real_type(each, column.name),
+                "paths": list(column.paths),
+                "since": moment_of(column.since),
+            }
+            for column in each.known
+        ],
+    }
+
+
+def difference_object(each: TableSchema) -> dict[str, JsonValue]:
+    return {
+        "route": each.route,
+        "table": each.name,
+        "exists": each.real is not None,
+        "missing": [column.name for column in each.missing],
+        "foreign": list(each.foreign),
+        "unmapped": [kept_object(key) for key in each.kept],
+    }
+
+
+def kept_object(key: KeptKey) -> dict[str, JsonValue]:
+    return {
+        "key": key.name,
+        "values": key.values,
+        "type": None if key.type is None else key.type.value,
+        "column": None if key.column is None else key.column.type,
+        "lossy": key.lossy,
+    }
+
+
+def remapped_object(route: str, name: str, proposal: Proposal, done: Remapped | None) -> dict[str, JsonValue]:
+    return {
+        "route": route,
+        "table": name,
+        "applied": done is not None,
+        "statements": list(proposal.statements),
+        "rows": 0 if done is None else done.rows,
+        "columns": [
+            {
+                "name": column,
+                "moved": done.moved.get(column, 0) if done else 0,
+                "unfit": done.unfit.get(column, 0) if done else 0,
+                "occupied": done.occupied.get(column, 0) if done else 0,
+            }
+            for column in proposal.columns
+        ],
+        "left": [{"key": left.key, "values": left.values, "reason": left.reason} for left in proposal.left],
+    }
+
+
+def _routes(pipeline: Pipeline, route: str | None) -> list[str]:
+    return list(pipeline.config.routes) if route is None else [route]
+
+
+def _real_type(each: TableSchema, column: str) -> str | None:
+    real = each.real.columns.get(column) if each.real is not None else None
+    return None if real is None else real.type
+
+
+def _differences(each: TableSchema) -> list[str]:
+    place = f"{each.route}  {each.name}"
+    if each.real is None:
+        return [f"{place}: the table does not exist"]
+    lines = [
+        f"{place}.{column.name}: not in the table; filled from {printable(', '.join(column.paths))}"
+        for column in each.missing
+    ]
+    lines += [f"{place}.{name}: not in the ledger; {each.real.columns[name].type}" for name in each.foreign]
+    for key in each.kept:
+        there = f", its column is {key.column.type}" if key.column else ""
+        kind = f", {key.type}" if key.type else ""
+        lines.append(f"{place}._unmapped: {counted(key.values, 'value')} under {printable(key.name)!r}{kind}{there}")
+    return lines
+
+
+def _say_problems(found: Sequence[RouteSchema]) -> None:
+    for routed in found:
+        if routed.problem is not None and (routed.tables or routed.problem.code != "PEN-ENG-012"):
+            note(f"{routed.route}: {routed.problem.code}: {routed.problem.what}")
+
+
+def _print_proposal(proposal: Proposal) -> None:
+    for statement in proposal.statements:
+        sys.stdout.write(f"{statement};\n")
+    if not proposal.columns:
+        sys.stdout.write("nothing to remap\n")
+    for left in proposal.left:
+        note(f"left alone: {_left(left)}")
+
+
+def _left(left: LeftAlone) -> str:
+    return f"{counted(left.values, 'value')} under {printable(left.key)!r}: {left.reason}"
+
+
+def _print_done(done: Remapped) -> None:
+    for column in done.proposal.columns:
+        stayed = [
+            f"{count(number)} {why}"
+            for number, why in (
+                (done.unfit.get(column, 0), "still do not fit"),
+                (done.occupied.get(column, 0), "stay: the column has another value"),
+            )
+            if number
+        ]
+        moved = f"{column}: {counted(done.moved.get(column, 0), 'value')} moved"
+        sys.stdout.write(", ".join([moved, *stayed]) + "\n")

@@ -27,7 +27,7 @@ from penstock.config.component import ComponentConfig, DestinationConfig, Readin
 from penstock.config.problems import suggestion
 from penstock.registry import Kind, components
 
-LIFTED = ("mode", "every")
+LIFTED = ("mode", "every", "only_keys")
 """Options of a route that may also stand in its destination's mapping."""
 
 

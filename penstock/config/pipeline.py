@@ -21,7 +21,7 @@ from pydantic_core import InitErrorDetails
 
 from penstock.config.addresses import Address
 from penstock.config.choices import LIFTED, ChosenDestination, ChosenSource, ChosenStep, complaint, refuse
-from penstock.config.component import ComponentConfig, StepConfig, namespace_pattern
+from penstock.config.component import ComponentConfig, SourceConfig, StepConfig, namespace_pattern
 from penstock.config.paths import LocalPath
 from penstock.config.problems import suggestion
 from penstock.config.quantities import ByteSize, Duration
@@ -96,19 +96,31 @@ class RouteMode(StrEnum):
 
 DEFAULT_EVERY = {RouteMode.STREAM: 0.25, RouteMode.BATCH: 300.0}
 
+_ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
 
 class RouteConfig(ComponentConfig):
-    """From the log, through steps, to one destination. ``mode`` and ``every`` may also be written inside ``to``."""
+    """From the log, through steps, to one destination. ``mode``, ``every`` and ``only_keys`` may also be written
+    inside ``to``."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     from_: Annotated[
         list[Name],
-        BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+        BeforeValidator(_listed),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
     ] = Field(alias="from", min_length=1, description="Names of the sources whose records it takes: one, or a list.")
     namespace: str = Field(
         default=".*", description="Regular expression (unanchored, slashes optional): which namespaces it takes."
+    )
+    only_keys: Annotated[list[str], BeforeValidator(_listed), WithJsonSchema(_ONE_OR_MANY)] = Field(
+        default=[],
+        description="Ids of the tokens whose records it takes: one, or a list. Records with another token, or none, are"
+        " skipped and counted under `only_keys`. Empty: it takes all.",
     )
     steps: list[ChosenStep] = Field(default=[], description="What happens to the records on their way, in order.")
     to: ChosenDestination = Field(description="Where they go.")
@@ -155,6 +167,26 @@ class RouteConfig(ComponentConfig):
         return {**value, **lifted}
 
 
+ARCHIVE_ROUTE = "archive"
+
+
+class ArchiveOptions(ComponentConfig):
+    """A copy of all that the sources bring, written by a route of its own that is called `archive`."""
+
+    path: LocalPath | None = Field(
+        default=None, description="Folder of the archive; by default `archive` in `data_dir`. Nothing is ever removed."
+    )
+    every: Duration = Field(default=300.0, gt=0, description="Time from one set of files to the next.")
+
+
+def _switched(value: Any) -> Any:
+    if isinstance(value, bool):
+        return {} if value else None
+    if value is None or isinstance(value, (dict, ArchiveOptions)):
+        return value
+    raise refuse(complaint((), "expected true, false or a mapping of options", "Write: archive: true."))
+
+
 class PipelineConfig(ComponentConfig):
     """Sources, one log, routes."""
 
@@ -170,13 +202,41 @@ class PipelineConfig(ComponentConfig):
     engine: EngineConfig = Field(default_factory=EngineConfig, description="How Spark is run.")
     sources: dict[Name, ChosenSource] = Field(min_length=1, description="What puts records into the log, by name.")
     routes: dict[Name, RouteConfig] = Field(default={}, description="What carries them on, by name.")
+    archive: Annotated[
+        ArchiveOptions | None, BeforeValidator(_switched, json_schema_input_type=bool | ArchiveOptions | None)
+    ] = Field(
+        default=None,
+        description="`true`, or options: keep everything that the sources bring in gzip files per day and token, beside"
+        " what the routes do with it. By default off: the log keeps it as long as its retention says.",
+    )
 
     @model_validator(mode="after")
-    def _routes_name_their_sources(self) -> Self:
+    def _routes_fit(self) -> Self:
         wrong = unknown_sources(self.sources, {name: route.from_ for name, route in self.routes.items()})
+        wrong += unknown_tokens(self.sources, self.routes)
+        if self.archive is not None:
+            ours = self._archive_route(self.archive)
+            if self.routes.setdefault(ARCHIVE_ROUTE, ours) != ours:
+                what = f"'{ARCHIVE_ROUTE}' is the name of the route that `archive` adds"
+                fix = "Give this one another name, or take `archive` out."
+                wrong.append(complaint(("routes", ARCHIVE_ROUTE), what, fix, at_key=True))
         if wrong:
             raise refuse(*wrong)
         return self
+
+    def _archive_route(self, options: ArchiveOptions) -> RouteConfig:
+        """All sources into the archive. Its limits are above what comes in between two batches: it must keep up."""
+        folder = self.data_dir / "archive" if options.path is None else options.path
+        return RouteConfig.model_validate(
+            {
+                "from": list(self.sources),
+                "to": {"type": "archive", "path": folder},
+                "mode": RouteMode.BATCH,
+                "every": options.every,
+                "max_records": 30_000_000,
+                "max_bytes": 16 * 2**30,
+            }
+        )
 
 
 def unknown_sources(sources: Collection[str], taken: Mapping[str, Sequence[object]]) -> list[InitErrorDetails]:
@@ -191,3 +251,29 @@ def unknown_sources(sources: Collection[str], taken: Mapping[str, Sequence[objec
         for index, name in enumerate(names)
         if isinstance(name, str) and name not in sources
     ]
+
+
+def unknown_tokens(sources: Mapping[str, SourceConfig], routes: Mapping[str, RouteConfig]) -> list[InitErrorDetails]:
+    """What is wrong in the ``only_keys`` of routes: ids that none of their sources has, if all of them have tokens."""
+    wrong = []
+    for name, route in routes.items():
+        declared = [_token_ids(sources[source]) for source in route.from_ if source in sources]
+        if len(declared) < len(route.from_) or None in declared:
+            continue
+        known = {token for ids in declared if ids is not None for token in ids}
+        wrong += [
+            complaint(
+                ("routes", name, "only_keys", index),
+                f"no source of this route has a token with the id '{token}'",
+                suggestion(token, known, "tokens"),
+            )
+            for index, token in enumerate(route.only_keys)
+            if token not in known
+        ]
+    return wrong
+
+
+def _token_ids(source: SourceConfig) -> list[str] | None:
+    """The ids of a source's tokens; ``None`` for a source whose records carry others, or none."""
+    tokens = getattr(source, "tokens", None)
+    return None if tokens is None else [token.id for token in tokens]

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from penstock.config.component import DestinationConfig
+from penstock.errors import TransientError
 from penstock.steps.contract import Outcome
 
 __all__ = [
+    "UNRECORDED",
     "AnyDestination",
     "Batch",
     "Capabilities",
@@ -31,7 +34,9 @@ __all__ = [
     "Part",
     "Receipt",
     "Stager",
+    "TableBook",
     "TableReceipt",
+    "Unrecorded",
 ]
 
 
@@ -74,30 +79,73 @@ class Batch:
 
 @dataclass(frozen=True)
 class TableReceipt:
-    """What happened to one table (or file, or topic) of the target."""
+    """What happened to one table (or file, or topic) of the target. Its rows and failures are those of its parts."""
 
     table: str
     rows: int
+    """Rows that were written, now or by an earlier attempt."""
+    failures: pa.RecordBatch | None = None
+    """Rows that the target refused (``FAILURE_SCHEMA``); all others were written."""
+    repeated: bool = False
+    """The target had this batch of the table already; nothing was changed."""
+    away: TransientError | None = None
+    """Why nothing was written to this table. It is tried again, without the tables that were written."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """What ``write`` did. Rows over all tables plus failures must equal the rows of the parts it was given."""
+    """What ``write`` did, table by table."""
 
     tables: Sequence[TableReceipt] = ()
-    failures: pa.RecordBatch | None = None
-    """Rows the target refused (``FAILURE_SCHEMA``); all others were written."""
-    repeated: bool = False
-    """The target had this batch already; nothing was changed."""
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def failures(self) -> Sequence[pa.RecordBatch]:
+        return [table.failures for table in self.tables if table.failures is not None and table.failures.num_rows]
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.tables) and all(table.repeated for table in self.tables)
+
+
+class TableBook(Protocol):
+    """What the engine remembers of a route's tables, for people to ask and for engines to agree."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold a lock over all processes that share the ledger, for targets that have none of their own."""
+
+    def changed(self, table: str, statement: str) -> None:
+        """Note a schema change that was just made."""
+
+    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
+        """Note which JSON paths fill which columns."""
+
+
+class Unrecorded:
+    """The book of somebody who writes alone and will not ask."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def changed(self, table: str, statement: str) -> None: ...
+
+    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None: ...
+
+
+UNRECORDED = Unrecorded()
 
 
 class Stager(ABC):
     """Turns records into staged files inside one Spark task. Used by one thread, for one stretch of one partition."""
 
     @abstractmethod
-    def add(self, batch: pa.RecordBatch) -> Outcome:
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         """Take the rows of a batch. Like a step: what cannot be staged is in ``skipped`` or ``failures``; ``kept`` is
-        the rows that were taken."""
+        the rows that were taken. ``read`` has these rows, and others perhaps, as they were before the route's steps;
+        ``None`` if there were no steps or they are not known."""
 
     @abstractmethod
     def finish(self) -> list[Part]:
@@ -109,9 +157,9 @@ ConfigT = TypeVar("ConfigT", bound=DestinationConfig)
 
 class Destination(ABC, Generic[ConfigT]):
     """Built from its config in the driver and again, for ``stager``, in every task; holds no open connection between
-    calls. ``write`` may raise ``TransientError`` (the engine waits and calls again with the same parts) or
-    ``RefusedError`` (the engine fails the batch's records, with the message); anything else counts as a bug and stops
-    the route until it is restarted.
+    calls. ``write`` may raise ``TransientError`` (the engine waits and calls again with the parts of every table that
+    was not written) or ``RefusedError`` (the engine fails these parts' records, with the message); anything else counts
+    as a bug and stops the route until it is restarted.
     """
 
     capabilities: Capabilities = Capabilities()
@@ -124,8 +172,13 @@ class Destination(ABC, Generic[ConfigT]):
         """A stager that writes into ``directory`` (it exists; names must not clash with other tasks: use a UUID)."""
 
     @abstractmethod
-    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         """Make the parts visible at the target, in order of (partition, first_offset). Parts may be an empty list."""
+
+    def plan(self, parts: Sequence[Part], offline: bool = False) -> Sequence[str]:
+        """The schema changes that ``write`` would make for these parts, as statements. Changes nothing. ``offline``:
+        without a look at the target, as if it were empty."""
+        return []
 
     def check(self) -> str:
         """Reach the target and say in a line what was found; raise ``PenstockError`` if it cannot be used."""

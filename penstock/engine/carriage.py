@@ -47,7 +47,7 @@ def carry(
             skipped.update(outcome.skipped)
             for failures in outcome.failures:
                 failed.add(batch, failures)
-            taken = stager.add(outcome.kept)
+            taken = stager.add(outcome.kept, batch)
             check_sum(STAGE_LABEL, outcome.kept.num_rows, taken)
             staged += taken.kept.num_rows
             if taken.skipped:

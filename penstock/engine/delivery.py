@@ -7,7 +7,8 @@ commits. A crash between any two of them leads to the same batch again, and each
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -15,9 +16,10 @@ from threading import Event
 import pyarrow as pa
 
 from penstock import faults
-from penstock.destinations.contract import AnyDestination, Batch, Receipt, Stager
+from penstock.destinations.contract import AnyDestination, Batch, Receipt, Stager, TableReceipt
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
+from penstock.engine.book import RouteBook
 from penstock.engine.carriage import failed_records, read_failed
 from penstock.engine.failed import FailedStore
 from penstock.engine.ledger import Ledger, RouteState, Settlement
@@ -64,17 +66,16 @@ class Delivery:
         faults.reach("route.range_fixed")
 
         refused: list[pa.RecordBatch] = []
+        receipts: list[TableReceipt] = []
         try:
-            receipt = self._written(batch, report)
+            receipts = self._written(batch, report)
         except RefusedError as error:
             narrate.batch_refused(route, batch.number, str(error))
-            receipt = Receipt()
             refused = list(self._all_staged(batch, str(error)))
-        if receipt.failures is not None and receipt.failures.num_rows:
-            refused.append(self._originals(receipt.failures))
+        refused += [self._originals(found) for found in Receipt(receipts).failures]
         faults.reach("route.destination_done")
 
-        loaded = sum(table.rows for table in receipt.tables)
+        loaded = Receipt(receipts).rows
         failed = report.failed_rows + sum(rows.num_rows for rows in refused)
         extent = None
         if failed:
@@ -88,7 +89,7 @@ class Delivery:
             skipped=report.skipped,
             failed=failed,
             added=report.added,
-            tables=receipt.tables,
+            tables=receipts,
             failed_extent=extent,
             seconds=time.monotonic() - started,
         )
@@ -97,33 +98,49 @@ class Delivery:
             route, batch.number, loaded, sum(report.skipped.values()), failed, 0, settlement.seconds
         )
 
-    def _written(self, batch: Batch, report: BatchReport) -> Receipt:
-        receipt = self._patiently(lambda: self.destination.write(batch, report.parts))
-        rows = sum(table.rows for table in receipt.tables)
-        rows += receipt.failures.num_rows if receipt.failures is not None else 0
-        if rows != report.staged:
-            raise RouteError(
-                "PEN-RTE-003",
-                f"route '{batch.route}' staged {report.staged} rows and its destination accounts for {rows}.",
-                "This is a defect of the destination; the batch is not committed.",
-            )
-        return receipt
-
-    def _patiently(self, write: Callable[[], Receipt]) -> Receipt:
+    def _written(self, batch: Batch, report: BatchReport) -> list[TableReceipt]:
+        """Write until every table is written, waiting while the destination is away. What is written stays written:
+        only the other tables are tried again, by this call or after a crash."""
+        staged: Counter[str] = Counter()
+        for part in report.parts:
+            staged[part.table] += part.rows
+        done = {table.table: table for table in self.ledger.tables_loaded(batch)}
+        book = RouteBook(self.ledger, batch.route)
         backoff = Backoff()
-        while True:
+        first = True
+        while first or len(done) < len(staged):
+            first = False
+            parts = [part for part in report.parts if part.table not in done]
             try:
-                receipt = write()
+                receipts = self.destination.write(batch, parts, book).tables
+                problem = next((table.away for table in receipts if table.away is not None), None)
             except TransientError as error:
-                wait = backoff.next()
-                self.ledger.note(self.plan.name, RouteState.RETRYING, str(error))
-                narrate.destination_unavailable(self.plan.name, str(error), wait)
-                if self.stopping.wait(wait):
-                    raise Stopped from error
-            else:
-                if backoff.waited:
-                    self.ledger.note(self.plan.name, RouteState.RUNNING)
-                return receipt
+                receipts, problem = (), error
+            for table in receipts:
+                if table.away is None:
+                    self._check(table, staged[table.table])
+                    done[table.table] = table
+                    if table.failures is None:
+                        self.ledger.table_loaded(batch, table)
+            if problem is not None:
+                self._wait(backoff, problem)
+            elif len(done) < len(staged):
+                raise _unaccounted(batch.route, sum(staged.values()), Receipt(list(done.values())).rows)
+        if backoff.waited:
+            self.ledger.note(self.plan.name, RouteState.RUNNING)
+        return list(done.values())
+
+    def _check(self, table: TableReceipt, staged: int) -> None:
+        accounted = table.rows + (table.failures.num_rows if table.failures is not None else 0)
+        if accounted != staged:
+            raise _unaccounted(self.plan.name, staged, accounted)
+
+    def _wait(self, backoff: Backoff, problem: TransientError) -> None:
+        wait = backoff.next()
+        self.ledger.note(self.plan.name, RouteState.RETRYING, str(problem))
+        narrate.destination_unavailable(self.plan.name, str(problem), wait)
+        if self.stopping.wait(wait):
+            raise Stopped from problem
 
     def _all_staged(self, batch: Batch, message: str) -> Iterator[pa.RecordBatch]:
         """The original records of everything that was staged, each failed with the destination's message."""
@@ -131,13 +148,21 @@ class Delivery:
         stager = self.destination.stager(self.plan.stage_dir, self.plan.casts)
         for partition, (start, end) in batch.ranges.items():
             for rows in self.log.read(partition, start, end):
-                taken = stager.add(chain.run(rows).kept).kept
+                taken = stager.add(chain.run(rows).kept, rows).kept
                 yield failed_records(rows, labelled(_failures(taken, message), DESTINATION_LABEL))
         _discard(stager)
 
     def _originals(self, failures: pa.RecordBatch) -> pa.RecordBatch:
         rows = self.log.fetch(pa.table(failures.select(["partition", "offset"])))
         return failed_records(_one_batch(rows), labelled(failures, DESTINATION_LABEL))
+
+
+def _unaccounted(route: str, staged: int, accounted: int) -> RouteError:
+    return RouteError(
+        "PEN-RTE-003",
+        f"route '{route}' staged {staged} rows and its destination accounts for {accounted}.",
+        "This is a defect of the destination; the batch is not committed.",
+    )
 
 
 def clean_stage(directory: Path) -> None:

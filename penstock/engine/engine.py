@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.addresses import split_address
-from penstock.config.pipeline import RouteConfig
+from penstock.config.pipeline import RouteConfig, RouteMode
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.delivery import Delivery
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
-from penstock.engine.session import Jvm, build_session
+from penstock.engine.session import Jvm, build_session, start_workers
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Engine:
         jvm = Jvm(spark)
         try:
             self._lock.note_jvm(jvm.pid)
+            start_workers(spark)
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
             if config.engine.metrics is not None:
                 narrate.show_metrics(*split_address(config.engine.metrics))
@@ -66,7 +67,8 @@ class Engine:
         plan.stage_dir.mkdir(parents=True, exist_ok=True)
         destination.stager(plan.stage_dir, plan.casts)
         delivery = Delivery(plan, destination, pipeline.log, pipeline.ledger, pipeline.failed_store, stopping=Event())
-        pace = Pace(config.interval, config.max_records, config.max_bytes, self._once)
+        in_rounds = config.mode is RouteMode.BATCH
+        pace = Pace(config.interval, config.max_records, config.max_bytes, self._once, in_rounds)
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
         return RouteRunner(
             spark, delivery, pipeline.layout.checkpoint(name, pipeline.ledger.scope), pipeline.layout.log, pace, backoff

@@ -23,8 +23,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from penstock.destinations.contract import Batch, TableReceipt
-from penstock.engine.ledger_tables import LEDGER_VERSION, tables
+from penstock.engine.ledger_tables import LEDGER_VERSION, Tables, tables
 from penstock.errors import LedgerAway, LedgerError
+
+LOADED, LOADED_IN_PART = "loaded", "loaded in part"
+"""What a table's part of a batch can be; in part means that the target refused some rows."""
 
 KEPT_BATCHES = 10_000
 """How many batches of a route stay listed one by one; totals are kept for ever."""
@@ -152,7 +155,7 @@ class Ledger:
 
         Offsets of another log would make a route pass over records that it never saw.
         """
-        with self._reading() as connection:
+        with self.reading() as connection:
             known = {row.partition: row.identity for row in connection.execute(sa.select(self._t.partitions))}
         strangers = sorted(p for p, identity in identities.items() if known.get(p, identity) != identity)
         if strangers:
@@ -164,7 +167,7 @@ class Ledger:
         new = [{"partition": p, "identity": identity} for p, identity in identities.items() if p not in known]
         if new:
             try:
-                with self._writing() as connection:
+                with self.writing() as connection:
                     connection.execute(sa.insert(self._t.partitions), new)
             except IntegrityError:
                 # Another route saw them at the same moment; what it noted is checked like anything else.
@@ -178,7 +181,7 @@ class Ledger:
             for partition, start in starts.items()
             if partition not in known
         ]
-        with self._writing() as connection:
+        with self.writing() as connection:
             if new:
                 connection.execute(sa.insert(self._t.offsets), new)
             if connection.execute(sa.select(self._t.totals).filter_by(route=route)).first() is None:
@@ -191,13 +194,13 @@ class Ledger:
         return self.offsets(route)
 
     def offsets(self, route: str) -> dict[int, Position]:
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.offsets).filter_by(route=route))
             return {row.partition: Position(row.committed, row.hold) for row in rows}
 
     def routes(self) -> list[str]:
         """Every route that ever opened here, whether or not the config still has it."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return list(connection.execute(sa.select(self._t.totals.c.route).order_by("route")).scalars())
 
     # The batch protocol
@@ -206,7 +209,7 @@ class Ledger:
         """The batch that was begun and not committed, if any: its range must be delivered exactly as it was fixed."""
         b = self._t.batches
         query = sa.select(b).where(b.c.route == route, b.c.committed_at.is_(None))
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(query).first()
         return None if row is None else Batch(self.scope, route, row.number, _ranges(row.ranges))
 
@@ -239,7 +242,7 @@ class Ledger:
                 "Restart the pipeline; it delivers the batch that is under way first.",
             )
         b = self._t.batches
-        with self._writing() as connection:
+        with self.writing() as connection:
             last = connection.execute(sa.select(sa.func.max(b.c.number)).where(b.c.route == route)).scalar()
             number = (last or 0) + 1
             connection.execute(
@@ -258,7 +261,7 @@ class Ledger:
                 "The batch is not committed. This is a defect: please report it with this message.",
             )
         try:
-            with self._writing() as connection:
+            with self.writing() as connection:
                 self._commit(connection, batch, settlement, skipped)
         except IntegrityError as error:
             raise LedgerError(
@@ -310,12 +313,10 @@ class Ledger:
                 skipped=c.skipped + skipped, failed=c.failed + s.failed, waiting=c.waiting + s.waiting, **extent,
             )
         )  # fmt: skip
+        known = sa.delete(t.deliveries).where(t.deliveries.c.route == route, t.deliveries.c.number == batch.number)
+        connection.execute(known)
         for receipt in s.tables:
-            connection.execute(
-                sa.insert(t.deliveries).values(
-                    route=route, number=batch.number, target=receipt.table, rows=receipt.rows, status="loaded"
-                )
-            )
+            connection.execute(sa.insert(t.deliveries).values(_delivery(batch, receipt)))
         for step, items in s.skipped.items():
             counted = connection.execute(
                 sa.update(t.skips)
@@ -329,10 +330,23 @@ class Ledger:
                 sa.delete(table).where(table.c.route == route, table.c.number <= batch.number - KEPT_BATCHES)
             )
 
+    def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
+        """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the
+        others."""
+        with self.writing() as connection:
+            connection.execute(sa.insert(self._t.deliveries).values(_delivery(batch, receipt)))
+
+    def tables_loaded(self, batch: Batch) -> list[TableReceipt]:
+        """The tables of a batch that were noted so."""
+        d = self._t.deliveries
+        query = sa.select(d).where(d.c.route == batch.route, d.c.number == batch.number, d.c.status == LOADED)
+        with self.reading() as connection:
+            return [TableReceipt(row.target, row.rows, repeated=True) for row in connection.execute(query)]
+
     # What people ask
 
     def totals(self, route: str) -> Totals:
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
         if row is None:
             return Totals()
@@ -340,7 +354,7 @@ class Ledger:
 
     def skips(self, route: str) -> dict[str, int]:
         """Skipped items by the step that skipped them."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.skips).filter_by(route=route))
             return {row.step: row.items for row in rows}
 
@@ -348,7 +362,7 @@ class Ledger:
         """Rows per table over the batches that are still listed."""
         d = self._t.deliveries.c
         query = sa.select(d.target, sa.func.sum(d.rows)).where(d.route == route).group_by(d.target).order_by(d.target)
-        with self._reading() as connection:
+        with self.reading() as connection:
             return {target: int(rows) for target, rows in connection.execute(query)}
 
     def batches(self, route: str, last: int = 20) -> list[CommittedBatch]:
@@ -360,7 +374,7 @@ class Ledger:
             .order_by(b.c.number.desc())
             .limit(last)
         )
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [
                 CommittedBatch(
                     row.number, _ranges(row.ranges), row.committed_at, row.items, row.loaded, row.skipped, row.failed,
@@ -372,36 +386,36 @@ class Ledger:
     def note(self, route: str, state: RouteState, message: str = "") -> None:
         """Say how a route is doing; ``penstock status`` shows it."""
         values = {"state": state.value, "since": time.time(), "message": message}
-        with self._writing() as connection:
+        with self.writing() as connection:
             known = connection.execute(sa.update(self._t.states).filter_by(route=route).values(values))
             if known.rowcount == 0:
                 connection.execute(sa.insert(self._t.states).values(route=route, **values))
 
     def activity(self, route: str) -> Activity | None:
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(sa.select(self._t.states).filter_by(route=route)).first()
         return None if row is None else Activity(RouteState(row.state), row.since, row.message)
 
     # The failed store's books
 
     def failed_extent(self, route: str) -> Extent:
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
         return Extent() if row is None else Extent(row.failed_entries, row.failed_bytes)
 
     def settled(self, route: str) -> dict[int, str]:
         """Failed entries that an operator replayed or dropped, and which of the two."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.settled).filter_by(route=route))
             return {row.entry: row.action for row in rows}
 
     def settle(self, route: str, entries: Sequence[int], action: str) -> None:
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._settle(connection, route, entries, action)
 
     def begin_replay(self, route: str, partition: int, offset: int, entries: Sequence[int]) -> None:
         """Note which entries are about to be appended to the log, and where, before they are."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(
                 sa.insert(self._t.replays).values(
                     route=route, partition=partition, offset=offset, entries=json.dumps(list(entries))
@@ -410,7 +424,7 @@ class Ledger:
 
     def replay_under_way(self, route: str) -> tuple[int, int, list[int]] | None:
         """Partition, offset and entries of a replay that was begun and not finished."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             row = connection.execute(sa.select(self._t.replays).filter_by(route=route)).first()
         return None if row is None else (row.partition, row.offset, json.loads(row.entries))
 
@@ -419,7 +433,7 @@ class Ledger:
         under_way = self.replay_under_way(route)
         if under_way is None:
             return
-        with self._writing() as connection:
+        with self.writing() as connection:
             if appended:
                 self._settle(connection, route, under_way[2], "replayed")
             connection.execute(sa.delete(self._t.replays).filter_by(route=route))
@@ -433,7 +447,7 @@ class Ledger:
     # Connections
 
     def _create(self, schema: str | None) -> None:
-        with self._writing() as connection:
+        with self.writing() as connection:
             if schema is not None:
                 connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
             self._t.metadata.create_all(connection)
@@ -451,15 +465,27 @@ class Ledger:
                 )
         self.scope = about["scope"]
 
+    @property
+    def names(self) -> Tables:
+        """The ledger's tables, for those who keep books in them."""
+        return self._t
+
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         with self._engine.begin() as connection:
             yield connection
 
     @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         with self._engine.connect() as connection:
             yield connection.execution_options(penstock_reads=True)
+
+
+def _delivery(batch: Batch, receipt: TableReceipt) -> dict[str, object]:
+    status = LOADED if receipt.failures is None else LOADED_IN_PART
+    return {
+        "route": batch.route, "number": batch.number, "target": receipt.table, "rows": receipt.rows, "status": status
+    }  # fmt: skip
 
 
 def _sqlite(url: str) -> sa.Engine:
@@ -492,7 +518,7 @@ def _server(url: str) -> sa.Engine:
         raise LedgerError(
             "PEN-LGR-007",
             f"the ledger's URL cannot be used: {error}.",
-            "Write it as postgresql://user:password@host/database and install penstock[postgres].",
+            "Write it as postgresql://user:password@host/database.",
         ) from error
 
 

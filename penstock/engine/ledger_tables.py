@@ -23,6 +23,9 @@ class Tables:
     states: sa.Table
     replays: sa.Table
     settled: sa.Table
+    columns: sa.Table
+    changes: sa.Table
+    locks: sa.Table
 
 
 def tables(schema: str | None) -> Tables:
@@ -117,5 +120,26 @@ def tables(schema: str | None) -> Tables:
             column("entry", big, key=True),
             column("action", text),
             column("at", sa.Float()),
+        ),
+        columns=sa.Table(
+            "columns",
+            metadata,
+            column("route", text, key=True),
+            column("target", text, key=True),
+            column("name", text, key=True),
+            column("paths", text),
+            column("since", sa.Float()),
+        ),
+        changes=sa.Table(
+            "changes",
+            metadata,
+            sa.Column("number", sa.Integer(), primary_key=True, autoincrement=True),
+            column("at", sa.Float()),
+            column("route", text),
+            column("target", text),
+            column("statement", text),
+        ),
+        locks=sa.Table(
+            "locks", metadata, column("name", text, key=True), column("holder", text), column("until", sa.Float())
         ),
     )

@@ -41,24 +41,10 @@ class Pipeline:
 
     def sources_of(self, route: str) -> tuple[str, ...]:
         """The names under which the route's records are in the log: its sources', and its replays'."""
-        if route not in self.config.routes:
-            raise PenstockError(
-                "PEN-ENG-005", f"there is no route '{route}'.", f"Routes: {', '.join(self.config.routes)}."
-            )
-        return (*self.config.routes[route].from_, replay_source(route))
+        return sources_of(self.config, route)
 
     def plan(self, route: str) -> RoutePlan:
-        sources = self.sources_of(route)
-        config = self.config.routes[route]
-        return RoutePlan(
-            name=route,
-            sources=sources,
-            namespace=config.namespace,
-            steps=planned(config.step_configs),
-            destination_name=config.to.type,
-            destination_config=config.to,
-            stage_dir=self.layout.stage(route),
-        )
+        return route_plan(self.config, route)
 
     def floors(self) -> dict[int, int]:
         """Per partition the offset below which no route needs the log any more.
@@ -78,3 +64,25 @@ class Pipeline:
         for partition in self.log.partitions():
             floors.setdefault(partition, self.log.bounds(partition).end)
         return floors
+
+
+def sources_of(config: PipelineConfig, route: str) -> tuple[str, ...]:
+    if route not in config.routes:
+        raise PenstockError("PEN-ENG-005", f"there is no route '{route}'.", f"Routes: {', '.join(config.routes)}.")
+    return (*config.routes[route].from_, replay_source(route))
+
+
+def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
+    """What a config alone says of a route: nothing needs to have run, and nothing is opened."""
+    sources = sources_of(config, route)
+    chosen = config.routes[route]
+    return RoutePlan(
+        name=route,
+        sources=sources,
+        namespace=chosen.namespace,
+        steps=planned(chosen.step_configs),
+        destination_name=chosen.to.type,
+        destination_config=chosen.to,
+        stage_dir=Layout(config.data_dir).stage(route),
+        only_keys=tuple(chosen.only_keys),
+    )

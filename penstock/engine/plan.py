@@ -46,6 +46,7 @@ class RoutePlan:
     destination_name: str
     destination_config: DestinationConfig
     stage_dir: Path
+    only_keys: tuple[str, ...] = ()
 
     @cached_property
     def head(self) -> tuple[PlannedStep, ...]:
@@ -61,7 +62,7 @@ class RoutePlan:
         return self.steps[len(self.head) :]
 
     def head_chain(self) -> Chain:
-        return Chain(links(self.head), namespace_pattern(self.namespace))
+        return Chain(links(self.head), namespace_pattern(self.namespace), self.only_keys)
 
     def destination(self) -> AnyDestination:
         built: AnyDestination = component(Kind.DESTINATION, self.destination_name).implementation_class()(

@@ -36,6 +36,8 @@ class Pace:
     max_bytes: int
     once: bool = False
     """Take what is there now, then end."""
+    in_rounds: bool = False
+    """Take everything that is there, in as many batches as it needs, then rest until the next round is due."""
 
 
 class RouteRunner(threading.Thread):
@@ -83,6 +85,9 @@ class RouteRunner(threading.Thread):
                 self._note(RouteState.RUNNING)
                 narrate.route_started(route)
                 self._query.awaitTermination()
+                if self._pace.in_rounds and not self._pace.once:
+                    stopping.wait(max(0.0, started + self._pace.every - time.monotonic()))
+                    continue
                 self.finished = self._pace.once
                 break
             except Exception as error:
@@ -136,9 +141,10 @@ class RouteRunner(threading.Thread):
         # Taken over by the query's thread: each route's tasks get their share of the cores.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
         writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", str(self._checkpoint))
-        writer = (
-            writer.trigger(availableNow=True) if pace.once else writer.trigger(processingTime=_interval(pace.every))
-        )
+        if pace.once or pace.in_rounds:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=_interval(pace.every))
         return writer.foreachBatch(self._take).start()
 
     def _options(self) -> dict[str, str]:

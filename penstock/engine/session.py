@@ -6,9 +6,11 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from penstock.errors import RouteError
 
@@ -40,6 +42,16 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
     # Importing Spark turns the chatter of its bridge on.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return spark
+
+
+def start_workers(spark: SparkSession) -> None:
+    """Have a Python worker ready for every core, so that the first batch need not wait for it."""
+    cores = spark.sparkContext.defaultParallelism
+    spark.range(0, cores, 1, cores).mapInArrow(_unchanged, "id bigint").count()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 class JvmDied(Exception):
@@ -87,6 +99,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": cores,
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "penstock.engine.worker_daemon",
         # Spark's default checkpoint writer forks processes for every small file; ours needs one driver per
         # checkpoint, which the engine's lock gives.
         "spark.sql.streaming.checkpointFileManagerClass": (

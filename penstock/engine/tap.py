@@ -25,7 +25,7 @@ def tap(
     Ends when ``stopping`` is set, or at the end of the log if not told to ``follow``.
     """
     plan = pipeline.plan(route)
-    chain = Chain(links(_up_to(plan.steps, route, step)), namespace_pattern(plan.namespace))
+    chain = Chain(links(_up_to(plan.steps, route, step)), namespace_pattern(plan.namespace), plan.only_keys)
     positions: dict[int, int] = {}
     first = True
     while not stopping.is_set():

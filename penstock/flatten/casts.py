@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 
 import pyarrow as pa
 
 from penstock.flatten.types import InnerType
+
+DEFAULT_SCALE = 18
+"""Digits after the point of ``numeric(38,18)``, which doubles become where an engine's floats are decimals."""
+
+
+class Form(StrEnum):
+    """What text must look like for a type that has no values of its own here."""
+
+    DATE = "date"
+    UUID = "uuid"
+    JSON = "json"
 
 
 @dataclass(frozen=True)
@@ -24,11 +36,17 @@ class Cast:
     type: InnerType | None
     bits: int = 64
     """For INT64: values must fit this many."""
+    unsigned: bool = False
+    """For INT64: values must not be below zero."""
     precision: int = 0
     """For FLOAT64: a decimal of this many digits, ``scale`` of them after the point; 0 means a double."""
     scale: int = 0
     max_length: int | None = None
     """For STRING: the most characters."""
+    max_bytes: int | None = None
+    """For STRING: the most bytes of UTF-8, for engines that count those."""
+    form: Form | None = None
+    """For a type that is not known here: the form that its text has, if that is known."""
 
     @property
     def arrow(self) -> pa.DataType | None:
@@ -60,7 +78,7 @@ def parse_cast(sql_type: str) -> Cast:
     if name in _DOUBLES:
         return Cast(sql_type, InnerType.FLOAT64)
     if name in ("numeric", "decimal", "number"):
-        precision, scale = (*numbers, 0)[:2] if numbers else (38, 18)
+        precision, scale = (*numbers, 0)[:2] if numbers else (38, DEFAULT_SCALE)
         if not (1 <= precision <= 38 and scale <= precision):
             return Cast(sql_type, None)
         return Cast(sql_type, InnerType.FLOAT64, precision=precision, scale=scale)
@@ -69,7 +87,7 @@ def parse_cast(sql_type: str) -> Cast:
         return Cast(sql_type, InnerType.STRING, max_length=numbers[0] if limited else None)
     if name in ("boolean", "bool"):
         return Cast(sql_type, InnerType.BOOL)
-    return Cast(sql_type, None)
+    return Cast(sql_type, None, form=_FORMS.get(name))
 
 
 _SHAPE = re.compile(r"(?P<name>[a-z_][a-z0-9_ ]*)(?:\((?P<arguments>[\d, ]*)\))?(?P<tail> [a-z ]+)?")
@@ -101,4 +119,5 @@ _INTEGER_BITS = {
     "int16": 16,
 }
 _DOUBLES = frozenset(("double", "double precision", "float", "float8", "float64", "real", "float4", "float32"))
+_FORMS = {"date": Form.DATE, "date32": Form.DATE, "uuid": Form.UUID, "json": Form.JSON, "jsonb": Form.JSON}
 _TEXTS = frozenset(("text", "string", "varchar", "character varying", "char", "character"))

@@ -19,7 +19,7 @@ from penstock.flatten.numbers import (
     exact_integers,
 )
 from penstock.flatten.spans import Bools, Int32s, Spans
-from penstock.flatten.text import text_array, unescaped, validity_bitmap
+from penstock.flatten.text import json_array, text_array, unescaped, validity_bitmap
 from penstock.flatten.timestamps import cast_timestamps, exact_timestamps
 from penstock.flatten.types import InnerType
 from penstock.json.tokens import TRUE, Kind
@@ -32,32 +32,47 @@ class Typed:
     array: pa.Array
     type: InnerType
     refused: Bools | None = None
+    json: bool = False
+    """The values are there as JSON."""
 
 
-def inferred(spans: Spans, rows: int, infer_timestamps: bool) -> Typed:
-    """A column without a cast: the lowest type that keeps every value whole."""
+def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = False) -> Typed:
+    """A column without a cast: the lowest type that keeps every value whole.
+
+    With ``keep_json``, values that the type would change (``true`` among numbers, the zone of a timestamp) are there as
+    they were sent: what becomes of them is decided by the table that they go into.
+    """
     kinds = spans.kinds
+    mixed = keep_json and not kinds.isdisjoint(_BOOLEANS)
     if kinds <= _BOOLEANS:
         return Typed(_array(InnerType.BOOL.arrow, spans.kind == TRUE, spans.row, rows), InnerType.BOOL)
     if kinds <= _INTEGERS:
         integers = exact_integers(spans)
         if integers is not None:
+            if mixed:
+                return Typed(json_array(spans, rows), InnerType.INT64, json=True)
             return Typed(_array(InnerType.INT64.arrow, integers, spans.row, rows), InnerType.INT64)
     elif kinds <= _NUMBERS:
         doubles = exact_doubles(spans)
         if doubles is not None:
+            if mixed:
+                return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
             return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
     elif infer_timestamps and kinds <= _STRINGS:
         micros = exact_timestamps(spans)
         if micros is not None:
+            if keep_json:
+                return Typed(text_array(spans, rows), InnerType.TIMESTAMP)
             return Typed(_array(InnerType.TIMESTAMP.arrow, micros, spans.row, rows), InnerType.TIMESTAMP)
+    if keep_json and not kinds <= _STRINGS:
+        return Typed(json_array(spans, rows), InnerType.STRING, json=True)
     return Typed(text_array(spans, rows), InnerType.STRING)
 
 
-def cast(spans: Spans, rows: int, asked: Cast) -> Typed:
+def cast_to(spans: Spans, rows: int, asked: Cast, keep_json: bool = False) -> Typed:
     """A column with a cast: every value converted on its own, or refused."""
     if asked.type is None:
-        return inferred(spans, rows, infer_timestamps=False)
+        return inferred(spans, rows, infer_timestamps=False, keep_json=keep_json)
     if asked.type is InnerType.STRING:
         return _limited_text(spans, rows, asked.max_length)
     values, converted = _converted(spans, asked)

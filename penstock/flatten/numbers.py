@@ -27,14 +27,15 @@ def exact_integers(spans: Spans) -> Int64s | None:
 
 def exact_doubles(spans: Spans) -> Doubles | None:
     """Values of numbers and booleans, or None if one is too large (a number for a double, an integer for 64
-    bits) or an integer that a double would round."""
+    bits), so small that nothing is left of it, or an integer that a double would round."""
     values = np.empty(len(spans), np.float64)
     hard = np.zeros(len(spans), np.bool_)
     if not _doubles(spans.buffer, spans.start, spans.end, spans.kind, values, hard):
         return None
     if hard.any():
-        values[hard] = _hard_doubles(spans.where(hard))
-        if not np.isfinite(values).all():
+        hard_spans = spans.where(hard)
+        values[hard] = _hard_doubles(hard_spans)
+        if not np.isfinite(values).all() or _vanishes(hard_spans, values[hard]):
             return None
     return values
 
@@ -63,18 +64,28 @@ def cast_integers(spans: Spans, bits: int) -> tuple[Int64s, Bools]:
     return words[:, 0].view(np.int64), converted
 
 
-def cast_decimals(spans: Spans, precision: int, scale: int) -> tuple[UInt64s, Bools]:
+def cast_decimals(spans: Spans, precision: int, scale: int, exact: bool = False) -> tuple[UInt64s, Bools]:
     """Values as 128-bit integers scaled by ``10 ** scale`` (two words each), and which of them could be converted.
 
-    Digits past the scale are rounded, half away from zero, as SQL does; digits before the point are never lost.
+    Digits past the scale are rounded, half away from zero, as SQL does (``exact``: refused); digits before the point
+    are never lost.
     """
     most = _limbs(10**precision - 1)
-    return _scaled(spans.buffer, spans.start, spans.end, spans.kind, scale, most, most, False)
+    return _scaled(spans.buffer, spans.start, spans.end, spans.kind, scale, most, most, exact)
 
 
 def cast_booleans(spans: Spans) -> tuple[Bools, Bools]:
     """Values as booleans, and which could be converted: ``true``, ``false``, 1, 0 and the same as strings."""
     return _booleans(spans.buffer, spans.start, spans.end, spans.kind)
+
+
+def _vanishes(spans: Spans, doubles: Doubles) -> bool:
+    """Whether a number that is not zero has become zero."""
+    zeros = spans.where(doubles == 0)
+    return any(
+        any(digit in zeros.buffer[start:end].tobytes().lower().partition(b"e")[0] for digit in b"123456789")
+        for start, end in zip(zeros.start.tolist(), zeros.end.tolist(), strict=True)
+    )
 
 
 def _hard_doubles(spans: Spans) -> Doubles:

@@ -1,44 +1,41 @@
 """A batch of JSON documents as one table of typed columns.
 
 Every document ends in exactly one place: a row of the table, ``empty`` (no value in it) or ``failures`` (not a JSON
-object). Every value of a row is in its column or in ``_unmapped``, whole. The rules for names are in ``names``, for
-types in ``types``; what makes a column's type here:
+object). Every value of a row is in its column or in ``_unmapped``, whole; which of the two does not depend on the other
+documents, except through the column's type. The rules for names are in ``names`` and ``collisions``, for types in
+``types``; what makes a column's type here:
 
 - booleans, integers, floats: the lowest common type of the batch;
 - a number beyond its type (an integer beyond 64 bits, ``1e400``, an integer that a double would round in a column of
   doubles) makes the column STRING for this batch, every value in its JSON spelling;
 - strings and arrays: STRING. With ``infer_timestamps``, a column of nothing but RFC 3339 timestamps is TIMESTAMP;
-- a cast decides by itself. A value that it cannot take is null in the column and goes to ``_unmapped``.
+- a cast decides by itself (of several paths with one name, the first that has one). A value that it cannot take is null
+  in the column and goes to ``_unmapped``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.flatten.casts import DEFAULT_CASTS, Cast, parse_cast
+from penstock.flatten.collisions import Claim, Collision, reserve, settle
 from penstock.flatten.column import Column
-from penstock.flatten.conversion import cast, inferred
+from penstock.flatten.conversion import cast_to, inferred
 from penstock.flatten.names import column_name
-from penstock.flatten.spans import Spans, by_column
+from penstock.flatten.pieces import cut
+from penstock.flatten.spans import by_column
 from penstock.flatten.types import InnerType
 from penstock.flatten.unmapped import UNMAPPED, Leftover, unmapped_array
-from penstock.json.leaves import leaves
-from penstock.json.paths import Path, format_path, parse_path
+from penstock.json.leaves import Leaves, leaves
+from penstock.json.paths import Path, parse_path
 from penstock.json.problems import Problem
 
-
-@dataclass(frozen=True)
-class Collision:
-    """Two paths with one name: ``path`` went to ``_unmapped``, ``kept`` has the column (None: the name is reserved)."""
-
-    name: str
-    path: str
-    kept: str | None
-    values: int
+CELL_LIMIT = 8_000_000
+"""Rows times columns that one table may have: memory goes with it, however few of the cells are filled."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +66,50 @@ def flatten(
     infer_timestamps: bool = False,
 ) -> Flattened:
     """Flatten a (large) binary or string array of documents. ``casts`` are SQL types by JSON path."""
-    found = leaves(data)
-    count = len(found.documents)
-    filled = np.zeros(count, np.bool_)
+    return _flattened(leaves(data), _Options(_by_path(casts), max_name, infer_timestamps))
+
+
+def flatten_pieces(
+    data: pa.Array | pa.ChunkedArray,
+    casts: Mapping[str, str] | None = None,
+    max_name: int | None = None,
+    infer_timestamps: bool = False,
+    keep_json: bool = False,
+    cell_limit: int = CELL_LIMIT,
+) -> Iterator[tuple[int, Flattened]]:
+    """The same, one piece after the other: as few as keep each table within ``cell_limit`` (one row always may).
+
+    Each comes with the index of its first document in ``data``. All indices inside a piece count from there. With
+    ``keep_json`` a column of several kinds of values is one of JSON (``Column.json``), and inferred timestamps are text.
+    """
+    options = _Options(_by_path(casts), max_name, infer_timestamps, keep_json)
+    for first, piece in cut(leaves(data), cell_limit):
+        yield first, _flattened(piece, options)
+
+
+@dataclass(frozen=True)
+class _Options:
+    casts: Mapping[Path, Cast]
+    max_name: int | None
+    infer_timestamps: bool
+    keep_json: bool = False
+
+
+def _by_path(casts: Mapping[str, str] | None) -> Mapping[Path, Cast]:
+    return DEFAULT_CASTS | {parse_path(path): parse_cast(sql_type) for path, sql_type in (casts or {}).items()}
+
+
+def _flattened(found: Leaves, options: _Options) -> Flattened:
+    filled = np.zeros(len(found.documents), np.bool_)
     filled[found.record] = True
     rows = np.flatnonzero(filled)
     row_of_record = np.cumsum(filled, dtype=np.int32) - np.int32(1)
-    asked: dict[Path, Cast] = DEFAULT_CASTS | {parse_path(p): parse_cast(sql) for p, sql in (casts or {}).items()}
-    sheet = _Sheet(len(rows), max_name, infer_timestamps)
+    claims: dict[str, list[Claim]] = {}
     for path, spans in zip(found.paths, by_column(found, row_of_record), strict=True):
-        sheet.add(path, spans, asked.get(path))
+        claims.setdefault(column_name(path, options.max_name), []).append(Claim(path, spans))
+    sheet = _Sheet(len(rows), options)
+    for name, claimed in claims.items():
+        sheet.add(name, claimed)
     table = sheet.finish()
     return Flattened(
         table=table,
@@ -95,33 +126,38 @@ def flatten(
 class _Sheet:
     """A table while its columns are added, one after the other."""
 
-    def __init__(self, rows: int, max_name: int | None, infer_timestamps: bool) -> None:
+    def __init__(self, rows: int, options: _Options) -> None:
         self._rows = rows
-        self._max_name = max_name
-        self._infer_timestamps = infer_timestamps
-        self._owners: dict[str, str | None] = {UNMAPPED: None}
+        self._options = options
         self._arrays: list[pa.Array] = []
         self._leftovers: list[Leftover] = []
         self.columns: list[Column] = []
         self.collisions: list[Collision] = []
         self.refused = 0
 
-    def add(self, path: Path, spans: Spans, asked: Cast | None) -> None:
-        name, text = column_name(path, self._max_name), format_path(path)
-        if name in self._owners:
-            self.collisions.append(Collision(name, text, self._owners[name], len(spans)))
-            self._leftovers.append(Leftover(text, spans))
+    def add(self, name: str, claims: Sequence[Claim]) -> None:
+        """A column, from the paths that have its name."""
+        if name == UNMAPPED:
+            leftovers, collisions = reserve(name, claims)
+            self._leftovers += leftovers
+            self.collisions += collisions
             return
-        self._owners[name] = text
-        typed = cast(spans, self._rows, asked) if asked else inferred(spans, self._rows, self._infer_timestamps)
+        settled = settle(name, claims)
+        self._leftovers += settled.leftovers
+        self.collisions += settled.collisions
+        asked = next((cast for claim in claims if (cast := self._options.casts.get(claim.path))), None)
+        if asked:
+            typed = cast_to(settled.spans, self._rows, asked, self._options.keep_json)
+        else:
+            typed = inferred(settled.spans, self._rows, self._options.infer_timestamps, self._options.keep_json)
         if typed.refused is not None:
             self.refused += int(typed.refused.sum())
-            self._leftovers.append(Leftover(name, spans.where(typed.refused)))
+            self._leftovers.append(Leftover(name, settled.spans.where(typed.refused)))
         self._arrays.append(typed.array)
-        self.columns.append(Column(name, text, typed.type, asked.sql_type if asked else None))
+        self.columns.append(Column(name, settled.paths, typed.type, asked.sql_type if asked else None, typed.json))
 
     def finish(self) -> pa.Table:
         if self._leftovers:
             self._arrays.append(unmapped_array(self._leftovers, self._rows))
-            self.columns.append(Column(UNMAPPED, None, InnerType.STRING))
+            self.columns.append(Column(UNMAPPED, (), InnerType.STRING))
         return pa.Table.from_arrays(self._arrays, names=[column.name for column in self.columns])

@@ -2,9 +2,15 @@
 
 A string is its characters, a number or a boolean its JSON spelling, an array its JSON without whitespace between tokens
 (strings and numbers inside it stay as they were written).
+
+Text is always valid UTF-8. Half a surrogate pair, which UTF-8 cannot hold, stays in a string as the six characters of
+its escape (``x\\ud800``): nothing is replaced or dropped. NUL (``\\u0000``) is a character like any other here; engines
+that cannot store it take it out when they load.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +26,17 @@ _MAX_SMALL = 2**31 - 1
 
 def text_array(spans: Spans, rows: int) -> pa.Array:
     """A string array of ``rows`` rows (a large one if its text needs 64-bit offsets), null where there is no value."""
+    return _gathered(spans, rows)
+
+
+def json_array(spans: Spans, rows: int) -> pa.Array:
+    """The same with every value as JSON, strings in their quotes and as they were written."""
+    quote = (spans.kind == STRING).astype(np.int64)
+    as_they_are = np.full(len(spans), ARRAY, np.int8)
+    return _gathered(replace(spans, kind=as_they_are, start=spans.start - quote, end=spans.end + quote), rows)
+
+
+def _gathered(spans: Spans, rows: int) -> pa.Array:
     room = int((spans.end - spans.start).sum())
     out = np.empty(room + 8, np.uint8)
     small = room <= _MAX_SMALL

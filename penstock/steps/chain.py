@@ -1,7 +1,7 @@
 """Arrow steps in a row, as one function over record batches, with every record accounted for.
 
-The chain adds what no single step does: the route's namespace filter, the failing of records that their source could
-not read, the per-step namespace, and the check that each step's outcome adds up.
+The chain adds what no single step does: the route's filters (namespace, tokens), the failing of records that their
+source could not read, the per-step namespace, and the check that each step's outcome adds up.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome
 
 SOURCE_LABEL = "source"
 NAMESPACE_LABEL = "namespace"
+ONLY_KEYS_LABEL = "only_keys"
 
 STEP_FAILURE_SCHEMA: pa.Schema = FAILURE_SCHEMA.append(pa.field("step", pa.string(), nullable=False))
 
@@ -45,10 +47,11 @@ class ChainOutcome:
 
 @dataclass(frozen=True)
 class Chain:
-    """The links of a route, in order. ``pattern`` is the route's own namespace filter."""
+    """The links of a route, in order. ``pattern`` and ``only_keys`` (ids of tokens; empty: all) are its own filters."""
 
     links: Sequence[Link]
     pattern: re.Pattern[str] | None = None
+    only_keys: Sequence[str] = ()
 
     def run(self, batch: pa.RecordBatch) -> ChainOutcome:
         skipped: dict[str, int] = {}
@@ -59,6 +62,12 @@ class Chain:
             if wanted is not None:
                 skipped[NAMESPACE_LABEL] = batch.num_rows - pc.sum(wanted).as_py()
                 batch = batch.filter(wanted)
+
+        if self.only_keys:
+            ours = batch.filter(pc.is_in(tokens(batch), value_set=pa.array(self.only_keys, pa.string())))
+            if ours.num_rows < batch.num_rows:
+                skipped[ONLY_KEYS_LABEL] = batch.num_rows - ours.num_rows
+            batch = ours
 
         outcome = _fail_malformed(batch)
         batch = _settle(SOURCE_LABEL, batch, outcome, skipped, failures)
@@ -73,6 +82,20 @@ def place_key(batch: pa.RecordBatch) -> pa.Array:
     """One number per row that is unique over the log: its partition and offset."""
     high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
     return pc.add(high, batch.column("offset"))
+
+
+def tokens(batch: pa.RecordBatch) -> pa.Array:
+    """The id of the token that each row was sent with, null for none."""
+    headers = batch.column("headers")
+    ends = headers.offsets.to_numpy()
+    first, last = int(ends[0]), int(ends[-1])
+    found = pc.equal(headers.keys.slice(first, last - first), Header.TOKEN.value)
+    places = np.flatnonzero(found.to_numpy(zero_copy_only=False)) + first
+    each_has_one = len(places) == batch.num_rows and bool(((ends[:-1] <= places) & (places < ends[1:])).all())
+    if each_has_one and headers.null_count == 0:
+        return headers.items.take(pa.array(places))
+    # Right for every batch, and more than ten times slower.
+    return pc.map_lookup(headers, Header.TOKEN.value, "first")
 
 
 def labelled(failures: pa.RecordBatch, label: str) -> pa.RecordBatch:

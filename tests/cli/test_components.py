@@ -48,7 +48,7 @@ def test_nested_options_have_dotted_names() -> None:
 
 def test_a_shared_name_shows_both_and_a_schema_asks_which() -> None:
     assert [each["kind"] for each in json.loads(penstock("about", "file", "--json").out)] == ["source", "destination"]
-    ran = penstock("schema", "file")
+    ran = penstock("schema", "config", "file")
     assert ran.code == 2
     assert "source/file or destination/file" in ran.err
 
@@ -68,6 +68,10 @@ def test_about_alone_tells_versions() -> None:
 
 @pytest.mark.parametrize("what", ["config", "step/where", "destination/duckdb"])
 def test_a_schema_is_a_json_schema(what: str) -> None:
-    schema = json.loads(penstock("schema", what).out)
+    schema = json.loads(penstock("schema", "config", what).out)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"]
+
+
+def test_schema_alone_is_that_of_a_config() -> None:
+    assert penstock("schema").out == penstock("schema", "config").out != ""

@@ -17,7 +17,8 @@ from tests.cli.projects import Project, penstock
 
 HEAVY = {"pyspark", "py4j", "pyarrow", "numba", "sqlalchemy", "duckdb", "numpy", "pandas", "granian"}
 SPOKEN = {
-    "init", "validate", "run", "status", "list", "about", "schema", "doctor", "tap",
+    "init", "validate", "run", "status", "list", "about", "doctor", "tap", "plan",
+    "schema show", "schema diff", "schema remap", "schema log", "schema config",
     "log show", "log current", "log oldest", "offset list", "offset show",
     "failed list", "failed show", "failed replay", "failed drop",
 }  # fmt: skip

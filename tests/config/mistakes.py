@@ -96,7 +96,7 @@ MISTAKES = [
         "Did you mean 'interval'?",
     ),
     Mistake(
-        "strange key", GOOD + "▲zebra: 1\n", "zebra", "unknown key 'zebra'", "Known keys: data_dir, engine, ledger, log"
+        "strange key", GOOD + "▲zebra: 1\n", "zebra", "unknown key 'zebra'", "Known keys: archive, data_dir, engine"
     ),
     Mistake("missing key on top", "▲" + SOURCES, "name", "missing key 'name'", "Name of the pipeline."),
     Mistake(
@@ -118,7 +118,7 @@ MISTAKES = [
         with_route("", "▲{path: ./out}"),
         "routes.out.to.type",
         "missing key 'type'",
-        "one of: duckdb, file, null, stdout",
+        "one of: archive, ",
     ),
     # Values.
     Mistake("name in capitals", "name: ▲Shop\n" + SOURCES, "name", "'Shop' is not a name", "beginning with a letter"),
@@ -263,14 +263,14 @@ MISTAKES = [
         with_route("", "{type: ▲oracle}"),
         "routes.out.to.type",
         "no destination of type 'oracle'",
-        "Known destinations: duckdb, file",
+        "Known destinations: archive, ",
     ),
     Mistake(
         "destination as text",
         with_route("", "▲stdout"),
         "routes.out.to",
         "expected a mapping with a 'type'",
-        "Write, for example: {type: duckdb}.",
+        "Write, for example: {type: archive}.",
     ),
     # Steps.
     Mistake(
@@ -328,6 +328,63 @@ MISTAKES = [
         "routes.out.steps[0].omit.namespce",
         "unknown key",
         "Did you mean 'namespace'?",
+    ),
+    # Tokens and the archive.
+    Mistake(
+        "token that no source has",
+        with_route("    only_keys: [site, ▲sites]\n"),
+        "routes.out.only_keys[1]",
+        "no source of this route has a token with the id 'sites'",
+        "Did you mean 'site'?",
+    ),
+    Mistake(
+        "token that no source has, in a destination",
+        with_route("", "{type: stdout, only_keys: [▲zebra]}"),
+        "routes.out.to.only_keys[0]",
+        "no source of this route has a token with the id 'zebra'",
+        "Known tokens: site.",
+    ),
+    Mistake(
+        "tokens twice",
+        with_route("    only_keys: [site]\n", "{type: stdout, ▲only_keys: [site]}"),
+        "routes.out.to.only_keys",
+        "'only_keys' stands in the route and in its destination",
+        "Keep one",
+    ),
+    Mistake(
+        "token that is a number",
+        with_route("    only_keys: [▲7]\n"),
+        "routes.out.only_keys[0]",
+        "expected text, found a number",
+        "quotes",
+    ),
+    Mistake(
+        "archive as text",
+        GOOD + "archive: ▲please\n",
+        "archive",
+        "expected true, false or a mapping",
+        "Write: archive: true.",
+    ),
+    Mistake(
+        "misspelt option of the archive",
+        GOOD + "archive: {▲evry: 5m}\n",
+        "archive.evry",
+        "unknown key 'evry'",
+        "Did you mean 'every'?",
+    ),
+    Mistake(
+        "archive without time",
+        GOOD + "archive: {every: ▲0s}\n",
+        "archive.every",
+        "must be greater than 0",
+        "",
+    ),
+    Mistake(
+        "route of the archive's name",
+        START + "archive: true\nroutes: {▲archive: {from: [web], to: {type: stdout}}}\n",
+        "routes.archive",
+        "'archive' is the name of the route that `archive` adds",
+        "another name",
     ),
     # Variables.
     Mistake(

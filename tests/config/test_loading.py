@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.config.choices import LIFTED
 from penstock.config.component import SourceConfig
 from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig, RouteConfig, RouteMode
@@ -107,9 +108,84 @@ def test_mode_and_interval_may_stand_in_the_route_or_in_its_destination(
     assert (found.mode, found.interval) == (mode, pytest.approx(interval))
 
 
+KEYS = [
+    ("", "{type: stdout}", []),
+    (", only_keys: [site]", "{type: stdout}", ["site"]),
+    (", only_keys: site", "{type: stdout}", ["site"]),
+    (", only_keys: []", "{type: stdout}", []),
+    ("", "{type: stdout, only_keys: [site]}", ["site"]),
+    ("", "{type: stdout, only_keys: site}", ["site"]),
+]
+
+
+@pytest.mark.parametrize(("options", "to", "keys"), KEYS)
+def test_the_tokens_of_a_route_may_stand_in_it_or_in_its_destination(
+    options: str, to: str, keys: list[str], read: Read
+) -> None:
+    assert route(read, options, to).only_keys == keys
+
+
+MIXED = """\
+name: shop
+sources:
+  web: {type: http, tokens: [{id: site, client_secret: demo}]}
+  old: {type: file, path: ./old.ndjson}
+routes:
+  out: {from: [web, old], only_keys: [shop], to: {type: stdout}}
+"""
+
+
+def test_a_source_that_declares_no_tokens_may_bring_any(read: Read) -> None:
+    assert read(MIXED).routes["out"].only_keys == ["shop"]
+
+
+def test_the_tokens_of_all_sources_of_a_route_are_known(read: Read) -> None:
+    app = "{type: http, listen: 127.0.0.1:8002, tokens: [{id: shop, client_secret: other}]}"
+    both = MIXED.replace("{type: file, path: ./old.ndjson}", app)
+    assert read(both.replace("[shop]", "[shop, site]")).routes["out"].only_keys == ["shop", "site"]
+
+
+@pytest.mark.parametrize("option", ["", "archive: false\n", "archive: null\n"])
+def test_there_is_no_archive_unless_one_is_asked_for(option: str, read: Read) -> None:
+    config = read(MIXED + option)
+    assert config.archive is None
+    assert list(config.routes) == ["out"]
+
+
+ARCHIVES = [
+    ("true", "data/archive", 300.0),
+    ("{}", "data/archive", 300.0),
+    ("{every: 1h}", "data/archive", 3600.0),
+    ("{path: ./kept}", "kept", 300.0),
+]
+
+
+@pytest.mark.parametrize(("option", "folder", "interval"), ARCHIVES)
+def test_an_archive_is_a_route_over_all_sources(
+    option: str, folder: str, interval: float, read: Read, tmp_path: Path
+) -> None:
+    found = read(MIXED + f"archive: {option}\n").routes["archive"]
+    assert found.from_ == ["web", "old"]
+    assert (found.mode, found.interval) == (RouteMode.BATCH, interval)
+    assert found.to.model_dump() == {"type": "archive", "path": tmp_path / folder}
+    assert not found.steps
+    assert not found.only_keys
+
+
+def test_a_pipeline_with_an_archive_reads_back_the_same(read: Read) -> None:
+    config = read(MIXED + "archive: {every: 1m}\n")
+    written = config.model_dump(mode="json", by_alias=True)
+    written["sources"]["web"]["tokens"][0]["client_secret"] = "demo"
+    assert PipelineConfig.model_validate(written) == config
+
+
+def test_a_route_may_be_called_archive_if_nothing_else_is(read: Read) -> None:
+    assert read(MIXED.replace("out:", "archive:")).routes["archive"].to.type == "stdout"
+
+
 def test_no_destination_has_options_of_its_own_under_the_names_that_are_the_routes() -> None:
     for component in components(Kind.DESTINATION).values():
-        assert not {"mode", "every"} & set(component.config_class().model_fields)
+        assert not set(LIFTED) & set(component.config_class().model_fields)
 
 
 def test_a_destination_called_null_may_be_written_bare(read: Read) -> None:

@@ -33,6 +33,10 @@ RIGHT = [
         "{{ event_type }}", "1h"
     ),
     SHOP.replace("log: {type: local}", "log: {fsync: {interval: 1s}, retention: {max_age: null}}"),
+    SHOP + "archive: true\n",
+    SHOP + "archive: {every: 1h, path: ./kept}\n",
+    SHOP.replace("mode: stream", "only_keys: [site]"),
+    SHOP.replace("from: [web]", "from: web\n    only_keys: site"),
     *(path.read_text() for path in EXAMPLES),
 ]
 

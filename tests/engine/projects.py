@@ -37,6 +37,14 @@ def append(opened: Pipeline, source: str, data: Iterable[bytes]) -> int:
     return writer.partition
 
 
+def append_all(opened: Pipeline, source: str, data: Iterable[bytes]) -> int:
+    """All records in one append; returns the partition."""
+    writer = opened.log.writer(source)
+    writer.append(entries(Record(item, namespace=source) for item in data))
+    writer.close()
+    return writer.partition
+
+
 def commit(opened: Pipeline, route: str, partition: int, end: int) -> None:
     """As if the route had delivered up to ``end``."""
     start = opened.ledger.offsets(route)[partition].committed

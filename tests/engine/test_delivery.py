@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pyarrow as pa
 import pytest
 
-from penstock.destinations.contract import Batch, Destination, Part, Receipt, Stager
+from penstock.destinations.contract import (
+    UNRECORDED,
+    Batch,
+    Destination,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
 from penstock.destinations.file.config import FileConfig
 from penstock.engine.carriage import carry
 from penstock.engine.delivery import Delivery, Stopped
@@ -55,9 +65,9 @@ class Bench:
         batches = self.log.read(partition, start, end)
         return add_up([carry(self.plan, self.plan.head_chain(), batches, partition, start, end)])
 
-    def deliver(self, start: int, end: int) -> None:
+    def deliver(self, start: int, end: int, changed: Callable[[BatchReport], BatchReport] = lambda same: same) -> None:
         delivery = Delivery(self.plan, self.destination, self.log, self.ledger, self.failed, self.stopping)
-        delivery.deliver(self.report(start, end))
+        delivery.deliver(changed(self.report(start, end)))
 
     def written(self) -> list[int]:
         lines = [
@@ -81,11 +91,11 @@ class Awkward(Destination[FileConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return self.real.stager(directory, casts)
 
-    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
-        return self.real.write(batch, parts)
+        return self.real.write(batch, parts, book)
 
 
 def test_every_record_of_a_batch_is_loaded_skipped_or_failed(bench: Bench) -> None:
@@ -147,12 +157,11 @@ def test_rows_that_the_destination_refuses_one_by_one_are_found_again_in_the_log
     partition = bench.writer.partition
 
     class Picky(Awkward):
-        def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
             row = {"partition": partition, "offset": 1, "code": "refused", "message": "3 is unlucky"}
-            receipt = Receipt(failures=pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA))
-            full = self.real.write(batch, parts)
-            (table,) = full.tables
-            return Receipt([type(table)(table.table, table.rows - 1)], receipt.failures)
+            (table,) = self.real.write(batch, parts).tables
+            failures = pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA)
+            return Receipt([replace(table, rows=table.rows - 1, failures=failures)])
 
     bench.destination = Picky(bench.destination, [])
     bench.deliver(0, 3)
@@ -165,13 +174,48 @@ def test_a_destination_that_loses_a_row_is_caught_before_the_commit(bench: Bench
     bench.append(b'{"n": 2}', b'{"n": 3}')
 
     class Forgetful(Awkward):
-        def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
             return Receipt()
 
     bench.destination = Forgetful(bench.destination, [])
     with pytest.raises(RouteError, match="staged 2 rows and its destination accounts for 0"):
         bench.deliver(0, 2)
     assert bench.ledger.totals("out") == Totals()
+
+
+def test_a_table_that_is_loaded_is_not_loaded_again_while_its_neighbour_is_away(bench: Bench) -> None:
+    """One table of the batch is written, the other is not; then the engine is stopped, and later tries again."""
+    bench.append(b'{"n": 1}', b'{"n": 2}', b'{"n": 3}')
+    asked: list[list[str]] = []
+
+    class HalfAway(Awkward):
+        """Two tables, of which the second can be reached only when ``errors`` is empty."""
+
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+            asked.append([part.table for part in parts])
+            shut = TransientError("PEN-TST-001", "away.")
+            return Receipt(
+                [
+                    TableReceipt(part.table, 0, away=shut)
+                    if self.errors and part.table == "b"
+                    else TableReceipt(part.table, part.rows)
+                    for part in parts
+                ]
+            )
+
+    def in_two_tables(report: BatchReport) -> BatchReport:
+        (part,) = report.parts
+        return replace(report, parts=[replace(part, table="a", rows=1), replace(part, table="b", rows=1)])
+
+    bench.destination = HalfAway(bench.destination, [TransientError("PEN-TST-001", "away.")])
+    bench.stopping.set()
+    with pytest.raises(Stopped):
+        bench.deliver(0, 3, in_two_tables)
+    bench.destination = HalfAway(bench.destination, [])
+    bench.deliver(0, 3, in_two_tables)
+    assert asked == [["a", "b"], ["b"]]
+    assert bench.ledger.totals("out") == Totals(items=3, loaded=2, skipped=1)
+    assert bench.ledger.delivered("out") == {"a": 1, "b": 1}
 
 
 def test_a_range_in_which_everything_is_skipped_still_advances(bench: Bench) -> None:

@@ -14,6 +14,7 @@ from threading import Event
 
 import duckdb
 
+from penstock.destinations.archive import read_archive
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pipeline import Pipeline
@@ -52,6 +53,10 @@ def rows(folder: Path) -> list[int]:
 def in_files(folder: Path) -> list[int]:
     found = [line for file in (folder / "files").glob("*.ndjson") for line in file.read_text().splitlines()]
     return sorted(json.loads(line)["n"] for line in found)
+
+
+def in_archive(folder: Path) -> list[int]:
+    return sorted(json.loads(line)["n"] for line in read_archive(folder / "data" / "archive"))
 
 
 def numbers(start: int, end: int) -> list[bytes]:
@@ -99,15 +104,15 @@ def once(opened: Pipeline) -> bool:
 
 
 def test_once_takes_what_is_there_and_ends_and_a_lost_checkpoint_doubles_nothing(tmp_path: Path) -> None:
-    opened = pipeline(tmp_path, TO_DUCKDB_AND_FILES)
+    opened = pipeline(tmp_path, TO_DUCKDB_AND_FILES + "archive: true\n")
     append(opened, "web", numbers(0, 30))
     assert once(opened)
-    assert rows(tmp_path) == in_files(tmp_path) == list(range(30))
+    assert rows(tmp_path) == in_files(tmp_path) == in_archive(tmp_path) == list(range(30))
 
     shutil.rmtree(tmp_path / "data" / "checkpoints")
     append(opened, "web", numbers(30, 40))
     assert once(opened)
-    assert rows(tmp_path) == in_files(tmp_path) == list(range(40))
+    assert rows(tmp_path) == in_files(tmp_path) == in_archive(tmp_path) == list(range(40))
 
 
 def test_a_batch_that_was_under_way_is_delivered_as_it_was_fixed_although_the_checkpoint_is_gone(

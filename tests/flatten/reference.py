@@ -23,7 +23,7 @@ class Sheet:
 
     types: dict[str, InnerType] = field(default_factory=dict)
     cells: dict[str, list[Cell]] = field(default_factory=dict)
-    paths: dict[str, str | None] = field(default_factory=dict)
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rows: list[int] = field(default_factory=list)
     empty: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
@@ -45,24 +45,26 @@ def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sh
         else:
             sheet.empty.append(index)
     unmapped: list[dict[str, str]] = [{} for _ in rows]
-    owner: dict[str, Path] = {}
-    for path in dict.fromkeys(path for values in rows for path in values):
-        name = column_name(path)
-        if name in owner or name == "_unmapped":
-            sheet.collided += sum(path in values for values in rows)
-        else:
-            owner[name] = path
-            column = [values.get(path) for values in rows]
-            sheet.types[name] = inner = column_type([v for v in column if v is not None], infer_timestamps)
-            sheet.cells[name] = [None if v is None else cell(v, inner) for v in column]
-            sheet.paths[name] = format_path(path)
-    for values, left in zip(rows, unmapped, strict=True):
+    columns: dict[str, list[str | None]] = {}
+    filled: dict[str, set[Path]] = {}
+    for row, (values, left) in enumerate(zip(rows, unmapped, strict=True)):
         for path, value in values.items():
-            if owner.get(column_name(path)) != path:
+            name = column_name(path)
+            column = columns.setdefault(name, [None] * len(rows)) if name != "_unmapped" else []
+            if name == "_unmapped" or column[row] is not None:
                 left[format_path(path)] = slow_json.compact(value)
+                sheet.collided += 1
+            else:
+                column[row] = value
+                filled.setdefault(name, set()).add(path)
+    met = list(dict.fromkeys(path for values in rows for path in values))
+    for name, column in columns.items():
+        sheet.types[name] = inner = column_type([v for v in column if v is not None], infer_timestamps)
+        sheet.cells[name] = [None if v is None else cell(v, inner) for v in column]
+        sheet.paths[name] = tuple(format_path(path) for path in met if path in filled[name])
     if any(unmapped):
         sheet.types["_unmapped"] = InnerType.STRING
-        sheet.paths["_unmapped"] = None
+        sheet.paths["_unmapped"] = ()
         sheet.cells["_unmapped"] = [
             "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{value}" for key, value in left.items()) + "}"
             if left

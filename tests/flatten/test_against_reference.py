@@ -50,7 +50,7 @@ def check(documents: list[bytes | None], infer_timestamps: bool = False) -> None
     slow = reference.flatten(documents, infer_timestamps)
     assert {column.name: column.type for column in fast.columns} == slow.types
     assert fast.table.column_names == [column.name for column in fast.columns] == list(slow.types)
-    assert {column.name: column.path for column in fast.columns} == slow.paths
+    assert {column.name: column.paths for column in fast.columns} == slow.paths
     assert fast.table.schema.types == [inner.arrow for inner in slow.types.values()]
     assert fast.table.to_pydict() == slow.cells
     assert fast.rows.to_pylist() == slow.rows

@@ -9,7 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.flatten import Column, Flattened, flatten
+from penstock.flatten import Collision, Column, Flattened, flatten, flatten_pieces
+from penstock.flatten.fitting import plain_text
 from penstock.flatten.types import InnerType
 
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
@@ -155,13 +156,52 @@ def test_the_first_path_keeps_a_name_and_the_other_goes_to_unmapped(
         dict.fromkeys([*kept, "_unmapped"]),
         {**kept, "_unmapped": lost},
     ]
-    assert found.columns[-1] == Column("_unmapped", None, S)
+    assert found.columns[-1] == Column("_unmapped", (), S)
     assert sum(collision.values for collision in found.collisions) == len(json.loads(lost))
 
 
 def test_a_collision_names_both_paths() -> None:
-    (collision,) = of('{"A":1,"a":2}', '{"a":3}').collisions
-    assert (collision.name, collision.path, collision.kept, collision.values) == ("a", "/a", "/A", 2)
+    found = of('{"A":1,"a":2}', '{"a":3}', '{"A":1,"a":4,"á":1,"à":2}', '{"a":5,"A":6}')
+    assert found.collisions == (
+        Collision("a", "/A", "/a", 1),
+        Collision("a", "/a", "/A", 2),
+        Collision("_", "/à", "/á", 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("documents", "cells", "paths"),
+    [
+        (['{"A":1}', '{"a":2}'], {"a": [1, 2]}, {"a": ("/A", "/a")}),
+        (['{"a_b":1}', '{"a":{"b":2}}'], {"a_b": [1, 2]}, {"a_b": ("/a_b", "/a/b")}),
+        (['{"A":1}', '{"a":"x"}', '{"A":2.5}'], {"a": ["1", "x", "2.5"]}, {"a": ("/A", "/a")}),
+        (
+            ['{"a":1,"A":2}', '{"A":3}', '{"A":4,"a":5}'],
+            {"a": [1, 3, 4], "_unmapped": ['{"/A":2}', None, '{"/a":5}']},
+            {"a": ("/a", "/A"), "_unmapped": ()},
+        ),
+        (
+            ['{"a":1,"A":2}', '{"a":3}'],
+            {"a": [1, 3], "_unmapped": ['{"/A":2}', None]},
+            {"a": ("/a",), "_unmapped": ()},
+        ),
+    ],
+)
+def test_paths_that_meet_only_in_different_documents_share_a_column(
+    documents: list[str], cells: dict[str, list[object]], paths: dict[str, tuple[str, ...]]
+) -> None:
+    found = of(*documents)
+    assert found.table.to_pydict() == cells
+    assert {column.name: column.paths for column in found.columns} == paths
+    found.table.validate(full=True)
+
+
+def test_the_first_path_with_a_cast_decides_for_a_shared_column() -> None:
+    found = of('{"A":"1"}', '{"a":"2"}', '{"á":0,"à":"x"}', casts={"/a": "bigint", "/A": "text", "/à": "bigint"})
+    assert found.columns[0] == Column("a", ("/A", "/a"), S, "text")
+    found = of('{"a":"1"}', '{"b":0,"A":"x"}', casts={"/A": "bigint"})
+    assert found.columns[0] == Column("a", ("/a", "/A"), I, "bigint")
+    assert found.table.to_pydict() == {"a": [1, None], "b": [None, 0], "_unmapped": [None, '{"a":"x"}']}
 
 
 MOMENT = datetime(2026, 11, 15, 8, 5, 26, 0, UTC)
@@ -285,7 +325,7 @@ def test_a_cast_converts_or_refuses_each_value_on_its_own(
     found = of(*(f'{{"k":1,"V":{value}}}' for value in spelled), casts={"V": sql_type})
     assert found.table.column("v").type == arrow
     assert found.table.column("v").to_pylist() == [*taken.values(), *([None] * len(refused))]
-    assert found.columns[1] == Column("v", "/V", inner, sql_type)
+    assert found.columns[1] == Column("v", ("/V",), inner, sql_type)
     assert found.refused == len(refused)
     if refused:
         lost = found.table.column("_unmapped").to_pylist()
@@ -295,7 +335,7 @@ def test_a_cast_converts_or_refuses_each_value_on_its_own(
 
 def test_an_unknown_sql_type_goes_to_the_destination_with_the_values_own_type() -> None:
     found = of('{"a":1}', casts={"/a": "LowCardinality(String)"})
-    assert found.columns == (Column("a", "/a", I, "LowCardinality(String)"),)
+    assert found.columns == (Column("a", ("/a",), I, "LowCardinality(String)"),)
 
 
 def test_a_cast_is_by_path_and_case_sensitive() -> None:
@@ -308,7 +348,7 @@ def test_a_cast_is_by_path_and_case_sensitive() -> None:
 
 def test_a_default_cast_can_be_replaced() -> None:
     found = of('{"_timestamp":"2026-11-15T08:05:26Z"}', casts={"/_timestamp": "text"})
-    assert found.columns == (Column("_timestamp", "/_timestamp", S, "text"),)
+    assert found.columns == (Column("_timestamp", ("/_timestamp",), S, "text"),)
 
 
 def test_a_timestamp_that_is_none_is_not_lost() -> None:
@@ -318,7 +358,7 @@ def test_a_timestamp_that_is_none_is_not_lost() -> None:
         "a": [1, 2],
         "_unmapped": ['{"_timestamp":"soon"}', None],
     }
-    assert found.columns[0] == Column("_timestamp", "/_timestamp", T)
+    assert found.columns[0] == Column("_timestamp", ("/_timestamp",), T)
 
 
 def test_every_document_ends_in_one_place() -> None:
@@ -363,3 +403,13 @@ def test_deep_wide_and_long_values_come_through() -> None:
     assert found.table.column("c4999").to_pylist() == [None, 4999, None]
     assert found.table.column("s")[2].as_py() == "é\n" * 500_000
     assert found.table.num_columns == 5_002
+
+
+def test_a_column_of_more_than_strings_can_be_had_as_json_and_as_text() -> None:
+    documents = pa.array([b'{"a":"x\\"\\u00fc","b":[1, "y"],"c":"z"}', b'{"a": 7.50}', b'{"a":[ 1]}', b'{"a":true}'])
+    ((_, flat),) = flatten_pieces(documents, keep_json=True)
+    columns = {column.name: column.json for column in flat.columns}
+    assert columns == {"a": True, "b": True, "c": False}
+    values = flat.table.column("a").combine_chunks()
+    assert values.to_pylist() == ['"x\\"\\u00fc"', "7.50", "[1]", "true"]
+    assert plain_text(values).to_pylist() == flatten(documents).table.column("a").to_pylist()

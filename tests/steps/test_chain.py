@@ -1,15 +1,17 @@
-"""The chain: namespaces, malformed records, and the sum that must come out."""
+"""The chain: namespaces, tokens, malformed records, and the sum that must come out."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.config.component import StepConfig
 from penstock.errors import RouteError
 from penstock.record import Record, entries, placed
-from penstock.steps.chain import Chain, Link
+from penstock.steps.chain import Chain, Link, tokens
 from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome, namespace_pattern
 
 
@@ -66,6 +68,77 @@ def test_a_namespace_that_matches_nothing_skips_everything() -> None:
     out = Chain([Link("upper", Upper(StepConfig()))], namespace_pattern("nowhere")).run(batch(("orders", "a")))
     assert out.kept.num_rows == 0
     assert out.skipped == {"namespace": 1}
+
+
+def sent_with(*tokens: str | None) -> pa.RecordBatch:
+    """A record per token, numbered; ``None``: without one, beside another header."""
+    headers = [{"endpoint": "js"} | ({} if token is None else {"token": token}) for token in tokens]
+    rows = [Record(b"%d" % n, namespace="web", headers=found) for n, found in enumerate(headers)]
+    return placed(entries(rows), partition=3, first_offset=100)
+
+
+ONLY_KEYS = [
+    ([], ["0", "1", "2", "3"], {}),
+    (["site"], ["0", "3"], {"only_keys": 2}),
+    (["site", "app"], ["0", "1", "3"], {"only_keys": 1}),
+    (["Site"], [], {"only_keys": 4}),
+]
+
+
+@pytest.mark.parametrize(("keys", "kept", "skipped"), ONLY_KEYS)
+def test_a_route_takes_only_the_tokens_it_names_and_counts_the_others(
+    keys: list[str], kept: list[str], skipped: dict[str, int]
+) -> None:
+    out = Chain([], only_keys=keys).run(sent_with("site", "app", None, "site"))
+    assert values(out.kept) == kept
+    assert out.skipped == skipped
+
+
+def test_a_part_of_a_batch_is_filtered_by_its_own_tokens() -> None:
+    out = Chain([], only_keys=["site"]).run(sent_with("site", "app", "app", "site", "app").slice(1, 3))
+    assert values(out.kept) == ["3"]
+    assert out.skipped == {"only_keys": 2}
+
+
+def test_records_without_any_header_are_not_of_the_tokens_named() -> None:
+    nothing = pa.nulls(2, sent_with("site").schema.field("headers").type)
+    rows = sent_with("site", "site")
+    place = rows.schema.get_field_index("headers")
+    out = Chain([], only_keys=["site"]).run(rows.set_column(place, rows.schema.field(place), nothing))
+    assert out.kept.num_rows == 0
+    assert out.skipped == {"only_keys": 2}
+
+
+HEADERS = st.lists(st.tuples(st.sampled_from(["token", "endpoint"]), st.sampled_from("ab")), max_size=3)
+
+
+@given(rows=st.lists(st.none() | HEADERS), start=st.integers(0, 3), length=st.integers(0, 5))
+def test_the_token_of_each_record_is_found_whatever_else_it_carries(
+    rows: list[list[tuple[str, str]] | None], start: int, length: int
+) -> None:
+    whole = sent_with(*["site"] * len(rows))
+    place = whole.schema.get_field_index("headers")
+    field = whole.schema.field(place)
+    part = whole.set_column(place, field, pa.array(rows, field.type)).slice(start, length)
+    first = [next((value for name, value in row or [] if name == "token"), None) for row in rows]
+    assert tokens(part).to_pylist() == first[start : start + length]
+
+
+def test_a_torn_record_of_another_token_is_none_of_this_routes_failures() -> None:
+    torn = batch(("web", "torn"), headers={"token": "app", "malformed": "not JSON"})
+    assert Chain([], only_keys=["site"]).run(torn).failures == []
+    assert len(Chain([], only_keys=["app"]).run(torn).failures) == 1
+
+
+def test_a_namespace_and_tokens_are_counted_apart() -> None:
+    rows = pa.concat_batches([batch(("orders", "a")), sent_with("app", "site")])
+    out = Chain([], namespace_pattern("web"), ["site"]).run(rows)
+    assert values(out.kept) == ["1"]
+    assert out.skipped == {"namespace": 1, "only_keys": 1}
+
+
+def test_an_empty_batch_passes_the_filters() -> None:
+    assert Chain([], namespace_pattern("web"), ["site"]).run(sent_with()).skipped == {}
 
 
 def test_skips_and_failures_are_counted_under_the_step_that_made_them() -> None:

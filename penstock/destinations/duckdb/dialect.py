@@ -9,24 +9,28 @@ import duckdb
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.flatten.types import InnerType
 
-MAX_NAME = 255
-
 
 class DuckdbDialect(Dialect):
     def cast_type(self, asked: str) -> str:
-        """Spelled as DuckDB's catalogue does, so that it can be compared with the type of a real column."""
+        """Spelled as DuckDB's catalogue does; a type that it does not have is refused."""
         return _canonical(super().cast_type(asked))
 
+    def both_kept(self, there: str, comes: str) -> str:
+        return f"COALESCE(json_merge_patch({there}, {comes}), {comes}, {there})"
+
+
+_T = InnerType
 
 DUCKDB = DuckdbDialect(
     types={
-        InnerType.STRING: "VARCHAR",
-        InnerType.FLOAT64: "DOUBLE",
-        InnerType.INT64: "BIGINT",
-        InnerType.BOOL: "BOOLEAN",
-        InnerType.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+        _T.STRING: "VARCHAR",
+        _T.FLOAT64: "DOUBLE",
+        _T.INT64: "BIGINT",
+        _T.BOOL: "BOOLEAN",
+        _T.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
     },
     json_type="JSON",
+    max_name=255,
     # A bare numeric would be DECIMAL(18,3) and round what numeric(38,18), its meaning elsewhere in Penstock, keeps.
     spellings={
         "numeric": "DECIMAL(38,18)",
@@ -34,6 +38,20 @@ DUCKDB = DuckdbDialect(
         "jsonb": "JSON",
         "timestamp_tz": "TIMESTAMPTZ",
     },
+    widens=frozenset(
+        {
+            (_T.BOOL, _T.INT64),
+            (_T.BOOL, _T.FLOAT64),
+            (_T.BOOL, _T.STRING),
+            (_T.INT64, _T.FLOAT64),
+            (_T.INT64, _T.STRING),
+            (_T.FLOAT64, _T.STRING),
+            (_T.TIMESTAMP, _T.STRING),
+        }
+    ),
+    # DuckDB can neither drop a key again nor widen a column of a table that has one. It has one writer at a time, so
+    # merging is safe without.
+    has_keys=False,
 )
 
 

@@ -41,7 +41,7 @@ class RecordStager(Stager):
         self._first = (-1, -1)
         self._rows = 0
 
-    def add(self, batch: pa.RecordBatch) -> Outcome:
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         if batch.num_rows:
             if self._writer is None:
                 self._writer = pq.ParquetWriter(self._path, RECORD_SCHEMA, compression=self._compression)

@@ -16,7 +16,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock import faults
-from penstock.destinations.contract import Batch, Capabilities, Destination, Part, Receipt, Stager, TableReceipt
+from penstock.destinations.contract import (
+    UNRECORDED,
+    Batch,
+    Capabilities,
+    Destination,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.lines import LineStager
 from penstock.errors import PenstockError, TransientError
@@ -37,7 +47,7 @@ class FileDestination(Destination[FileConfig]):
 
         return parquet_stager(directory, whole_records, self._compression, casts)
 
-    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         target = self.config.path
         try:
             target.mkdir(parents=True, exist_ok=True)

@@ -31,13 +31,13 @@ class LineStager(Stager):
         self._first = (-1, -1)
         self._rows = 0
 
-    def add(self, batch: pa.RecordBatch) -> Outcome:
-        kept = batch if self._whole_records else batch.filter(_has_data(batch.column("data")))
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
+        kept = batch if self._whole_records else batch.filter(has_data(batch.column("data")))
         if kept.num_rows:
             if self._file is None:
                 self._file = _create(self._path, self._compression)
                 self._first = kept.column("partition")[0].as_py(), kept.column("offset")[0].as_py()
-            self._file.write(_record_lines(kept) if self._whole_records else _data_lines(kept.column("data")))
+            self._file.write(_record_lines(kept) if self._whole_records else data_lines(kept.column("data")))
             self._rows += kept.num_rows
         return Outcome(kept, skipped=batch.num_rows - kept.num_rows)
 
@@ -53,11 +53,11 @@ def _create(path: Path, compression: str) -> pa.NativeFile:
     return file if compression == "none" else pa.CompressedOutputStream(file, compression)
 
 
-def _has_data(data: pa.Array) -> pa.BooleanArray:
+def has_data(data: pa.Array) -> pa.BooleanArray:
     return pc.fill_null(pc.greater(pc.binary_length(data), 0), False)
 
 
-def _data_lines(data: pa.Array) -> pa.Buffer:
+def data_lines(data: pa.Array) -> pa.Buffer:
     if pc.any(pc.match_substring_regex(data, "[\r\n]")).as_py():
         data = pc.replace_substring_regex(data, "[\r\n]", " ")
     lines = pc.binary_join_element_wise(data, pa.scalar(b"\n", data.type), pa.scalar(b"", data.type))

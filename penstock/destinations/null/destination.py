@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.destinations.contract import Batch, Capabilities, Destination, Part, Receipt, Stager, TableReceipt
+from penstock.destinations.contract import (
+    UNRECORDED,
+    Batch,
+    Capabilities,
+    Destination,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
 from penstock.destinations.null.config import NullConfig
 from penstock.steps.contract import Outcome
 
@@ -20,7 +30,7 @@ class NullDestination(Destination[NullConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return CountingStager()
 
-    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         rows = sum(part.rows for part in parts)
         return Receipt([TableReceipt(TABLE, rows)] if parts else [])
 
@@ -32,7 +42,7 @@ class CountingStager(Stager):
         self._first: tuple[int, int] | None = None
         self._rows = 0
 
-    def add(self, batch: pa.RecordBatch) -> Outcome:
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         if self._first is None and batch.num_rows:
             self._first = batch.column("partition")[0].as_py(), batch.column("offset")[0].as_py()
         self._rows += batch.num_rows

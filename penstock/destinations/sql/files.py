@@ -14,8 +14,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.destinations.contract import Part
-from penstock.destinations.sql.header import encode
+from penstock.destinations.sql.header import encode, merge
 from penstock.flatten.column import Column
+from penstock.flatten.types import InnerType
+
+_LARGE_PIECE = 8_192
+"""Rows."""
 
 
 class TableWriter(Protocol):
@@ -30,7 +34,8 @@ CreateFile = Callable[[Path, pa.Schema], TableWriter]
 
 
 def create_arrow_file(path: Path, schema: pa.Schema) -> TableWriter:
-    writer: TableWriter = pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+    # Not compressed: the file lives for one batch, and its loader maps it into memory instead of reading it.
+    writer: TableWriter = pa.ipc.new_file(path, schema)
     return writer
 
 
@@ -70,6 +75,10 @@ class TableFiles:
             self._current = None
 
 
+def _kept_as(column: Column) -> tuple[InnerType, str | None, bool]:
+    return column.type, column.sql_type, column.json
+
+
 class _File:
     """A file that is being filled. Its schema is open until the first flush."""
 
@@ -87,13 +96,15 @@ class _File:
             known = self._columns.get(column.name)
             if known is None and self._begun:
                 return False
-            if known is not None and (known.type, known.sql_type) != (column.type, column.sql_type):
+            if known is not None and _kept_as(known) != _kept_as(column):
                 return False
         return True
 
     def append(self, rows: pa.Table, columns: Sequence[Column]) -> None:
         for column in columns:
-            self._columns.setdefault(column.name, column)
+            known = self._columns.setdefault(column.name, column)
+            if known.paths != column.paths:
+                (self._columns[column.name],) = merge([[known], [column]])
         self._rows += rows.num_rows
         self.held.append(rows)
 
@@ -105,7 +116,9 @@ class _File:
             self._begun = rows.schema, self._create(self._path, rows.schema)
         else:
             rows = pa.concat_tables([self._begun[0].empty_table(), *self.held], promote_options="default")
-        self._begun[1].write_table(rows.combine_chunks())
+        # Small pieces become one. Large ones are written as they are: the copy would cost more than it saves.
+        small = rows.num_rows < _LARGE_PIECE * len(self.held)
+        self._begun[1].write_table(rows.combine_chunks() if small else rows)
         self.held.clear()
 
     def close(self, table: str) -> Part:

@@ -1,7 +1,7 @@
 """The header of a staged file: its columns, where in the JSON they come from, and their types.
 
 Headers travel as JSON text inside a ``Part``. Those of a batch are merged into one per table: every column once, in
-order of first appearance, with the narrowest type that holds all its values.
+order of first appearance, with every path that fills it and the narrowest type that holds all its values.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from penstock.flatten.types import InnerType, promote
 
 
 def encode(columns: Sequence[Column]) -> str:
-    return json.dumps([[column.name, column.path, column.type, column.sql_type] for column in columns])
+    return json.dumps([[column.name, column.paths, column.type, column.sql_type, column.json] for column in columns])
 
 
 def decode(text: str) -> tuple[Column, ...]:
-    return tuple(Column(name, path, InnerType(inner), sql_type) for name, path, inner, sql_type in json.loads(text))
+    return tuple(
+        Column(name, tuple(paths), InnerType(inner), sql_type, is_json)
+        for name, paths, inner, sql_type, is_json in json.loads(text)
+    )
 
 
 def merge(headers: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
@@ -26,6 +29,11 @@ def merge(headers: Iterable[Sequence[Column]]) -> tuple[Column, ...]:
     for column in (column for header in headers for column in header):
         known = merged.setdefault(column.name, column)
         if known is not column:
-            inner, sql_type = promote(known.type, column.type), known.sql_type or column.sql_type
-            merged[column.name] = Column(known.name, known.path, inner, sql_type)
+            merged[column.name] = Column(
+                known.name,
+                tuple(dict.fromkeys(known.paths + column.paths)),
+                promote(known.type, column.type),
+                known.sql_type or column.sql_type,
+                known.json or column.json,
+            )
     return tuple(merged.values())

@@ -58,6 +58,11 @@ class TableNames:
             if self._fixed.problem or not self._fixed.table:
                 raise ValueError(f"'{template}' gives no table name: {self._fixed.problem or 'it is empty'}")
 
+    @property
+    def fixed(self) -> bool:
+        """Whether every record goes to the same table."""
+        return self._fixed is not None
+
     def choose(self, data: pa.Array) -> Sequence[Choice]:
         """The tables of the documents of an array, each row in one choice. Rows that are not JSON objects get a table
         too: what is wrong with them comes out when they are flattened."""

@@ -5,16 +5,18 @@ Each staged row carries its place in the log, so that a row which the target ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.files import CreateFile, TableFiles, create_arrow_file
 from penstock.destinations.sql.naming import TableNames
-from penstock.flatten.table import Flattened, flatten
+from penstock.flatten.table import Flattened, flatten_pieces
+from penstock.steps.chain import place_key
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
 PARTITION = "@partition"
@@ -36,6 +38,7 @@ class TypedStager(Stager):
         max_name: int,
         create: CreateFile = create_arrow_file,
         with_places: bool = True,
+        infer_timestamps: bool = False,
     ) -> None:
         self._directory = directory
         self._names = names
@@ -43,24 +46,26 @@ class TypedStager(Stager):
         self._max_name = max_name
         self._create = create
         self._with_places = with_places
+        self._infer_timestamps = infer_timestamps
         self._tables: dict[str, TableFiles] = {}
 
-    def add(self, batch: pa.RecordBatch) -> Outcome:
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         if batch.num_rows == 0:
             return Outcome(batch)
         taken = np.zeros(batch.num_rows, np.bool_)
         failures: list[pa.RecordBatch] = []
-        for choice in self._names.choose(batch.column("data")):
+        for choice in self._names.choose(self._named_by(batch, read)):
             rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
             if choice.problem:
                 failures.append(_failed(rows, ["table_name"] * rows.num_rows, [choice.problem] * rows.num_rows))
             elif choice.table:
-                flat = flatten(rows.column("data"), self._casts, self._max_name)
-                failures.append(_unreadable(rows, flat))
-                if len(flat.rows):
-                    self._append(choice.table, rows.select(["partition", "offset"]), flat)
-                    kept = flat.rows.to_numpy()
-                    taken[kept if choice.rows is None else choice.rows[kept]] = True
+                for first, flat in self._flattened(rows.column("data")):
+                    piece = rows.slice(first, len(flat.rows) + len(flat.empty) + len(flat.failures))
+                    failures.append(_unreadable(piece, flat))
+                    if len(flat.rows):
+                        self._append(choice.table, piece.select(["partition", "offset"]), flat)
+                        kept = flat.rows.to_numpy() + first
+                        taken[kept if choice.rows is None else choice.rows[kept]] = True
         if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
             for files in self._tables.values():
                 files.flush()
@@ -70,6 +75,15 @@ class TypedStager(Stager):
 
     def finish(self) -> list[Part]:
         return [part for files in self._tables.values() for part in files.finish()]
+
+    def _named_by(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> pa.Array:
+        """What the table is chosen by: each record as it was read from the log, before any step."""
+        if self._names.fixed or read is None or read is batch:
+            return batch.column("data")
+        return read.column("data").take(pc.index_in(place_key(batch), value_set=place_key(read)))
+
+    def _flattened(self, data: pa.Array) -> Iterator[tuple[int, Flattened]]:
+        return flatten_pieces(data, self._casts, self._max_name, self._infer_timestamps, keep_json=self._with_places)
 
     def _append(self, table: str, places: pa.RecordBatch, flat: Flattened) -> None:
         if len(flat.rows) != places.num_rows:

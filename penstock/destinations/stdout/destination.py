@@ -10,7 +10,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.destinations.contract import Batch, Capabilities, Destination, Part, Receipt, Stager, TableReceipt
+from penstock.destinations.contract import (
+    UNRECORDED,
+    Batch,
+    Capabilities,
+    Destination,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
 from penstock.destinations.file.lines import LineStager
 from penstock.destinations.stdout.config import StdoutConfig
 from penstock.errors import TransientError
@@ -24,7 +34,7 @@ class StdoutDestination(Destination[StdoutConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return LineStager(directory, TABLE, whole_records=self.config.format == "record")
 
-    def write(self, batch: Batch, parts: Sequence[Part]) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         try:
             for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
                 with Path(part.path).open(encoding="utf-8", errors="replace", newline="\n") as lines:

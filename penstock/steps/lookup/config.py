@@ -41,7 +41,7 @@ IMPLICIT_RULES = (
     LookupRule(name=LookupName.IP_LOOKUP, source="/source_ip", to="/eventn_ctx/location"),
     LookupRule(name=LookupName.USER_AGENT_PARSE, source="/eventn_ctx/user_agent", to="/eventn_ctx/parsed_ua"),
 )
-"""The rules for events of the JS endpoint that need not be written."""
+"""The rules for events of browsers (JS endpoint, pixel) that need not be written."""
 
 
 class LookupConfig(StepConfig):
@@ -57,8 +57,9 @@ class LookupConfig(StepConfig):
     )
     implicit: bool = Field(
         default=True,
-        description="Whether events of the JS endpoint have `/source_ip` looked up to `/eventn_ctx/location` and "
-        "`/eventn_ctx/user_agent` to `/eventn_ctx/parsed_ua`. A rule with the same `to` replaces that one.",
+        description="Whether events of the JS endpoint and the pixel have `/source_ip` looked up to"
+        " `/eventn_ctx/location` and `/eventn_ctx/user_agent` to `/eventn_ctx/parsed_ua`. A rule with the same `to`"
+        " replaces that one.",
     )
 
     @field_validator("rules")

@@ -31,7 +31,7 @@ class Question:
     memory: Memory
     source: Path
     target: Path
-    only_js: bool = False
+    only_browsers: bool = False
 
     @property
     def around(self) -> Path:

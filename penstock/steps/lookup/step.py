@@ -22,7 +22,7 @@ from penstock.steps.lookup.databases import addresses, agents
 from penstock.steps.lookup.filling import Filling, Flags, Question, filling
 from penstock.steps.lookup.splicing import inserted
 
-JS_ENDPOINT = "js"
+BROWSER_ENDPOINTS = pa.array(["js", "pixel"])
 """Whose events the implicit rules are for."""
 
 
@@ -35,10 +35,11 @@ class Lookup(ArrowStep[LookupConfig]):
     def __init__(self, config: LookupConfig, memories: Mapping[LookupName, Memory] | None = None) -> None:
         super().__init__(config)
         asked = _shared(config) if memories is None else memories
-        questions = [_question(rule, asked, only_js=False) for rule in config.rules]
-        questions += [_question(rule, asked, only_js=True) for rule in config.implicit_rules if rule.name in asked]
+        questions = [_question(rule, asked, only_browsers=False) for rule in config.rules]
+        implicit = [rule for rule in config.implicit_rules if rule.name in asked]
+        questions += [_question(rule, asked, only_browsers=True) for rule in implicit]
         self._rounds = _rounds(questions)
-        self._asks_js = any(question.only_js for question in questions)
+        self._asks_browsers = any(question.only_browsers for question in questions)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Open databases stay where they are; at the other end the step takes what that process has.
@@ -47,14 +48,14 @@ class Lookup(ArrowStep[LookupConfig]):
     def apply(self, batch: pa.RecordBatch) -> Outcome:
         if batch.num_rows == 0:
             return Outcome(batch)
-        js = _of_js_endpoint(batch) if self._asks_js else None
+        browsers = _from_browsers(batch) if self._asks_browsers else None
         editing: Editing | None = None
         for questions in self._rounds:
             paths = dict.fromkeys(path for question in questions for path in question.paths)
             found = find(editing.data if editing else batch.column("data"), list(paths))
             editing = editing or Editing.found(batch, found)
             columns = {path: column for column, path in enumerate(paths)}
-            editing = replace(editing, data=_answered(editing.data, found, columns, questions, js))
+            editing = replace(editing, data=_answered(editing.data, found, columns, questions, browsers))
         assert editing is not None  # the config has a rule, or the implicit ones
         return editing.outcome()
 
@@ -64,12 +65,12 @@ def _answered(
     found: Found,
     columns: Mapping[Path, int],
     questions: Sequence[Question],
-    js: Flags | None,
+    browsers: Flags | None,
 ) -> pa.BinaryArray:
     fillings: list[tuple[Path, Filling]] = []
     in_turn = np.zeros(len(data), np.bool_)
     for question in questions:
-        some = filling(question, data, found, columns, js if question.only_js else None, in_turn)
+        some = filling(question, data, found, columns, browsers if question.only_browsers else None, in_turn)
         if some is not None:
             fillings.append((question.target, some))
             in_turn |= some.others
@@ -92,8 +93,8 @@ def _rounds(questions: Iterable[Question]) -> list[list[Question]]:
     return rounds
 
 
-def _question(rule: LookupRule, memories: Mapping[LookupName, Memory], only_js: bool) -> Question:
-    return Question(memories[rule.name], rule.source_path, rule.target_path, only_js)
+def _question(rule: LookupRule, memories: Mapping[LookupName, Memory], only_browsers: bool) -> Question:
+    return Question(memories[rule.name], rule.source_path, rule.target_path, only_browsers)
 
 
 def _shared(config: LookupConfig) -> dict[LookupName, Memory]:
@@ -104,7 +105,7 @@ def _shared(config: LookupConfig) -> dict[LookupName, Memory]:
     return memories
 
 
-def _of_js_endpoint(batch: pa.RecordBatch) -> Flags:
+def _from_browsers(batch: pa.RecordBatch) -> Flags:
     endpoints = pc.map_lookup(batch.column("headers"), Header.ENDPOINT.value, "first")
-    hits: Flags = pc.fill_null(pc.equal(endpoints, JS_ENDPOINT), False).to_numpy(zero_copy_only=False)
+    hits: Flags = pc.fill_null(pc.is_in(endpoints, value_set=BROWSER_ENDPOINTS), False).to_numpy(zero_copy_only=False)
     return hits

@@ -13,8 +13,8 @@ import pytest
 from penstock.destinations.contract import AnyDestination, Part
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
-from penstock.destinations.duckdb.marks import KEPT
-from penstock.errors import PenstockError, RefusedError, TransientError
+from penstock.destinations.sql.session import KEPT_MARKS as KEPT
+from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, delivered_rows, events, numbered
 
 
@@ -191,7 +191,7 @@ def test_only_the_newest_marks_are_kept(tmp_path: Path) -> None:
     for number in (0, 1, KEPT, KEPT + 1):
         warehouse.destination.write(batch(number), warehouse.staging.stage(numbered([number])))
     warehouse.destination.write(batch(1, route="other"), warehouse.staging.stage(numbered([1])))
-    marks = ask(tmp_path, "SELECT route, batch FROM _penstock_batches ORDER BY ALL")
+    marks = ask(tmp_path, "SELECT route, batch FROM _penstock_loads ORDER BY ALL")
     assert marks == [("other", 1), ("shop", KEPT), ("shop", KEPT + 1)]
 
 
@@ -256,15 +256,27 @@ def test_a_file_that_somebody_else_has_open_is_tried_again(tmp_path: Path) -> No
     assert ask(tmp_path, "SELECT id FROM events") == [(0,), (1,)]
 
 
-def test_a_row_that_a_constraint_forbids_refuses_the_batch_and_changes_nothing(tmp_path: Path) -> None:
-    ask(tmp_path, "CREATE TABLE events (id BIGINT PRIMARY KEY)")
+def test_a_row_that_a_constraint_forbids_fails_and_the_others_load(tmp_path: Path) -> None:
+    ask(tmp_path, "CREATE TABLE events (id BIGINT CHECK (id < 100))")
     warehouse = Warehouse(tmp_path)
-    parts = warehouse.staging.stage(events({"id": 1, "new": "x"}, {"id": 1}))
-    with pytest.raises(RefusedError, match=r"PEN-DST-024.*[Dd]uplicate key"):
-        warehouse.destination.write(batch(), parts)
-    assert columns(tmp_path) == {"id": "BIGINT"}
-    warehouse.destination.write(batch(), warehouse.staging.stage(numbered([1])))
-    assert ask(tmp_path, "SELECT * FROM events") == [(1,)]
+    parts = warehouse.staging.stage(numbered([1, 2, 200, 3]), first=40)
+    (receipt,) = warehouse.destination.write(batch(), parts).tables
+    assert receipt.rows == 3
+    assert receipt.failures is not None
+    ((place, message),) = zip(
+        receipt.failures.column("offset").to_pylist(), receipt.failures.column("message").to_pylist(), strict=True
+    )
+    assert place == 42
+    assert "CHECK constraint failed" in message
+    assert ask(tmp_path, "SELECT id FROM events ORDER BY id") == [(1,), (2,), (3,)]
+    (again,) = warehouse.destination.write(batch(), parts).tables
+    assert (again.rows, again.repeated, again.failures) == (3, True, receipt.failures)
+
+
+def test_a_key_of_the_tables_owner_is_merged_by(tmp_path: Path) -> None:
+    ask(tmp_path, "CREATE TABLE events (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT)")
+    Warehouse(tmp_path).load({"id": 1, "a": 1}, {"id": 2, "a": 1}, {"id": 1, "b": 2})
+    assert ask(tmp_path, "SELECT * FROM events ORDER BY id") == [(1, 1, 2), (2, 1, None)]
 
 
 def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from penstock.flatten.types import InnerType, promote
 columns = st.builds(
     Column,
     name=st.sampled_from(["a", "b", "c"]),
-    path=st.sampled_from(["/a", "/b/c", None]),
+    paths=st.sampled_from([("/a",), ("/b/c", "/B/c"), ()]),
     type=st.sampled_from(InnerType),
     sql_type=st.sampled_from([None, "numeric(12,2)"]),
 )
@@ -27,3 +27,9 @@ def test_a_merged_column_holds_the_values_of_every_file(files: list[list[Column]
         assert promote(merged[column.name].type, column.type) == merged[column.name].type
         assert merged[column.name].sql_type == "numeric(12,2)" or column.sql_type is None
     assert list(merged) == list(dict.fromkeys(column.name for header in files for column in header))
+
+
+def test_a_merged_column_remembers_every_path() -> None:
+    one = Column("a", ("/a",), InnerType.INT64)
+    other = Column("a", ("/A", "/a"), InnerType.INT64)
+    assert merge([[one], [other]])[0].paths == ("/a", "/A")

@@ -233,7 +233,7 @@ def from_endpoints(*endpoints: str | None, data: bytes = EVENT) -> Any:
 
 
 def test_events_of_the_js_endpoint_are_looked_up_without_a_rule(databases: list[Path]) -> None:
-    batch = from_endpoints("js", "api", None, "bulk", "js")
+    batch = from_endpoints("js", "api", None, "bulk", "pixel")
     assert kept(step(databases, implicit=True).apply(batch)) == [ENRICHED, EVENT, EVENT, EVENT, ENRICHED]
 
 

@@ -1,0 +1,113 @@
+"""BigQuery's words for things."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.destinations.sql.dialect import Dialect, not_a_type
+from penstock.destinations.sql.operations import AddColumn, Operation, TypedColumn
+from penstock.destinations.sql.wrapping import wrapped
+from penstock.flatten.casts import Cast, parse_cast
+from penstock.flatten.types import InnerType
+
+_T = InnerType
+TYPES = {
+    _T.STRING: "STRING",
+    _T.FLOAT64: "FLOAT64",
+    _T.INT64: "INT64",
+    _T.BOOL: "BOOL",
+    _T.TIMESTAMP: "TIMESTAMP",
+}
+PLAIN = frozenset(("STRING", "BYTES", "DATE", "TIME", "DATETIME", "JSON", "NUMERIC", "BIGNUMERIC", *TYPES.values()))
+_WORDS = {
+    "jsonb": "JSON",
+    "variant": "JSON",
+    "super": "JSON",
+    "bytea": "BYTES",
+    "bigdecimal": "BIGNUMERIC",
+    "timestamp_ntz": "DATETIME",
+    "timestamp without time zone": "DATETIME",
+    "datetime": "DATETIME",
+}
+_NUMERIC_DIGITS, _NUMERIC_SCALE = 29, 9
+"""What a NUMERIC holds before and after the point."""
+
+
+@dataclass(frozen=True)
+class BigqueryDialect(Dialect):
+    project: str = ""
+    dataset: str = ""
+
+    def identifier(self, name: str) -> str:
+        """Names have no backticks in them and no backslashes; a table that somebody else made may not be asked for."""
+        if "`" in name or "\\" in name:
+            raise ValueError(f"{name!r} is no name in BigQuery")
+        return f"`{name}`"
+
+    def relation(self, table: str) -> str:
+        return ".".join(map(self.identifier, (self.project, self.dataset, table)))
+
+    def cast_type(self, asked: str) -> str:
+        """BigQuery's own name for a type of any engine. A bare numeric has the digits that it has elsewhere."""
+        plain = " ".join(super().cast_type(asked).lower().split())
+        word = _WORDS.get(plain, plain.upper())
+        if word in PLAIN and word != "NUMERIC":
+            return word
+        cast = parse_cast(plain)
+        if cast.type is _T.FLOAT64 and cast.precision:
+            return _decimal(cast.precision, cast.scale)
+        if cast.type is _T.STRING and cast.max_length:
+            return f"STRING({cast.max_length})"
+        if cast.type is not None:
+            return TYPES[cast.type]
+        raise not_a_type(asked, "BigQuery has no column type of that name")
+
+    def target(self, sql_type: str) -> Cast:
+        if not is_plain(sql_type):
+            # Nothing goes into an array or a struct; no text is short enough.
+            return Cast(sql_type, _T.STRING, max_bytes=-1)
+        if sql_type == "NUMERIC":
+            return Cast(sql_type, _T.FLOAT64, precision=_NUMERIC_DIGITS + _NUMERIC_SCALE, scale=_NUMERIC_SCALE)
+        return parse_cast(re.sub(r"^BIGNUMERIC\(", "NUMERIC(", sql_type))
+
+    def spare_values(self, text: pa.Array) -> pa.Array:
+        return wrapped(text)
+
+    def render(self, operation: Operation) -> str:
+        if isinstance(operation, AddColumn):
+            return f"{self.adding(operation.table)}{self._definition(operation.column)}"
+        return super().render(operation)
+
+    def adding(self, table: str) -> str:
+        return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS "
+
+    def widening(self, table: str, column: TypedColumn, was: str) -> str:
+        name = self.identifier(column.name)
+        return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} SET DATA TYPE {column.type}"
+
+
+def bigquery_dialect(project: str, dataset: str) -> BigqueryDialect:
+    return BigqueryDialect(
+        types=TYPES,
+        json_type="JSON",
+        max_name=300,
+        quote="`",
+        widens=frozenset({(_T.INT64, _T.FLOAT64)}),
+        # A key there has no name by which ours could be told from its owner's, and is not enforced.
+        has_keys=False,
+        project=project,
+        dataset=dataset,
+    )
+
+
+def is_plain(sql_type: str) -> bool:
+    """Whether single values can be cast to a type."""
+    return sql_type.partition("(")[0] in PLAIN
+
+
+def _decimal(precision: int, scale: int) -> str:
+    small = scale <= _NUMERIC_SCALE and precision - scale <= _NUMERIC_DIGITS
+    return f"{'NUMERIC' if small else 'BIGNUMERIC'}({precision}, {scale})"

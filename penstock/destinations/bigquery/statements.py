@@ -1,0 +1,189 @@
+"""What is sent to BigQuery, as text and values: no connection is needed to make or to test it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.destinations.bigquery.dialect import BigqueryDialect, is_plain
+from penstock.destinations.contract import Batch
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark
+from penstock.flatten.spelling import spelled
+
+Value = str | int
+
+LOADED_ALREADY = "penstock has loaded this batch already"
+STAGED_PREFIX = "_penstock_staged_"
+MARK_COLUMNS = (
+    "`scope` STRING, `route` STRING, `batch` INT64, `table_name` STRING, `loaded` INT64, `failures` STRING,"
+    " `committed_at` TIMESTAMP"
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    text: str
+    values: Mapping[str, Value]
+    """By the name that stands in the text with an ``@`` before it."""
+
+
+# Tables
+
+
+def column_type(field_type: str, mode: str | None, precision: int | None, scale: int | None, length: int | None) -> str:
+    """A column's type as statements spell it, from what the API says of it, which still uses older names."""
+    name = _API_NAMES.get(field_type.upper(), field_type.upper())
+    if precision is not None:
+        name += f"({precision}, {scale or 0})"
+    elif length is not None:
+        name += f"({length})"
+    return f"ARRAY<{name}>" if mode == "REPEATED" else name
+
+
+_API_NAMES = {"INTEGER": "INT64", "FLOAT": "FLOAT64", "BOOLEAN": "BOOL", "RECORD": "STRUCT"}
+
+
+def together(dialect: BigqueryDialect, table: str, statements: Iterable[str]) -> list[str]:
+    """Columns that are added one after the other, added at once: changes to one table are few per minute there."""
+    adding = dialect.adding(table)
+    found: list[str] = []
+    for statement in statements:
+        if found and statement.startswith(adding) and found[-1].startswith(adding):
+            found[-1] += f", ADD COLUMN IF NOT EXISTS {statement.removeprefix(adding)}"
+        else:
+            found.append(statement)
+    return found
+
+
+# Files
+
+
+def file_schema(dialect: BigqueryDialect, load: Load) -> pa.Schema:
+    """The schema of the one file that has all rows of a load: what a row does not have is null there."""
+    columns = [load.table.columns[name] for name in load.rows.columns()]
+    return pa.schema([pa.field(column.name, file_type(dialect.target(column.type).arrow)) for column in columns])
+
+
+def file_type(arrow: pa.DataType | None) -> pa.DataType:
+    """Decimals travel as text: Parquet's go into one of two types by rules of their own."""
+    return pa.string() if arrow is None or pa.types.is_decimal(arrow) else arrow
+
+
+def file_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        if field.name not in rows.schema.names:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+            continue
+        column = rows.column(field.name)
+        columns.append(spelled(column) if column.type != field.type else column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def staged_type(arrow: pa.DataType) -> str:
+    """The type of a staged column."""
+    if pa.types.is_timestamp(arrow):
+        return "TIMESTAMP"
+    return {pa.bool_(): "BOOL", pa.int64(): "INT64", pa.float64(): "FLOAT64"}.get(arrow, "STRING")
+
+
+# Loads
+
+
+def staged_table(dialect: BigqueryDialect, name: str, schema: pa.Schema) -> str:
+    """A table for one load. It is dropped after it; if nobody is there to do so, it goes by itself."""
+    columns = ", ".join(f"{dialect.identifier(field.name)} {staged_type(field.type)}" for field in schema)
+    return (
+        f"CREATE TABLE {dialect.relation(name)} ({columns})"
+        " OPTIONS (expiration_timestamp = TIMESTAMP_ADD(CURRENT_TIMESTAMP(), INTERVAL 1 DAY))"
+    )
+
+
+def taking_over(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema, mark: Mark | None) -> Statement:
+    """The script that moves staged rows into their table and writes the mark: one transaction, in one job.
+
+    Without a mark it is tried, and taken back.
+    """
+    script = ["BEGIN TRANSACTION"]
+    if mark is not None:
+        marked = f"EXISTS (SELECT 1 FROM {dialect.relation(MARKS)} WHERE {_MARKED})"
+        script.append(f"SELECT IF({marked}, ERROR('{LOADED_ALREADY}'), NULL)")
+    script.append(_move(dialect, load, staged, schema))
+    if mark is None:
+        return Statement(_script([*script, "ROLLBACK TRANSACTION"]), {})
+    script.append(
+        f"INSERT INTO {dialect.relation(MARKS)}"
+        " (`scope`, `route`, `batch`, `table_name`, `loaded`, `failures`, `committed_at`)"
+        " VALUES (@scope, @route, @batch, @table_name, @loaded, @failures, CURRENT_TIMESTAMP())"
+    )
+    values = {**_place(mark.batch, mark.table), "loaded": mark.rows, "failures": mark.failures}
+    return Statement(_script([*script, "COMMIT TRANSACTION"]), values)
+
+
+def _move(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema) -> str:
+    types = {column.name: column.type for column in load.table.columns.values()}
+    fields = [field for field in schema if is_plain(types[field.name])]
+    names = [field.name for field in fields]
+    selected = ", ".join(
+        typed(dialect.identifier(field.name), staged_type(field.type), types[field.name]) for field in fields
+    )
+    rows = f"SELECT {selected} FROM {dialect.relation(staged)}"
+    if not load.key:
+        return f"INSERT INTO {dialect.relation(load.table.name)} ({dialect.names(names)}) {rows}"
+    by_real = {column.name: name for name, column in load.table.columns.items()}
+    return dialect.merge(load.table, f"({rows})", [by_real[name] for name in names], load.key, load.version)
+
+
+def typed(name: str, staged: str, real: str) -> str:
+    """A staged column as a value for a real one."""
+    # Types in a cast have no length; the column's own still holds.
+    bare = real.partition("(")[0]
+    if bare == staged:
+        return name
+    if bare == "JSON":
+        return f"PARSE_JSON({name}) AS {name}"
+    return f"CAST({name} AS {bare}) AS {name}"
+
+
+# Marks
+
+
+def marks_table(dialect: BigqueryDialect) -> str:
+    return f"CREATE TABLE IF NOT EXISTS {dialect.relation(MARKS)} ({MARK_COLUMNS})"
+
+
+def finding_mark(dialect: BigqueryDialect, batch: Batch, table: str) -> Statement:
+    return Statement(
+        f"SELECT `loaded`, `failures` FROM {dialect.relation(MARKS)} WHERE {_MARKED}", _place(batch, table)
+    )
+
+
+def dropping_marks(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
+    """Old marks go now and then, outside of the load: deleting makes concurrent transactions fail."""
+    if batch.number < KEPT_MARKS or batch.number % 100:
+        return None
+    return Statement(
+        f"DELETE FROM {dialect.relation(MARKS)} WHERE `scope` = @scope AND `route` = @route AND `batch` <= @batch",
+        {"scope": batch.scope, "route": batch.route, "batch": batch.number - KEPT_MARKS},
+    )
+
+
+def job_id(mark: Mark, attempt: int) -> str:
+    """The same for the same attempt at the same load, whoever makes it: BigQuery runs a job of one id only once."""
+    place = json.dumps([mark.batch.scope, mark.batch.route, mark.batch.number, mark.table])
+    return f"penstock_{hashlib.sha256(place.encode()).hexdigest()[:40]}_{attempt}"
+
+
+_MARKED = "`scope` = @scope AND `route` = @route AND `batch` = @batch AND `table_name` = @table_name"
+
+
+def _place(batch: Batch, table: str) -> dict[str, Value]:
+    return {"scope": batch.scope, "route": batch.route, "batch": batch.number, "table_name": table}
+
+
+def _script(statements: Sequence[str]) -> str:
+    return ";\n".join(statements) + ";"

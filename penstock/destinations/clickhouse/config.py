@@ -1,0 +1,34 @@
+"""Options of the destination ``clickhouse``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator
+
+from penstock.config.quantities import Duration
+from penstock.destinations.sql.config import SqlConfig
+
+SCHEMES = ("clickhouse", "clickhouses", "http", "https", "chdb")
+
+
+class ClickhouseConfig(SqlConfig):
+    type: Literal["clickhouse"] = Field(default="clickhouse", description="Selects this destination.")
+    dsn: SecretStr = Field(
+        description="Where the server is: `clickhouse://user:password@host:8123`, or `clickhouses://` (or port 8443)"
+        " for TLS. `chdb:///path` is ClickHouse's embedded engine in that folder, without a server."
+    )
+    database: str = Field(
+        default="default", min_length=1, max_length=127, description="The database that tables are in; made if missing."
+    )
+    connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")
+    answer_timeout: Duration = Field(default=300.0, gt=0, description="How long to wait for an answer.")
+
+    @field_validator("dsn")
+    @classmethod
+    def _looks_like_one(cls, value: SecretStr) -> SecretStr:
+        # It may hold a password, so no message repeats it.
+        scheme, found, _ = value.get_secret_value().partition("://")
+        if not found or scheme not in SCHEMES:
+            raise ValueError("not a ClickHouse address; write clickhouse://user:password@host:8123")
+        return value

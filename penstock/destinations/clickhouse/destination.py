@@ -1,0 +1,107 @@
+"""Batches into a ClickHouse database. A batch that comes again is recognised by its mark, or by its pieces.
+
+A client is made for every batch: nothing is held while there is nothing to write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock.destinations.clickhouse.config import ClickhouseConfig
+from penstock.destinations.clickhouse.dialect import ClickhouseDialect, clickhouse_dialect
+from penstock.destinations.clickhouse.errors import explained
+from penstock.destinations.clickhouse.session import ClickhouseSession
+from penstock.destinations.contract import Capabilities
+from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.sql.session import Session
+from penstock.errors import PenstockError, TransientError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_SETTINGS = {
+    # An insert must be there when it returns, and must say what was wrong.
+    "async_insert": "0",
+    "insert_deduplicate": "1",
+    # A time that its column does not reach is an error, not the nearest that it does.
+    "date_time_overflow_behavior": "throw",
+}
+_turns: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+"""Routes of one process that share a database take turns: a merge reads rows and writes them back."""
+
+
+class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
+    capabilities = Capabilities(transactions=False, queryable=True, max_name=127)
+
+    @cached_property
+    def dialect(self) -> ClickhouseDialect:
+        return clickhouse_dialect(self.config.database)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        with _turns[self.config.dsn.get_secret_value(), self.config.database], closing(self._connect()) as client:
+            self._make_database(client)
+            yield ClickhouseSession(client, self.dialect)
+
+    @contextmanager
+    def looking(self) -> Iterator[Session | None]:
+        with closing(self._connect()) as client:
+            yield ClickhouseSession(client, self.dialect) if self._has_database(client) else None
+
+    def check(self) -> str:
+        try:
+            with self.session() as session:
+                assert isinstance(session, ClickhouseSession)
+                version, tables = session.described()
+        except TransientError as error:
+            raise PenstockError(error.code, error.what, error.fix) from error
+        return f"ClickHouse {version} can be written, {tables} tables in {self.config.database}"
+
+    def _has_database(self, client: Client) -> bool:
+        from clickhouse_connect.driver.exceptions import ClickHouseError
+
+        query = "SELECT count() FROM system.databases WHERE name = {name:String}"
+        try:
+            return bool(client.query(query, parameters={"name": self.config.database}).result_rows[0][0])
+        except ClickHouseError as error:
+            raise explained(error, refuses=False) from error
+
+    def _make_database(self, client: Client) -> None:
+        from clickhouse_connect.driver.exceptions import ClickHouseError
+
+        if self._has_database(client):
+            return
+        try:
+            client.command(f"CREATE DATABASE IF NOT EXISTS {self.dialect.identifier(self.config.database)}")
+        except ClickHouseError as error:
+            raise explained(error, refuses=False) from error
+
+    def _connect(self) -> Client:
+        try:
+            import clickhouse_connect
+            from clickhouse_connect.driver.exceptions import ClickHouseError
+        except ImportError as error:
+            raise PenstockError(
+                "PEN-DST-042", "the ClickHouse driver is not installed.", "pip install 'penstock[clickhouse]'"
+            ) from error
+        dsn = self.config.dsn.get_secret_value()
+        scheme = dsn.partition("://")[0]
+        try:
+            if scheme == "chdb":
+                return clickhouse_connect.get_client(dsn=dsn, settings=_SETTINGS)
+            return clickhouse_connect.get_client(
+                dsn=dsn,
+                interface="https" if scheme in ("https", "clickhouses") else None,
+                settings=_SETTINGS,
+                connect_timeout=max(1, round(self.config.connect_timeout)),
+                send_receive_timeout=max(1, round(self.config.answer_timeout)),
+                client_name="penstock",
+                autogenerate_session_id=False,
+            )
+        except (ClickHouseError, OSError) as error:
+            raise explained(error, refuses=False) from error

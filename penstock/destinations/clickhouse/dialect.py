@@ -1,0 +1,192 @@
+"""ClickHouse's words for things.
+
+A table's key is what it is sorted by: it is there from the beginning or never. Ours bears its name as the table's
+comment. A merge is an insert of whole rows, of which ClickHouse keeps the last one of each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.destinations.clickhouse.types import asked_type, bare, held_by, not_nullable, nullable
+from penstock.destinations.sql.dialect import Dialect, not_a_type
+from penstock.destinations.sql.operations import (
+    AddColumn,
+    CreateTable,
+    DropKey,
+    Key,
+    Operation,
+    SetKey,
+    Table,
+    TypedColumn,
+)
+from penstock.errors import PenstockError
+from penstock.flatten.casts import Cast
+from penstock.flatten.types import InnerType, promote
+
+REMEMBERED = 1_000
+"""How many of the newest inserts a table knows again."""
+
+
+@dataclass(frozen=True)
+class ClickhouseDialect(Dialect):
+    database: str = "default"
+
+    def identifier(self, name: str) -> str:
+        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    def relation(self, table: str) -> str:
+        return f"{self.identifier(self.database)}.{self.identifier(table)}"
+
+    # Types
+
+    def cast_type(self, asked: str) -> str:
+        found = asked_type(asked)
+        if found is None:
+            raise not_a_type(asked)
+        return found
+
+    def target(self, sql_type: str) -> Cast:
+        return held_by(sql_type)
+
+    def wider(self, real: str, values: InnerType) -> str | None:
+        if not real.startswith("Nullable("):
+            return None  # part of a key, or its owner's in a way that we would not keep
+        there = InnerType.BOOL if bare(real) in ("UInt8", "Bool") else self.target(real).type
+        if there is None:
+            return None
+        common = promote(there, values)
+        return self.types[common] if (there, common) in self.widens else None
+
+    # Statements
+
+    def render(self, operation: Operation) -> str:
+        match operation:
+            case CreateTable(table, columns, key):
+                return self._create(table, columns, key)
+            case AddColumn(table, column):
+                return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS {self._definition(column)}"
+            case SetKey(table, key):
+                raise _fixed_key(table, f"has no key ({', '.join(key.columns)})")
+            case DropKey(table, key):
+                raise _fixed_key(table, f"has the key ({', '.join(key.columns)})")
+            case _:
+                return super().render(operation)
+
+    def widening(self, table: str, column: TypedColumn, was: str) -> str:
+        return f"ALTER TABLE {self.relation(table)} MODIFY COLUMN {self._definition(column)}"
+
+    def _create(self, table: str, columns: Sequence[TypedColumn], key: Key | None) -> str:
+        keys = key.columns if key else ()
+        listed = ", ".join(
+            self._definition(TypedColumn(c.name, not_nullable(c.type)) if c.name in keys else c) for c in columns
+        )
+        created = f"CREATE TABLE IF NOT EXISTS {self.relation(table)} ({listed}) ENGINE = "
+        if key is None:
+            return f"{created}MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = {REMEMBERED}"
+        return f"{created}ReplacingMergeTree ORDER BY ({self.names(keys)}) COMMENT '{key.name}'"
+
+    # Rows by way of another table
+
+    def waiting(self, staged: str, table: Table, columns: Sequence[str], key: Sequence[str]) -> str:
+        """Create the table in which rows wait: typed like the real one, with text where ClickHouse must decide."""
+        listed = []
+        for column in columns:
+            real = table.columns[column]
+            kind = "String" if self.target(real.type).type is None else real.type
+            listed.append(TypedColumn(real.name, not_nullable(kind) if column in key else nullable(kind)))
+        return (
+            f"CREATE TABLE {self.relation(staged)} ({', '.join(map(self._definition, listed))})"
+            " ENGINE = MergeTree ORDER BY tuple()"
+        )
+
+    def taking(
+        self,
+        table: Table,
+        staged: str,
+        columns: Sequence[str],
+        key: Sequence[str] = (),
+        version: str | None = None,
+        into: str | None = None,
+    ) -> str:
+        """Insert the rows of ``staged`` (a table's name) ``into`` a table, which is ``table`` unless told otherwise.
+
+        With a key whole rows are inserted: what a row does not carry is taken from the row that has its key now.
+        """
+        target = self.relation(into or table.name)
+        values = ", ".join(f"{self._value(table.columns[c], c in key)} AS {self._real(table, c)}" for c in columns)
+        rows = f"SELECT {values} FROM {self.relation(staged)}"
+        if not key:
+            listed = ", ".join(self._real(table, column) for column in columns)
+            return f"INSERT INTO {target} ({listed}) {rows}"
+        keys = ", ".join(self._real(table, name) for name in key)
+        same = " AND ".join(f"s.{name} = t.{name}" for name in (self._real(table, name) for name in key))
+        whole = ", ".join(self._real(table, name) for name in table.columns)
+        newest = self._real(table, version) if version is not None and version in columns else None
+        taken = []
+        for name in table.columns:
+            real = self._real(table, name)
+            if name in key:
+                taken.append(f"s.{real} AS {real}")
+            else:
+                taken.append(f"{self.merged(real, newest) if name in columns else f't.{real}'} AS {real}")
+        return (
+            f"INSERT INTO {target} ({whole}) SELECT {', '.join(taken)} FROM ({rows}) AS s LEFT JOIN"
+            f" (SELECT {whole} FROM {self.relation(table.name)} FINAL WHERE ({keys}) IN (SELECT {keys} FROM ({rows})))"
+            f" AS t ON {same}"
+        )
+
+    def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
+        return self.taking(table, staged, columns, key, version)
+
+    def _real(self, table: Table, column: str) -> str:
+        return self.identifier(table.columns[column].name)
+
+    def _value(self, column: TypedColumn, in_key: bool) -> str:
+        """A waiting value in its column's type. A plain cast to a nullable type would make NULL of what it cannot
+        read; this one is an error."""
+        name = self.identifier(column.name)
+        if self.target(column.type).type is not None:
+            return name
+        if in_key:
+            return f"CAST({name} AS {bare(column.type)})"
+        return f"if(isNull({name}), NULL, CAST(assumeNotNull({name}) AS {bare(column.type)}))"
+
+
+def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:
+    return ClickhouseDialect(
+        types={
+            _T.STRING: "Nullable(String)",
+            _T.FLOAT64: "Nullable(Float64)",
+            _T.INT64: "Nullable(Int64)",
+            _T.BOOL: "Nullable(UInt8)",
+            _T.TIMESTAMP: "Nullable(DateTime64(6, 'UTC'))",
+        },
+        json_type="Nullable(String)",
+        max_name=127,
+        # Not from a boolean to text: 1 would stand where the event had true.
+        widens=frozenset(
+            {
+                (_T.BOOL, _T.INT64),
+                (_T.BOOL, _T.FLOAT64),
+                (_T.INT64, _T.FLOAT64),
+                (_T.INT64, _T.STRING),
+                (_T.FLOAT64, _T.STRING),
+                (_T.TIMESTAMP, _T.STRING),
+            }
+        ),
+        database=database,
+    )
+
+
+_T = InnerType
+
+
+def _fixed_key(table: str, problem: str) -> PenstockError:
+    return PenstockError(
+        "PEN-DST-040",
+        f"the table '{table}' {problem}, and ClickHouse cannot change that.",
+        "Set primary_key to what the table has, or choose another table.",
+    )

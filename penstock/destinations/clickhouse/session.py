@@ -1,0 +1,225 @@
+"""A ClickHouse client as the loader uses it.
+
+ClickHouse has no transactions. Rows are inserted in pieces; each is there whole or not at all and carries a token made
+of the batch and the piece's own rows, by which the table knows it again. The mark comes last. So a load that was cut
+short and is tried again inserts only what is missing, as long as its table remembers (``REMEMBERED`` inserts). With a
+key rows are merged, and merging them again changes nothing.
+
+Text for columns whose type is ClickHouse's business, and rows to be merged, wait in a table of their own first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock import faults
+from penstock.destinations.clickhouse.dialect import ClickhouseDialect
+from penstock.destinations.clickhouse.digest import digest
+from penstock.destinations.clickhouse.errors import explained, is_no_table
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.pieces import pieces
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.errors import PenstockError, TransientError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_WAITING = "_penstock_waiting_"
+_TRIAL = "_penstock_trial_"
+KEPT_FOR = "1 DAY"
+"""A table that passes is not older than this while somebody uses it."""
+_UNKNOWN = {"insert_deduplicate": "0"}
+"""For inserts that must not be taken for an earlier one: without a token, equal rows would be."""
+_IN_ORDER = {"max_threads": "1", "max_insert_threads": "1"}
+_MERGING = {**_UNKNOWN, "join_use_nulls": "1", "insert_null_as_default": "1"}
+
+
+class ClickhouseSession(Session):
+    def __init__(self, client: Client, dialect: ClickhouseDialect) -> None:
+        self._client = client
+        self.dialect: ClickhouseDialect = dialect
+
+    def described(self) -> tuple[str, int]:
+        """The server's version, and how many tables there are."""
+        ((version, tables),) = self._ask(
+            "SELECT version(), count() FROM system.tables WHERE database = {database:String}"
+        )
+        return str(version), int(str(tables))
+
+    # Tables
+
+    def table(self, name: str) -> Table | None:
+        found = self._ask(
+            "SELECT engine, comment FROM system.tables WHERE database = {database:String} AND name = {name:String}",
+            name=name,
+        )
+        if not found:
+            return None
+        engine, comment = found[0]
+        # What ClickHouse computes by itself cannot be inserted.
+        rows = self._ask(
+            "SELECT name, type, is_in_sorting_key FROM system.columns WHERE database = {database:String}"
+            " AND table = {name:String} AND default_kind IN ('', 'DEFAULT') ORDER BY position",
+            name=name,
+        )
+        # Of two names that differ only in case, ours is the one in lower case.
+        ordered = sorted(rows, key=lambda row: row[0] == str(row[0]).lower())
+        columns = {str(column).lower(): TypedColumn(str(column), str(kind)) for column, kind, _ in ordered}
+        sorted_by = tuple(str(column).lower() for column, _, in_key in rows if in_key)
+        replaces = str(engine).endswith("ReplacingMergeTree") and sorted_by
+        return Table(name, columns, Key(str(comment), sorted_by) if replaces else None)
+
+    def change(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            self._do(statement, refuses=False)
+
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        return book.lock(f"clickhouse {self.dialect.relation(table)}")
+
+    # Loads
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        try:
+            found = self._ask(
+                f"SELECT loaded, failures FROM {self.dialect.relation(MARKS)} WHERE scope = {{scope:String}} AND"
+                " route = {route:String} AND table_name = {name:String} AND batch = {batch:Int64} LIMIT 1",
+                scope=batch.scope,
+                route=batch.route,
+                name=table,
+                batch=batch.number,
+            )
+        except _NoTable:
+            return None
+        return Mark(batch, table, int(str(found[0][0])), str(found[0][1])) if found else None
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        if mark is None:
+            with self._trial(load.table.name) as trial:
+                self._insert(load, trial, None)
+            return
+        self._insert(load, load.table.name, mark().batch)
+        faults.reach("destination.writing")
+        self._note(mark())
+        faults.reach("destination.committed")
+
+    def _insert(self, load: Load, into: str, batch: Batch | None) -> None:
+        undecided = any(self.dialect.target(load.table.columns[name].type).type is None for name in load.rows.columns())
+        if load.key or undecided:
+            self._insert_by_way_of_another(load, into, batch)
+            return
+        for number, piece in enumerate(pieces(load, self.dialect)):
+            self._put(into, piece, _token(batch, into, number, digest(piece)))
+            faults.reach("destination.piece")
+
+    def _insert_by_way_of_another(self, load: Load, into: str, batch: Batch | None) -> None:
+        columns = load.rows.columns()
+        waiting = _WAITING + uuid.uuid4().hex
+        with self._passing(waiting, self.dialect.waiting(waiting, load.table, columns, load.key)):
+            seen = hashlib.blake2b(digest_size=16)
+            for piece in pieces(load, self.dialect):
+                seen.update(digest(piece))
+                self._put(waiting, piece, _UNKNOWN)
+            statement = self.dialect.taking(load.table, waiting, columns, load.key, load.version, into)
+            settings = _MERGING if load.key else {**_token(batch, into, 0, seen.digest()), **_IN_ORDER}
+            self._do(statement, settings)
+
+    @contextmanager
+    def _trial(self, table: str) -> Iterator[str]:
+        """A table like another, constraints and all, to see what it would say."""
+        trial = _TRIAL + uuid.uuid4().hex
+        like = f"{self.dialect.relation(trial)} AS {self.dialect.relation(table)}"
+        with self._passing(trial, f"CREATE TABLE {like} ENGINE = MergeTree ORDER BY tuple()"):
+            yield trial
+
+    @contextmanager
+    def _passing(self, name: str, create: str) -> Iterator[None]:
+        self._sweep()
+        self._do(create, refuses=False)
+        try:
+            yield
+        finally:
+            # If it cannot be dropped now, a later load sweeps it away.
+            with suppress(PenstockError):
+                self._do(f"DROP TABLE {self.dialect.relation(name)}")
+
+    def _sweep(self) -> None:
+        """Drop what killed loads left behind."""
+        left = self._ask(
+            "SELECT name FROM system.tables WHERE database = {database:String} AND (startsWith(name, {waiting:String})"
+            f" OR startsWith(name, {{trial:String}})) AND metadata_modification_time < now() - INTERVAL {KEPT_FOR}",
+            waiting=_WAITING,
+            trial=_TRIAL,
+        )
+        for (name,) in left:
+            self._do(f"DROP TABLE IF EXISTS {self.dialect.relation(str(name))}", refuses=False)
+
+    def _note(self, mark: Mark) -> None:
+        """A mark takes the place of the one that is too old to be asked for."""
+        batch = mark.batch
+        self._do(_CREATE_MARKS.format(marks=self.dialect.relation(MARKS)), refuses=False)
+        row = {
+            "scope": batch.scope,
+            "route": batch.route,
+            "table_name": mark.table,
+            "slot": batch.number % KEPT_MARKS,
+            "batch": batch.number,
+            "loaded": mark.rows,
+            "failures": mark.failures,
+        }
+        self._put(MARKS, pa.Table.from_pylist([row]), _UNKNOWN, refuses=False)
+
+    # The client
+
+    def _ask(self, query: str, **parameters: str | int) -> Sequence[Sequence[object]]:
+        with self._explained(refuses=False):
+            rows: Sequence[Sequence[object]] = self._client.query(
+                query, parameters={"database": self.dialect.database, **parameters}
+            ).result_rows
+            return rows
+
+    def _do(self, statement: str, settings: Mapping[str, str] | None = None, refuses: bool = True) -> None:
+        with self._explained(refuses):
+            self._client.command(statement, settings=dict(settings or {}))
+
+    def _put(self, table: str, rows: pa.Table, settings: Mapping[str, str], refuses: bool = True) -> None:
+        with self._explained(refuses):
+            self._client.insert_arrow(self.dialect.relation(table), rows, settings=dict(settings))
+
+    @contextmanager
+    def _explained(self, refuses: bool) -> Iterator[None]:
+        from clickhouse_connect.driver.exceptions import ClickHouseError
+
+        try:
+            yield
+        except ClickHouseError as error:
+            if is_no_table(error):
+                raise _NoTable(*explained(error, refuses).args) from error
+            raise explained(error, refuses) from error
+
+
+class _NoTable(TransientError):
+    """A table is not there (any more)."""
+
+
+_CREATE_MARKS = (
+    "CREATE TABLE IF NOT EXISTS {marks} (scope String, route String, table_name String, slot UInt16, batch Int64,"
+    " loaded Int64, failures String, committed_at DateTime64(6, 'UTC') DEFAULT now64(6))"
+    " ENGINE = ReplacingMergeTree(batch) ORDER BY (scope, route, table_name, slot)"
+)
+
+
+def _token(batch: Batch | None, table: str, number: int, content: bytes) -> dict[str, str]:
+    """The rows are in it, not only their place: if a batch is cut otherwise at another try, no other rows are taken for
+    those that are there."""
+    if batch is None:
+        return _UNKNOWN
+    name = json.dumps([batch.scope, batch.route, batch.number, table, number, content.hex()])
+    return {"insert_deduplication_token": hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}

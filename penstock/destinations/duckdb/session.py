@@ -1,0 +1,163 @@
+"""A DuckDB file as the loader sees it: every load is one transaction, with its mark in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from penstock import faults
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.duckdb.kept import DuckdbKeptValues
+from penstock.destinations.sql.ahead import ahead
+from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.pieces import load_schema, pieces
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.errors import RefusedError, TransientError
+
+_STAGED = "_penstock_staged"
+_RUN = "_penstock_run"
+ROW_GROUP = 122_880
+"""Rows that DuckDB stores together. Each batch of so many is compressed by a thread of its own."""
+_GROUP_BYTES = 256 << 20
+_COLUMNS = """
+    SELECT column_name, data_type FROM duckdb_columns()
+    WHERE database_name = current_database() AND schema_name = current_schema() AND lower(table_name) = ?
+      AND NOT internal
+    ORDER BY column_index
+"""
+
+
+class DuckdbSession(Session):
+    """Nobody else can have the file open while this does, so it needs no lock of its own."""
+
+    dialect = DUCKDB
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def table(self, name: str) -> Table | None:
+        with self._explained():
+            found = self._connection.execute(_COLUMNS, [name]).fetchall()
+            if not found:
+                return None
+            return Table(name, {column.lower(): TypedColumn(column, kind) for column, kind in found}, self._key(name))
+
+    def _key(self, name: str) -> Key | None:
+        query = (
+            "SELECT constraint_name, constraint_column_names FROM duckdb_constraints()"
+            " WHERE constraint_type = 'PRIMARY KEY' AND lower(table_name) = ? AND schema_name = current_schema()"
+        )
+        found = self._connection.execute(query, [name]).fetchone()
+        return Key(found[0] or "", tuple(column.lower() for column in found[1])) if found else None
+
+    def change(self, statements: Sequence[str]) -> None:
+        with self._transaction():
+            for statement in statements:
+                self._connection.execute(statement)
+
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._explained():
+            self._connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {MARKS} (scope VARCHAR, route VARCHAR, batch BIGINT, table_name VARCHAR,"
+                " loaded BIGINT, failures VARCHAR, committed_at TIMESTAMPTZ)"
+            )
+            found = self._connection.execute(
+                f"SELECT loaded, failures FROM {MARKS} WHERE scope = ? AND route = ? AND batch = ? AND table_name = ?",
+                [batch.scope, batch.route, batch.number, table],
+            ).fetchone()
+        return Mark(batch, table, *found) if found else None
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        with self._transaction(keep=mark is not None):
+            if load.key:
+                self._merge(load)
+            else:
+                self._insert(DUCKDB.relation(load.table.name), load)
+            if mark is not None:
+                self._note(mark())
+                faults.reach("destination.writing")
+        if mark is not None:
+            faults.reach("destination.committed")
+
+    def _insert(self, relation: str, load: Load) -> None:
+        schema = load_schema(load, DUCKDB)
+        groups = ahead(pieces(load, DUCKDB, ROW_GROUP, _GROUP_BYTES))
+        batches = (batch for group in groups for batch in group.to_batches())
+        self._connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, batches))
+        names = DUCKDB.names(schema.names)
+        self._connection.execute(f"INSERT INTO {relation} ({names}) SELECT {names} FROM {_RUN}")
+        # Not after an error: the aborted transaction would refuse this too, and hide why.
+        self._connection.unregister(_RUN)
+
+    def _merge(self, load: Load) -> None:
+        columns = load.rows.columns()
+        real = DUCKDB.names([load.table.columns[name].name for name in columns])
+        self._connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {_STAGED} AS SELECT {real} FROM {DUCKDB.relation(load.table.name)} LIMIT 0"
+        )
+        self._insert(_STAGED, load)
+        self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, load.key, load.version))
+        self._connection.execute(f"DROP TABLE {_STAGED}")
+
+    @contextmanager
+    def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[DuckdbKeptValues]:
+        with self._transaction():
+            yield DuckdbKeptValues(self._connection)
+
+    def _note(self, mark: Mark) -> None:
+        batch = mark.batch
+        self._connection.execute(
+            f"INSERT INTO {MARKS} VALUES (?, ?, ?, ?, ?, ?, current_timestamp)",
+            [batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures],
+        )
+        self._connection.execute(
+            f"DELETE FROM {MARKS} WHERE scope = ? AND route = ? AND batch <= ?",
+            [batch.scope, batch.route, batch.number - KEPT_MARKS],
+        )
+
+    @contextmanager
+    def _transaction(self, keep: bool = True) -> Iterator[None]:
+        with self._explained():
+            self._connection.execute("BEGIN")
+            try:
+                yield
+                self._connection.execute("COMMIT" if keep else "ROLLBACK")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        try:
+            self._connection.execute("ROLLBACK")
+        except duckdb.Error:
+            # A transaction that failed as a whole (the disk is full, say) is gone already.
+            return
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (duckdb.InternalError, faults.InjectedFault):
+            raise
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            raise explained(self._path, error) from error
+
+
+def explained(path: Path, error: Exception) -> TransientError | RefusedError:
+    """Whether the file cannot take the rows now (the disk, the memory, another transaction) or never will."""
+    if isinstance(error, (duckdb.OperationalError, duckdb.FatalException, duckdb.InterruptException, OSError)):
+        return TransientError("PEN-DST-023", f"{path} was not written: {line(error)}", "The batch is tried again.")
+    return RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.")
+
+
+def line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

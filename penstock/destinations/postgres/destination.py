@@ -1,0 +1,78 @@
+"""Batches into a PostgreSQL database, each table of a batch exactly once.
+
+A connection is made for every batch: nothing is held while there is nothing to write. Several engines may write to one
+database; they take turns at changing a table, not at loading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cached_property
+
+import psycopg
+
+from penstock.destinations.contract import Capabilities
+from penstock.destinations.postgres.config import PostgresConfig
+from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
+from penstock.destinations.postgres.session import Connection, PostgresSession, explained
+from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.sql.session import Session
+from penstock.errors import PenstockError, TransientError
+
+
+class PostgresDestination(SqlDestination[PostgresConfig]):
+    capabilities = Capabilities(transactions=True, queryable=True, max_name=63)
+
+    @cached_property
+    def dialect(self) -> PostgresDialect:
+        return postgres_dialect(self.config.database_schema, self.config.float)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        with closing(self._connect()) as connection:
+            yield PostgresSession(connection, self.dialect)
+
+    @contextmanager
+    def looking(self) -> Iterator[Session | None]:
+        with closing(self._connect(make_schema=False)) as connection:
+            yield PostgresSession(connection, self.dialect)
+
+    def check(self) -> str:
+        try:
+            with closing(self._connect()) as connection:
+                found = connection.execute(
+                    "SELECT current_setting('server_version'), has_schema_privilege(%s, 'CREATE')",
+                    (self.config.database_schema,),
+                ).fetchone()
+        except TransientError as error:
+            raise PenstockError(error.code, error.what, error.fix) from error
+        version, may_create = found or ("", False)
+        if not may_create:
+            raise PenstockError(
+                "PEN-DST-028",
+                f"this user may not create tables in the schema '{self.config.database_schema}'.",
+                f"GRANT CREATE ON SCHEMA {self.dialect.identifier(self.config.database_schema)} TO the user.",
+            )
+        return f"PostgreSQL {version} can be written"
+
+    def _connect(self, make_schema: bool = True) -> Connection:
+        schema = self.dialect.identifier(self.config.database_schema)
+        try:
+            connection = psycopg.connect(
+                self.config.dsn.get_secret_value(),
+                autocommit=True,
+                connect_timeout=max(1, round(self.config.connect_timeout)),
+                application_name="penstock",
+                client_encoding="utf8",
+                # A server that is gone without a word is noticed.
+                keepalives_idle=30,
+                tcp_user_timeout=60_000,
+            )
+            connection.execute("SET TIME ZONE 'UTC'")
+            found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.config.database_schema,))
+            if make_schema and found.fetchone() is None:
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+        except psycopg.Error as error:
+            raise explained(error, refuses=False) from error
+        return connection

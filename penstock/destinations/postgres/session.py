@@ -1,0 +1,198 @@
+"""A PostgreSQL connection as the loader uses it: COPY, one transaction per load with its mark in it, advisory locks.
+
+Rows without a key are copied straight into their table. With a key they are copied into a temporary table and taken
+over by one INSERT .. ON CONFLICT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from penstock import faults
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.postgres.copying import lines
+from penstock.destinations.postgres.dialect import PostgresDialect
+from penstock.destinations.postgres.kept import PostgresKeptValues
+from penstock.destinations.sql.ahead import ahead
+from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.errors import PenstockError, RefusedError, TransientError
+
+_STAGED = "_penstock_staged"
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+class PostgresSession(Session):
+    def __init__(self, connection: Connection, dialect: PostgresDialect) -> None:
+        self._connection = connection
+        self.dialect: PostgresDialect = dialect
+
+    # Tables
+
+    def table(self, name: str) -> Table | None:
+        with self._transaction() as cursor:
+            cursor.execute(_COLUMNS, (self.dialect.database_schema, name))
+            columns = {str(column): TypedColumn(str(column), str(kind)) for column, kind in cursor.fetchall()}
+            if not columns:
+                return None
+            cursor.execute(_KEY, (self.dialect.database_schema, name))
+            found = cursor.fetchone()
+        return Table(name, columns, Key(str(found[0]), tuple(found[1])) if found else None)  # type: ignore[arg-type]
+
+    def change(self, statements: Sequence[str]) -> None:
+        # Inside the transaction that ``patching`` has open.
+        with self._explained(refuses=False), self._connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(_text(statement))
+
+    @contextmanager
+    def patching(self, table: str, book: TableBook) -> Iterator[None]:
+        with self._transaction(refuses=False) as cursor:
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
+                (f"penstock {self.dialect.relation(table)}",),
+            )
+            yield
+
+    # Loads
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._transaction() as cursor:
+            cursor.execute("SELECT to_regclass(%s)", (self._marks,))
+            if cursor.fetchone() == (None,):
+                return None
+            cursor.execute(
+                _text(f"SELECT loaded, failures FROM {self._marks}")
+                + sql.SQL(" WHERE scope = %s AND route = %s AND batch = %s AND table_name = %s"),
+                (batch.scope, batch.route, batch.number, table),
+            )
+            found = cursor.fetchone()
+        return Mark(batch, table, int(str(found[0])), str(found[1])) if found else None
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        with self._transaction(keep=mark is not None) as cursor:
+            if load.key:
+                self._merge(cursor, load)
+            else:
+                self._copy(cursor, self.dialect.relation(load.table.name), load)
+            if mark is not None:
+                self._note(cursor, mark())
+                faults.reach("destination.writing")
+        if mark is not None:
+            faults.reach("destination.committed")
+
+    def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
+        columns = load.rows.columns()
+        real = self.dialect.names([load.table.columns[name].name for name in columns])
+        staged = self.dialect.identifier(_STAGED)
+        cursor.execute(
+            _text(
+                f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS"
+                f" SELECT {real} FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
+            )
+        )
+        self._copy(cursor, staged, load)
+        cursor.execute(_text(self.dialect.merge(load.table, staged, columns, load.key, load.version)))
+
+    def _copy(self, cursor: psycopg.Cursor[tuple[object, ...]], relation: str, load: Load) -> None:
+        for reader in load.rows.readers():
+            names = self.dialect.names(reader.schema.names)
+            with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
+                for text in ahead(lines(reader)):
+                    copy.write(text)
+
+    def _note(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
+        batch = mark.batch
+        cursor.execute(_text(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
+        cursor.execute(
+            _text(f"INSERT INTO {self._marks}")
+            + sql.SQL(" VALUES (%s, %s, %s, %s, %s, %s, now()) ON CONFLICT DO NOTHING"),
+            (batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures),
+        )
+        if cursor.rowcount == 0:
+            # A commit that we took for lost came through after all.
+            raise TransientError(
+                "PEN-DST-029", f"table '{mark.table}' has got this batch meanwhile.", "It is looked at again."
+            )
+        cursor.execute(
+            _text(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),
+            (batch.scope, batch.route, batch.number - KEPT_MARKS),
+        )
+
+    @contextmanager
+    def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[PostgresKeptValues]:
+        kept = PostgresKeptValues(self._connection, self.dialect)
+        if book is None:
+            with self._transaction(refuses=False):
+                yield kept
+            return
+        with self.patching(table, book):
+            # Whole, and at once: to begin with less and ask for more later would be a deadlock with a load.
+            self.change([f"LOCK TABLE {self.dialect.relation(table)} IN ACCESS EXCLUSIVE MODE"])
+            yield kept
+
+    @property
+    def _marks(self) -> str:
+        return self.dialect.relation(MARKS)
+
+    # Transactions
+
+    @contextmanager
+    def _transaction(self, keep: bool = True, refuses: bool = True) -> Iterator[psycopg.Cursor[tuple[object, ...]]]:
+        with (
+            self._explained(refuses),
+            self._connection.transaction(force_rollback=not keep),
+            self._connection.cursor() as cursor,
+        ):
+            yield cursor
+
+    @contextmanager
+    def _explained(self, refuses: bool = True) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise explained(error, refuses) from error
+
+
+_MARK_COLUMNS = (
+    "scope text, route text, batch bigint, table_name text, loaded bigint, failures text,"
+    " committed_at timestamp with time zone, PRIMARY KEY (scope, route, batch, table_name)"
+)
+_COLUMNS = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum > 0
+      AND NOT a.attisdropped
+    ORDER BY a.attnum
+"""
+_KEY = """
+    SELECT k.conname, array_agg(a.attname ORDER BY u.place)
+    FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL unnest(k.conkey) WITH ORDINALITY AS u (number, place)
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.number
+    WHERE n.nspname = %s AND c.relname = %s AND k.contype = 'p'
+    GROUP BY k.conname
+"""
+
+
+def _text(statement: str) -> sql.SQL:
+    """A statement whose names were quoted by the dialect and whose values are parameters."""
+    return sql.SQL(statement.replace("%", "%%"))
+
+
+def explained(error: psycopg.Error, refuses: bool = True) -> PenstockError:
+    """Whether the database says no to the rows themselves (a value, a constraint, a limit) or cannot take them now."""
+    said = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
+    detail = error.diag.message_detail
+    message = f"PostgreSQL says: {said}" + (f" ({detail})" if detail else "")
+    if refuses and (error.sqlstate or "")[:2] in _REFUSALS:
+        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
+    return TransientError("PEN-DST-027", message, "The batch is tried again.")
+
+
+_REFUSALS = ("22", "23", "54")

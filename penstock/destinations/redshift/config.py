@@ -1,0 +1,76 @@
+"""Options of the destination ``redshift``."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator
+
+from penstock.config.quantities import Duration
+from penstock.destinations.sql.config import FloatType, SqlConfig
+
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+(,arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+)*")
+_LOCATION = re.compile(r"(s3|file)://[^?#']+")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+
+
+class RedshiftConfig(SqlConfig):
+    type: Literal["redshift"] = Field(default="redshift", description="Selects this destination.")
+    dsn: SecretStr = Field(
+        description="Where the database is: `postgresql://user:password@cluster.region.redshift.amazonaws.com:5439/dev`."
+    )
+    database_schema: str = Field(
+        default="public",
+        max_length=127,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$",
+        description="The schema that tables are in; made if it is missing and is not `public`.",
+    )
+    staging: str = Field(
+        description="Where files are put for Redshift to read: `s3://bucket/prefix`. Each is deleted after its load."
+    )
+    iam_role: str = Field(
+        default="default",
+        description="The role by which Redshift reads the files: `arn:aws:iam::<account>:role/<name>`, several with"
+        " commas between them for a chain, or `default` for the cluster's own.",
+    )
+    region: str | None = Field(
+        default=None, description="The bucket's region, such as `eu-west-1`, if it is not the cluster's."
+    )
+    float: FloatType = Field(
+        default=FloatType.NUMERIC,
+        description="Numbers with a point: `numeric` is numeric(38,18), `double` is double precision.",
+    )
+    connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")
+
+    @field_validator("dsn")
+    @classmethod
+    def _looks_like_one(cls, value: SecretStr) -> SecretStr:
+        # It may hold a password, so no message repeats it.
+        text = value.get_secret_value()
+        if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
+            raise ValueError("not an address; write postgresql://user:password@host:5439/database")
+        return value
+
+    # These three go into COPY as they are.
+
+    @field_validator("staging")
+    @classmethod
+    def _is_a_location(cls, value: str) -> str:
+        if not _LOCATION.fullmatch(value):
+            raise ValueError("not a place for files; write s3://bucket/prefix")
+        return value.rstrip("/")
+
+    @field_validator("iam_role")
+    @classmethod
+    def _is_a_role(cls, value: str) -> str:
+        if value != "default" and not _ROLE.fullmatch(value):
+            raise ValueError("not a role; write arn:aws:iam::<account>:role/<name> or default")
+        return value
+
+    @field_validator("region")
+    @classmethod
+    def _is_a_region(cls, value: str | None) -> str | None:
+        if value is not None and not _REGION.fullmatch(value):
+            raise ValueError(f"'{value}' is no region; write one such as eu-west-1")
+        return value

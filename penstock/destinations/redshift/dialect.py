@@ -1,0 +1,94 @@
+"""Redshift's words for things.
+
+It speaks PostgreSQL's language of long ago, so a statement here is one that both understand: no ON CONFLICT, no name of
+its own for the target of MERGE. A merge is therefore an UPDATE of the rows that are there and an INSERT of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.destinations.sql.config import FloatType
+from penstock.destinations.sql.dialect import Dialect, not_a_type
+from penstock.destinations.sql.operations import Table
+from penstock.destinations.sql.wrapping import wrapped
+from penstock.flatten.casts import Cast, parse_cast
+from penstock.flatten.types import InnerType
+
+MAX_TEXT = 65_535
+"""The most bytes of a text, in a column of its own or inside a SUPER value."""
+
+_T = InnerType
+TYPES = {
+    _T.STRING: f"character varying({MAX_TEXT})",
+    _T.FLOAT64: "numeric(38,18)",
+    _T.INT64: "bigint",
+    _T.BOOL: "boolean",
+    _T.TIMESTAMP: "timestamp with time zone",
+}
+_SPELLINGS = {
+    **dict.fromkeys(("text", "string", "varchar", "character varying"), TYPES[_T.STRING]),
+    **dict.fromkeys(("numeric", "decimal"), TYPES[_T.FLOAT64]),
+    **dict.fromkeys(("double", "float", "float8", "float64"), "double precision"),
+    **dict.fromkeys(("timestamptz", "timestamp_tz"), TYPES[_T.TIMESTAMP]),
+    **dict.fromkeys(("int64", "long"), "bigint"),
+    **dict.fromkeys(("json", "jsonb"), "super"),
+}
+
+
+@dataclass(frozen=True)
+class RedshiftDialect(Dialect):
+    database_schema: str = "public"
+
+    def relation(self, table: str) -> str:
+        return f"{self.identifier(self.database_schema)}.{self.identifier(table)}"
+
+    def cast_type(self, asked: str) -> str:
+        found = super().cast_type(asked)
+        if found.endswith("]"):
+            raise not_a_type(asked, "Redshift has no arrays")
+        return found
+
+    def target(self, sql_type: str) -> Cast:
+        """``varchar(20)`` is 20 bytes here, not characters."""
+        if sql_type == "super":
+            return replace(parse_cast("json"), sql_type=sql_type)
+        found = super().target(sql_type)
+        return replace(found, max_length=None, max_bytes=found.max_length) if found.max_length else found
+
+    def spare_values(self, text: pa.Array) -> pa.Array:
+        return wrapped(text, MAX_TEXT)
+
+    def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
+        """Two statements, to be run in one transaction."""
+        target, there = self.relation(table.name), self.identifier(table.name)
+        real = {name: self.identifier(table.columns[name].name) for name in columns}
+        keys = [real[name] for name in key]
+        same = " AND ".join(f"{there}.{name} = s.{name}" for name in keys)
+        changes = [f"{name} = COALESCE(s.{name}, {there}.{name})" for name in real.values() if name not in keys]
+        newer = ""
+        if version in real:
+            newer = f" AND ({there}.{real[version]} IS NULL OR s.{real[version]} >= {there}.{real[version]})"
+        update = f"UPDATE {target} SET {', '.join(changes)} FROM {staged} AS s WHERE {same}{newer}; " if changes else ""
+        values = ", ".join(f"s.{name}" for name in real.values())
+        return (
+            f"{update}INSERT INTO {target} ({', '.join(real.values())}) SELECT {values} FROM {staged} AS s"
+            f" LEFT JOIN {target} ON {same} WHERE {there}.{keys[0]} IS NULL"
+        )
+
+
+def redshift_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC) -> RedshiftDialect:
+    types = TYPES if floats is FloatType.NUMERIC else {**TYPES, _T.FLOAT64: "double precision"}
+    return RedshiftDialect(
+        types=types,
+        json_type="super",
+        max_name=127,
+        spellings=_SPELLINGS,
+        takes_nul=False,
+        # Only the length of a varchar can be changed in place, and ours is the longest there is.
+        widens=frozenset(),
+        database_schema=database_schema,
+    )

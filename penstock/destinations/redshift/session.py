@@ -1,0 +1,228 @@
+"""A Redshift connection as the loader uses it: files are copied into a temporary table, then one short transaction
+takes its rows over and writes the mark.
+
+That transaction begins by locking the table of marks, so it sees every mark that was ever committed, also one whose
+COMMIT was still under way when its writer died; readers of the data are never kept waiting. Everything but COPY itself
+is plain enough for PostgreSQL, where it is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+import psycopg
+from psycopg import sql
+
+from penstock import faults
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
+from penstock.destinations.redshift.staging import Bucket
+from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.destinations.sql.wrapping import pieces
+from penstock.errors import PenstockError, RefusedError, TransientError
+
+STAGED = "_penstock_staged"
+
+Row = tuple[object, ...]
+Connection = psycopg.Connection[Row]
+
+
+class RedshiftSession(Session):
+    """Outside of ``_transaction`` each statement commits. Transactions do not nest: there are no savepoints."""
+
+    def __init__(self, connection: Connection, dialect: RedshiftDialect, bucket: Bucket) -> None:
+        self._connection = connection
+        self.dialect: RedshiftDialect = dialect
+        self._bucket = bucket
+
+    # Tables
+
+    def table(self, name: str) -> Table | None:
+        with self._explained():
+            found = self._rows(COLUMNS, self.dialect.database_schema, name)
+            key = self._rows(KEY, self.dialect.database_schema, name) if found else []
+        if not found:
+            return None
+        columns = {str(column).lower(): TypedColumn(str(column), str(kind)) for _, column, kind in found}
+        places = {int(str(number)): str(column).lower() for number, column, _ in found}
+        return Table(name, columns, _key(key[0], places) if key else None)
+
+    def change(self, statements: Sequence[str]) -> None:
+        with self._explained(refuses=False), self._transaction():
+            for statement in statements:
+                self._run(statement)
+
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        """By the ledger: Redshift has no locks of one's own naming."""
+        return book.lock(f"redshift {self.dialect.relation(table)}")
+
+    # Loads
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._explained(refuses=False):
+            if not self._rows(COLUMNS, self.dialect.database_schema, MARKS):
+                return None
+            return self._noted(batch, table)
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        columns = load.rows.columns()
+        staged = self.dialect.identifier(STAGED)
+        real = self.dialect.names([load.table.columns[name].name for name in columns])
+        with self._explained():
+            self._stage(load, staged, real)
+            if mark is not None:
+                self._run(f"CREATE TABLE IF NOT EXISTS {self._marks} ({MARK_COLUMNS})")
+            with self._transaction(keep=mark is not None):
+                note = self._alone(mark) if mark is not None else None
+                if load.key:
+                    self._run(self.dialect.merge(load.table, staged, columns, load.key, load.version))
+                else:
+                    target = self.dialect.relation(load.table.name)
+                    self._run(f"INSERT INTO {target} ({real}) SELECT {real} FROM {staged}")
+                if note is not None:
+                    self._note(note)
+                    faults.reach("destination.writing")
+        if mark is not None:
+            faults.reach("destination.committed")
+
+    def _stage(self, load: Load, staged: str, real: str) -> None:
+        """The rows in a temporary table, of this session alone."""
+        self._run(f"DROP TABLE IF EXISTS {staged}")
+        target = self.dialect.relation(load.table.name)
+        self._run(f"CREATE TEMPORARY TABLE {staged} AS SELECT {real} FROM {target} WHERE 1 = 0")
+        with self._bucket.folder() as folder:
+            for run in folder.write(load.rows.readers()):
+                self._run(self._bucket.copy(self.dialect, staged, run))
+
+    def _alone(self, mark: Callable[[], Mark]) -> Mark:
+        """The mark to write, once nobody else can write one and none is there."""
+        self._run(f"LOCK TABLE {self._marks}")
+        note = mark()
+        if self._noted(note.batch, note.table) is not None:
+            raise TransientError(
+                "PEN-DST-031", f"batch {note.batch.number} of '{note.table}' was just loaded.", "It is looked up again."
+            )
+        return note
+
+    def _noted(self, batch: Batch, table: str) -> Mark | None:
+        """A mark's failures may be longer than a text can be; they then lie in several rows."""
+        found = self._rows(
+            f"SELECT loaded, failures FROM {self._marks}"
+            f" WHERE scope = %s AND route = %s AND batch = {batch.number:d} AND table_name = %s ORDER BY part",
+            batch.scope,
+            batch.route,
+            table,
+        )
+        return Mark(batch, table, int(str(found[0][0])), "".join(str(row[1]) for row in found)) if found else None
+
+    def _note(self, mark: Mark) -> None:
+        batch = mark.batch
+        for part, failures in enumerate(pieces(mark.failures, MAX_TEXT) or [""]):
+            self._run(
+                f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, part, failures, committed_at)"
+                f" VALUES (%s, %s, {batch.number:d}, %s, {mark.rows:d}, {part:d}, %s, CURRENT_TIMESTAMP)",
+                batch.scope,
+                batch.route,
+                mark.table,
+                failures,
+            )
+        self._run(
+            f"DELETE FROM {self._marks} WHERE scope = %s AND route = %s AND batch <= {batch.number - KEPT_MARKS:d}",
+            batch.scope,
+            batch.route,
+        )
+
+    @property
+    def _marks(self) -> str:
+        return self.dialect.relation(MARKS)
+
+    # Statements
+
+    def _rows(self, statement: str, *values: str) -> list[Row]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql.SQL(statement), values)
+            return cursor.fetchall()
+
+    def _run(self, statement: str, *values: str) -> None:
+        """Values are text, always: numbers would be sent in a binary form."""
+        with self._connection.cursor() as cursor:
+            if values:
+                cursor.execute(sql.SQL(statement), values)
+            else:
+                cursor.execute(statement.encode())
+
+    @contextmanager
+    def _transaction(self, keep: bool = True) -> Iterator[None]:
+        with self._connection.transaction(force_rollback=not keep):
+            yield
+
+    @contextmanager
+    def _explained(self, refuses: bool = True) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise explained(error, refuses, self._load_error() if is_load_error(error) else "") from error
+        except faults.InjectedFault:
+            raise
+        except OSError as error:
+            what = f"{self._bucket.location} cannot be written: {str(error).partition(chr(10))[0]}"
+            raise TransientError("PEN-DST-032", what, "The batch is tried again.") from error
+
+    def _load_error(self) -> str:
+        """Why COPY refused: its own message only says where to look."""
+        with suppress(psycopg.Error):
+            for column, reason in self._rows(LOAD_ERROR):
+                return f"{str(reason).strip()} (column {str(column).strip()})"
+        return ""
+
+
+MARK_COLUMNS = (
+    f"scope character varying(255), route character varying({MAX_TEXT}), batch bigint,"
+    f" table_name character varying(255), loaded bigint, part integer,"
+    f" failures character varying({MAX_TEXT}), committed_at timestamp with time zone"
+)
+COLUMNS = """
+    SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'v') AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+"""
+KEY = """
+    SELECT k.conname, k.conkey
+    FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s AND k.contype = 'p'
+"""
+LOAD_ERROR = """
+    SELECT column_name, error_message FROM sys_load_error_detail
+    WHERE session_id = pg_backend_pid() ORDER BY start_time DESC LIMIT 1
+"""
+
+
+def _key(found: Row, places: dict[int, str]) -> Key:
+    name, numbers = found
+    # A list where the driver knows the array's type, its text where not.
+    listed = numbers if isinstance(numbers, list) else str(numbers).strip("{}").split(",")
+    return Key(str(name), tuple(places[int(number)] for number in listed))
+
+
+def is_load_error(error: psycopg.Error) -> bool:
+    """COPY answers bad data with the code of an internal error; only its words tell."""
+    said = str(error).lower()
+    return "load_error" in said or "load into table" in said
+
+
+def explained(error: psycopg.Error, refuses: bool = True, detail: str = "") -> PenstockError:
+    """Whether Redshift says no to the rows themselves or cannot take them now (a serializable isolation violation, a
+    cluster that is being resized, a role that may not read the bucket)."""
+    said = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
+    detail = detail or " ".join((error.diag.message_detail or "").split())
+    message = f"Redshift says: {said}" + (f" ({detail})" if detail else "")
+    if refuses and (is_load_error(error) or (error.sqlstate or "")[:2] in _REFUSALS):
+        return RefusedError("PEN-DST-033", message, "Nothing of it was written.")
+    return TransientError("PEN-DST-034", message, "The batch is tried again.")
+
+
+_REFUSALS = ("22", "23", "54")
+"""Bad values, constraints, limits."""

@@ -1,0 +1,163 @@
+"""Snowflake's words for things.
+
+Names of ours are in upper case, so that people can write ``select * from events``. Real names, as the catalogue has
+them, are used as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.destinations.sql.config import FloatType
+from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.operations import AddColumn, Key, Operation, Table, TypedColumn
+from penstock.flatten.casts import Cast, Form, parse_cast
+from penstock.flatten.types import InnerType
+
+_T = InnerType
+TYPES = {
+    _T.STRING: "TEXT",
+    _T.FLOAT64: "NUMBER(38,18)",
+    _T.INT64: "NUMBER(38,0)",
+    _T.BOOL: "BOOLEAN",
+    _T.TIMESTAMP: "TIMESTAMP_TZ",
+}
+LONGEST_TEXT = 16_777_216
+STAGED = "_PENSTOCK_STAGED"
+_JSON = ("VARIANT", "OBJECT", "ARRAY")
+
+
+@dataclass(frozen=True)
+class SnowflakeDialect(Dialect):
+    database: str = ""
+    database_schema: str = "PUBLIC"
+
+    def relation(self, table: str) -> str:
+        return f"{self.identifier(self.database)}.{self.identifier(self.database_schema)}.{self._ours(table)}"
+
+    def _ours(self, name: str) -> str:
+        return self.identifier(name.upper())
+
+    # Types
+
+    def catalogued(self, kind: str, precision: int | None, scale: int | None, length: int | None) -> str:
+        """A column's type out of what the catalogue says of it."""
+        if kind == "NUMBER":
+            return f"NUMBER({precision},{scale})"
+        return f"{kind}({length})" if kind == "TEXT" and length is not None and length < LONGEST_TEXT else kind
+
+    def target(self, sql_type: str) -> Cast:
+        if sql_type in _JSON:
+            return Cast(sql_type, None, form=Form.JSON)
+        if sql_type.startswith("TEXT("):
+            return parse_cast(sql_type.replace("TEXT", "VARCHAR"))
+        known = parse_cast(sql_type)
+        # What is called bigint and integer is a decimal of 38 digits.
+        if known.precision >= 19 and known.scale == 0:
+            return Cast(sql_type, InnerType.INT64)
+        return known
+
+    # Statements
+
+    def render(self, operation: Operation) -> str:
+        match operation:
+            case AddColumn(table, column):
+                return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS {self._definition(column)}"
+            case _:
+                return super().render(operation)
+
+    def _definition(self, column: TypedColumn) -> str:
+        return f"{self._ours(column.name)} {column.type}"
+
+    def _constraint(self, key: Key) -> str:
+        columns = ", ".join(map(self._ours, key.columns))
+        return f"CONSTRAINT {self._ours(key.name)} PRIMARY KEY ({columns})"
+
+    # Loading
+
+    def stage(self, name: str) -> str:
+        return f"@{self.identifier(self.database)}.{self.identifier(self.database_schema)}.{self.identifier(name)}"
+
+    def putting(self, path: str, stage: str, folder: str) -> str:
+        quoted = f"file://{path}".replace("\\", "\\\\").replace("'", "\\'")
+        return f"PUT '{quoted}' {self.stage(stage)}/{folder}/ AUTO_COMPRESS = FALSE"
+
+    def staging(self, table: Table, columns: Sequence[str]) -> str:
+        """A table of this connection's own, with some of the columns of another."""
+        listed = self.names([table.columns[name].name for name in columns])
+        return (
+            f"CREATE OR REPLACE TEMPORARY TABLE {self.identifier(STAGED)} AS"
+            f" SELECT {listed} FROM {self.relation(table.name)} LIMIT 0"
+        )
+
+    def copying(self, relation: str, columns: Sequence[TypedColumn], stage: str, folder: str) -> str:
+        """Load a folder of Parquet files, whose fields are called ``c0``, ``c1`` and so on, into columns."""
+        listed = self.names([column.name for column in columns])
+        values = ", ".join(_value(f"$1:c{place}", column.type) for place, column in enumerate(columns))
+        return (
+            f"COPY INTO {relation} ({listed}) FROM (SELECT {values} FROM {self.stage(stage)}/{folder}/)"
+            " FILE_FORMAT = (TYPE = PARQUET)"
+        )
+
+    def merging(self, table: Table, columns: Sequence[str], key: Sequence[str], version: str | None) -> list[str]:
+        """Take over the staged rows: change the rows that are there, then add those that are not."""
+        target, staged = self._ours(table.name), self.identifier(STAGED)
+        real = {name: self.identifier(table.columns[name].name) for name in columns}
+        same = " AND ".join(f"{target}.{real[name]} = {staged}.{real[name]}" for name in key)
+        changes = []
+        for name in columns:
+            if name in key:
+                continue
+            value = f"COALESCE({staged}.{real[name]}, {target}.{real[name]})"
+            if version in real:
+                there, comes = f"{target}.{real[version]}", f"{staged}.{real[version]}"
+                newer = f"{there} IS NULL OR {comes} >= {there}"
+                value = f"CASE WHEN {newer} THEN {value} ELSE {target}.{real[name]} END"
+            changes.append(f"{real[name]} = {value}")
+        relation = self.relation(table.name)
+        listed = ", ".join(real.values())
+        chosen = ", ".join(f"{staged}.{name}" for name in real.values())
+        add = (
+            f"INSERT INTO {relation} ({listed}) SELECT {chosen} FROM {staged}"
+            f" WHERE NOT EXISTS (SELECT 1 FROM {relation} WHERE {same})"
+        )
+        return [*([f"UPDATE {relation} SET {', '.join(changes)} FROM {staged} WHERE {same}"] if changes else []), add]
+
+
+def _value(field: str, sql_type: str) -> str:
+    if sql_type in _JSON:
+        return f"PARSE_JSON({field}::TEXT)" + ("" if sql_type == "VARIANT" else f"::{sql_type}")
+    return f"{field}::{sql_type}"
+
+
+def snowflake_dialect(
+    database: str, database_schema: str = "PUBLIC", floats: FloatType = FloatType.NUMERIC
+) -> SnowflakeDialect:
+    return SnowflakeDialect(
+        types=TYPES if floats is FloatType.NUMERIC else {**TYPES, _T.FLOAT64: "DOUBLE"},
+        json_type="VARIANT",
+        max_name=255,
+        spellings={
+            "numeric": "NUMBER(38,18)",
+            "decimal": "NUMBER(38,18)",
+            "number": "NUMBER(38,18)",
+            "json": "VARIANT",
+            "jsonb": "VARIANT",
+            "string": "TEXT",
+            "uuid": "TEXT",
+            "timestamptz": "TIMESTAMP_TZ",
+            "timestamp with time zone": "TIMESTAMP_TZ",
+            "timestamp": "TIMESTAMP_NTZ",
+            "timestamp without time zone": "TIMESTAMP_NTZ",
+        },
+        database=as_catalogued(database),
+        database_schema=as_catalogued(database_schema),
+    )
+
+
+def as_catalogued(name: str) -> str:
+    """A name as Snowflake keeps it: in upper case, unless it was quoted."""
+    if len(name) > 2 and name[0] == name[-1] == '"':
+        return name[1:-1].replace('""', '"')
+    return name.upper()

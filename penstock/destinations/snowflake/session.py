@@ -1,0 +1,179 @@
+"""A Snowflake connection as the loader uses it: files to a stage, then one transaction per load with its mark in it.
+
+What changes a schema commits by itself in Snowflake, so everything that is created is created before the transaction.
+Stage and staging table are temporary: they go with the connection.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock import faults
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
+from penstock.destinations.snowflake.errors import explained
+from penstock.destinations.snowflake.files import write_files
+from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+
+if TYPE_CHECKING:
+    from snowflake.connector import SnowflakeConnection
+
+_STAGE = "_PENSTOCK_STAGE"
+_TEXT_AT_A_TIME = 100_000
+"""Characters of a mark's text per statement: a statement has a greatest length."""
+
+
+class SnowflakeSession(Session):
+    def __init__(self, connection: SnowflakeConnection, dialect: SnowflakeDialect) -> None:
+        self._cursor = connection.cursor()
+        self.dialect: SnowflakeDialect = dialect
+        self._has_stage = False
+
+    # Tables
+
+    def table(self, name: str) -> Table | None:
+        catalogue = f"{self.dialect.identifier(self.dialect.database)}.INFORMATION_SCHEMA.COLUMNS"
+        with self._explained(refuses=False):
+            rows = self._ask(
+                "SELECT COLUMN_NAME, DATA_TYPE, NUMERIC_PRECISION, NUMERIC_SCALE, CHARACTER_MAXIMUM_LENGTH"
+                f" FROM {catalogue} WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+                self.dialect.database_schema,
+                name.upper(),
+            )
+            if not rows:
+                return None
+            # Of two names that differ only in case, ours is the one in upper case.
+            ordered = sorted(rows, key=lambda row: row[0] == str(row[0]).upper())
+            columns = {
+                str(column).lower(): TypedColumn(str(column), self.dialect.catalogued(*described))  # type: ignore[arg-type]
+                for column, *described in ordered
+            }
+            return Table(name, columns, self._key(name))
+
+    def _key(self, name: str) -> Key | None:
+        rows = self._ask(f"SHOW PRIMARY KEYS IN TABLE {self.dialect.relation(name)}")
+        if not rows:
+            return None
+        places = {str(field[0]).lower(): place for place, field in enumerate(self._cursor.description)}
+        ordered = sorted(rows, key=lambda row: int(str(row[places["key_sequence"]])))
+        columns = tuple(str(row[places["column_name"]]).lower() for row in ordered)
+        return Key(str(ordered[0][places["constraint_name"]]), columns)
+
+    def change(self, statements: Sequence[str]) -> None:
+        with self._explained(refuses=False):
+            for statement in statements:
+                self._cursor.execute(statement)
+
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        return book.lock(f"snowflake {self.dialect.relation(table)}")
+
+    # Loads
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._explained(refuses=False):
+            self._cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})")
+            found = self._ask(
+                f"SELECT LOADED, FAILURES FROM {self._marks} WHERE {_THIS_MARK}",
+                batch.scope,
+                batch.route,
+                batch.number,
+                table,
+            )
+        return Mark(batch, table, int(str(found[0][0])), str(found[0][1] or "")) if found else None
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        folder = uuid.uuid4().hex
+        names = load.rows.columns()
+        columns = [load.table.columns[name] for name in names]
+        with self._explained():
+            files = self._upload(load, folder)
+            if load.key and files:
+                self._cursor.execute(self.dialect.staging(load.table, names))
+            with self._transaction(keep=mark is not None):
+                if files:
+                    relation = self.dialect.identifier(STAGED) if load.key else self.dialect.relation(load.table.name)
+                    self._cursor.execute(self.dialect.copying(relation, columns, _STAGE, folder))
+                    for statement in (
+                        self.dialect.merging(load.table, names, load.key, load.version) if load.key else ()
+                    ):
+                        self._cursor.execute(statement)
+                if mark is not None:
+                    self._note(mark())
+                    faults.reach("destination.writing")
+        if mark is not None:
+            faults.reach("destination.committed")
+
+    def _upload(self, load: Load, folder: str) -> int:
+        """Bring the rows to the stage; returns how many files they are."""
+        with tempfile.TemporaryDirectory(prefix="penstock-snowflake-") as directory:
+            paths = write_files(load, self.dialect, Path(directory))
+            if paths and not self._has_stage:
+                stage = self.dialect.stage(_STAGE).removeprefix("@")
+                self._cursor.execute(f"CREATE TEMPORARY STAGE IF NOT EXISTS {stage}")
+                self._has_stage = True
+            for path in paths:
+                self._cursor.execute(self.dialect.putting(str(path), _STAGE, folder))
+        return len(paths)
+
+    def _note(self, mark: Mark) -> None:
+        batch = mark.batch
+        this = (batch.scope, batch.route, batch.number, mark.table)
+        first, *more = [
+            mark.failures[start : start + _TEXT_AT_A_TIME]
+            for start in range(0, max(1, len(mark.failures)), _TEXT_AT_A_TIME)
+        ]
+        self._cursor.execute(
+            f"INSERT INTO {self._marks} SELECT %s, %s, %s, %s, %s, %s, CURRENT_TIMESTAMP()", (*this, mark.rows, first)
+        )
+        for text in more:
+            self._cursor.execute(
+                f"UPDATE {self._marks} SET FAILURES = FAILURES || %s WHERE {_THIS_MARK}", (text, *this)
+            )
+        self._cursor.execute(
+            f"DELETE FROM {self._marks} WHERE SCOPE = %s AND ROUTE = %s AND BATCH <= %s",
+            (batch.scope, batch.route, batch.number - KEPT_MARKS),
+        )
+
+    @property
+    def _marks(self) -> str:
+        return self.dialect.relation(MARKS)
+
+    # The connection
+
+    def _ask(self, query: str, *values: str | int) -> list[tuple[object, ...]]:
+        self._cursor.execute(query, values or None)
+        return [tuple(row) for row in self._cursor.fetchall()]
+
+    @contextmanager
+    def _transaction(self, keep: bool) -> Iterator[None]:
+        self._cursor.execute("BEGIN")
+        try:
+            yield
+            self._cursor.execute("COMMIT" if keep else "ROLLBACK")
+        except BaseException:
+            # A connection that is gone takes its transaction with it.
+            with suppress(Exception):
+                self._cursor.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _explained(self, refuses: bool = True) -> Iterator[None]:
+        from snowflake.connector.errors import Error
+
+        try:
+            yield
+        except Error as error:
+            raise explained(error, refuses) from error
+
+
+_MARK_COLUMNS = (
+    '"SCOPE" TEXT, "ROUTE" TEXT, "BATCH" NUMBER(38,0), "TABLE_NAME" TEXT, "LOADED" NUMBER(38,0), "FAILURES" TEXT,'
+    ' "COMMITTED_AT" TIMESTAMP_TZ'
+)
+_THIS_MARK = "SCOPE = %s AND ROUTE = %s AND BATCH = %s AND TABLE_NAME = %s"

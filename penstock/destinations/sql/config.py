@@ -1,0 +1,106 @@
+"""Options that every SQL destination has."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from penstock.config.component import DestinationConfig
+
+
+class OnTypeConflict(StrEnum):
+    """What happens to a value that its column cannot hold."""
+
+    UNMAPPED = "unmapped"
+    WIDEN = "widen"
+    FAIL = "fail"
+
+
+class SchemaChanges(StrEnum):
+    """Whether tables may get columns."""
+
+    EVOLVE = "evolve"
+    FREEZE = "freeze"
+
+
+class FloatType(StrEnum):
+    """How numbers with a point are stored."""
+
+    NUMERIC = "numeric"
+    DOUBLE = "double"
+
+
+class SqlConfig(DestinationConfig):
+    """Base of the options of SQL destinations."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    table: str = Field(
+        default="events",
+        description="The table that a record goes to: a name, or a template over the record as it is in the log, such"
+        " as `{{ event_type }}`. Made fit for a name (lower case, `_` for anything but letters and digits). A record"
+        " for which it comes out empty is skipped.",
+    )
+    primary_key: tuple[str, ...] = Field(
+        default=(),
+        description="Columns that tell rows apart. With a key, a record updates the row that has its key, and columns"
+        " that it does not carry keep their value; without one, every record is a row.",
+    )
+    version_column: str | None = Field(
+        default=None,
+        description="With a key: a record changes a row only if its value here is not lower than the row's. Without"
+        " it, the last record wins.",
+    )
+    on_type_conflict: OnTypeConflict = Field(
+        default=OnTypeConflict.UNMAPPED,
+        description="A value that its column cannot hold without loss: `unmapped` keeps it in the column `_unmapped`,"
+        " `widen` changes the column's type where the engine can (else as `unmapped`), `fail` fails the record.",
+    )
+    schema_changes: SchemaChanges = Field(
+        default=SchemaChanges.EVOLVE,
+        alias="schema",
+        description="`evolve` adds columns for new fields; `freeze` puts new fields into `_unmapped` once the table"
+        " exists.",
+    )
+    max_columns: int = Field(
+        default=1_000, ge=1, description="Most columns of a table; fields beyond it go into `_unmapped`."
+    )
+    infer_timestamps: bool = Field(
+        default=False,
+        description="Take strings that are RFC 3339 timestamps (with `T`) for timestamps, if all of a batch's are.",
+    )
+
+    @field_validator("table")
+    @classmethod
+    def _is_a_template(cls, value: str) -> str:
+        # Jinja is only loaded for a table that could be a template.
+        if "{" in value:
+            import jinja2
+
+            try:
+                jinja2.Environment().from_string(value)
+            except jinja2.TemplateSyntaxError as error:
+                raise ValueError(f"'{value}' is not a template: {error.message}") from error
+        elif not value.strip():
+            raise ValueError("a table needs a name")
+        return value
+
+    @field_validator("primary_key")
+    @classmethod
+    def _key_of_columns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from penstock.flatten.names import key_name
+
+        for name in value:
+            if key_name(name) != name:
+                raise ValueError(f"'{name}' is no column; its name would be '{key_name(name)}'")
+        if len(set(value)) != len(value):
+            raise ValueError("a column stands in the key twice")
+        return value
+
+    @model_validator(mode="after")
+    def _version_of_a_key(self) -> Self:
+        if self.version_column is not None and not self.primary_key:
+            raise ValueError("version_column needs a primary_key: without one nothing is ever updated")
+        return self

@@ -1,0 +1,249 @@
+"""The rows of a staged file, made to fit a real table.
+
+Every value of a row ends in its column or, if the column cannot hold it without loss or does not exist, in
+``_unmapped`` under the column's name; under ``on_type_conflict: fail`` such a row fails instead. A row without its key
+fails. Nothing here knows an engine: it is Arrow in, Arrow out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.operations import Table
+from penstock.destinations.sql.staging import OFFSET, PARTITION
+from penstock.destinations.sql.unmapping import members
+from penstock.flatten.casts import DEFAULT_SCALE, Cast
+from penstock.flatten.column import Column
+from penstock.flatten.fitting import Fitted, fit, fit_json, held, json_values
+from penstock.flatten.leftovers import with_members
+from penstock.flatten.unmapped import UNMAPPED
+from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+
+
+@dataclass(frozen=True)
+class FittedRows:
+    """``failures`` names the rows that are not in ``rows``."""
+
+    rows: pa.RecordBatch
+    failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
+
+
+class Fitting:
+    """How one staged file goes into one table. ``schema`` is that of the rows it gives, in the table's own names."""
+
+    def __init__(
+        self,
+        header: Sequence[Column],
+        staged: pa.Schema,
+        table: Table,
+        dialect: Dialect,
+        key: Sequence[str] = (),
+        conflicts_fail: bool = False,
+    ) -> None:
+        self._table = table
+        self._key = key
+        self._conflicts_fail = conflicts_fail
+        self._dialect = dialect
+        self._takes_nul = dialect.takes_nul
+        self._brings_spare = any(column.name == UNMAPPED for column in header)
+        named = [column.name for column in header if column.name != UNMAPPED]
+        self.homeless = [name for name in named if name not in table.columns]
+        """Columns of the file that the table does not have."""
+        self._targets = {name: dialect.target(table.columns[name].type) for name in named if name in table.columns}
+        self._json = {column.name for column in header if column.json}
+        self.doubtful = [
+            name
+            for name, target in self._targets.items()
+            if name in self._json or not _surely_fits(staged.field(name).type, target)
+        ]
+        """Columns whose values may not all be values of the table's column."""
+        self._as_they_are = {
+            name
+            for name in self.doubtful
+            # Rows that are folded by their key need one type per column.
+            if dialect.converts_numbers and not key and _is_rounded(staged.field(name).type, self._targets[name])
+        }
+        self.schema = self._schema(staged)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of ``schema`` by our names."""
+        return [*self._targets, *([UNMAPPED] if len(self.schema) > len(self._targets) else [])]
+
+    def _schema(self, staged: pa.Schema) -> pa.Schema:
+        fields = []
+        for name, target in self._targets.items():
+            converted = name in self.doubtful and name not in self._as_they_are
+            kind = (target.arrow or pa.string()) if converted else staged.field(name).type
+            fields.append(pa.field(self._table.columns[name].name, kind))
+        if UNMAPPED in self._table.columns and (self._brings_spare or self.homeless or self.doubtful):
+            fields.append(pa.field(self._table.columns[UNMAPPED].name, pa.string()))
+        return pa.schema(fields)
+
+    def losing(self, rows: pa.RecordBatch) -> list[str]:
+        """Which columns of these rows hold a value that the table's column cannot take."""
+        return [name for name in self.doubtful if self._fit_of(rows, name).lost is not None]
+
+    def _fit_of(self, rows: pa.RecordBatch, name: str) -> Fitted:
+        column = rows.column(name)
+        if name in self._as_they_are:
+            return held(column, self._targets[name])
+        return fit_json(column, self._targets[name]) if name in self._json else fit(column, self._targets[name])
+
+    def fit(self, rows: pa.RecordBatch) -> FittedRows:
+        fitted = {name: self._fit_of(rows, name) for name in self.doubtful}
+        failures = self._failures(rows, fitted)
+        if failures.num_rows:
+            bad = pc.is_in(_places(rows), value_set=_places(failures))
+            good = pc.invert(bad)
+            rows = rows.filter(good)
+            fitted = {
+                name: Fitted(found.array.filter(good), found.lost and found.lost.filter(good))
+                for name, found in fitted.items()
+            }
+        columns = [fitted[name].array if name in fitted else rows.column(name) for name in self._targets]
+        if len(self.schema) > len(columns):
+            columns.append(self._unmapped(rows, fitted))
+        columns = [self._storable(column) for column in columns]
+        return FittedRows(
+            pa.RecordBatch.from_arrays(
+                [column.cast(kind) for column, kind in zip(columns, self.schema.types, strict=True)],
+                schema=self.schema,
+            ),
+            failures,
+        )
+
+    def _unmapped(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> pa.Array:
+        members = [(name, found.lost, rows.column(name)) for name, found in fitted.items() if found.lost is not None]
+        members += [(name, rows.column(name).is_valid(), rows.column(name)) for name in self.homeless]
+        kept = rows.column(UNMAPPED) if self._brings_spare else None
+        text = with_members(
+            kept,
+            rows.num_rows,
+            [
+                (name, chosen, array.filter(chosen) if name in self._json else json_values(array, chosen))
+                for name, chosen, array in members
+            ],
+        )
+        return self._dialect.spare_values(readable_json(text, self._takes_nul))
+
+    def _failures(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> pa.RecordBatch:
+        found: list[pa.RecordBatch] = []
+        for name in self._key:
+            column = fitted[name].array if name in fitted else rows.column(name) if name in self._targets else None
+            missing = pa.repeat(pa.scalar(True), rows.num_rows) if column is None else column.is_null()
+            found.append(_failed(rows, missing, "no_key", f"there is no value for the key column '{name}'"))
+        if self._conflicts_fail:
+            for name, lost, came in self._conflicts(rows, fitted):
+                there = self._table.columns[name].type if name in self._table.columns else "of another type"
+                message = f"the column '{name}' is {there} and cannot hold this value ({came})"
+                found.append(_failed(rows, lost, "type_conflict", message))
+        failures = pa.concat_batches(found) if found else NO_FAILURES
+        return _one_each(failures) if len(found) > 1 else failures
+
+    def _conflicts(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> Iterator[tuple[str, pa.BooleanArray, str]]:
+        """Columns, the rows whose value they cannot hold, and what that value is."""
+        for name, found in fitted.items():
+            if found.lost is None:
+                continue
+            if name not in self._json:
+                yield name, found.lost, _kind(rows.column(name).type)
+                continue
+            for kind, pattern in _JSON_KINDS.items():
+                yield name, pc.and_(found.lost, _flags(pc.match_substring_regex(rows.column(name), pattern))), kind
+        if self._brings_spare:
+            # What a cast could not take was set aside when it was staged, under its column's name; a path has a slash.
+            for name, member in members(rows.column(UNMAPPED)).by_key.items():
+                if not name.startswith("/"):
+                    yield name, pa.array(member.present), _kind(member.type(infer_timestamps=False).arrow)
+
+    def _storable(self, column: pa.Array) -> pa.Array:
+        if self._takes_nul or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return column
+        if not pc.any(pc.match_substring(column, "\0")).as_py():
+            return column
+        return pc.replace_substring(column, "\0", "")
+
+
+_JSON_KINDS = {"string": '^"', "array": r"^\[", "boolean": "^[tf]", "number": "^[-0-9]"}
+"""Values by the first character of their JSON."""
+
+
+def _kind(staged: pa.DataType) -> str:
+    """The same word for a column whose values are all of one kind."""
+    if pa.types.is_boolean(staged):
+        return "boolean"
+    number = pa.types.is_integer(staged) or pa.types.is_floating(staged) or pa.types.is_decimal(staged)
+    return "number" if number else str(staged)
+
+
+def _flags(found: pa.BooleanArray) -> pa.BooleanArray:
+    return pc.fill_null(found, False)
+
+
+def without_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    """All rows, failed because none of them has the key."""
+    everything = pa.repeat(pa.scalar(True), rows.num_rows)
+    return _failed(rows, everything, "no_key", f"there is no value for the key ({', '.join(key)})")
+
+
+def readable_json(text: pa.Array, takes_nul: bool) -> pa.Array:
+    """JSON that engines can read. What they cannot (half a surrogate pair, U+0000) is kept whole, as text under ''."""
+    doubtful = pc.fill_null(pc.match_substring(text, "\\u"), False)
+    if not pc.any(doubtful).as_py():
+        return text
+    wrapped = [
+        value if _is_readable(value, takes_nul) else orjson.dumps({"": value}).decode()
+        for value in text.filter(doubtful).to_pylist()
+    ]
+    return pc.replace_with_mask(text, doubtful, pa.array(wrapped, text.type))
+
+
+def _is_readable(value: str, takes_nul: bool) -> bool:
+    try:
+        orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
+    return takes_nul or "\\u0000" not in value
+
+
+def _surely_fits(staged: pa.DataType, target: Cast) -> bool:
+    """Whether every value of the staged type is a value of the target as it is."""
+    if target.type is None:
+        return target.form is None and bool(pa.types.is_string(staged))
+    if target.bits < 64 or target.unsigned or target.max_length is not None or target.max_bytes is not None:
+        return False
+    return bool(target.arrow == staged)
+
+
+def _is_rounded(staged: pa.DataType, target: Cast) -> bool:
+    """Whether the target takes these numbers with no more loss than that of its own digits after the point."""
+    number = pa.types.is_floating(staged) or pa.types.is_integer(staged)
+    return bool(number) and target.precision > 0 and target.scale >= DEFAULT_SCALE
+
+
+def _places(rows: pa.RecordBatch) -> pa.Array:
+    """A number per row that no other row of a load shares: the partition in the high bits."""
+    partition, offset = (PARTITION, OFFSET) if PARTITION in rows.schema.names else ("partition", "offset")
+    high = pc.shift_left(rows.column(partition).cast(pa.int64()), 48)
+    return pc.bit_wise_or(high, rows.column(offset))
+
+
+def _failed(rows: pa.RecordBatch, chosen: pa.Array, code: str, message: str) -> pa.RecordBatch:
+    picked = rows.select([PARTITION, OFFSET]).filter(chosen)
+    texts = [pa.repeat(pa.scalar(text), picked.num_rows) for text in (code, message)]
+    return pa.RecordBatch.from_arrays([*picked.columns, *texts], schema=FAILURE_SCHEMA)
+
+
+def _one_each(failures: pa.RecordBatch) -> pa.RecordBatch:
+    """The first failure of every row."""
+    places = _places(failures).to_numpy(zero_copy_only=False)
+    _, first = np.unique(places, return_index=True)
+    return failures.take(pa.array(np.sort(first)))

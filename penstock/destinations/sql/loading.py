@@ -1,0 +1,202 @@
+"""One table of a batch into one engine: patch the table, fit the rows, load them, each exactly once.
+
+If the engine refuses the rows, the bad ones are found by trying halves: the good ones load, the others fail with the
+engine's own message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
+from penstock.destinations.sql.fitting import Fitting, without_key
+from penstock.destinations.sql.folding import folded
+from penstock.destinations.sql.header import merge
+from penstock.destinations.sql.operations import Table
+from penstock.destinations.sql.patching import TableRules, patched
+from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.destinations.sql.staged import StagedFile, staged_files
+from penstock.destinations.sql.staging import OFFSET, PARTITION
+from penstock.errors import RefusedError
+from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+
+MAX_TRIES = 2_000
+"""How often halves are tried. What is still refused then fails as a whole."""
+
+
+def load_table(
+    session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
+) -> TableReceipt:
+    """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
+    known = session.mark(batch, name)
+    if known is not None:
+        return TableReceipt(name, known.rows, from_text(known.failures), repeated=True)
+    files = staged_files(parts)
+    table = patched(session, rules, name, files, book)
+    if table is None:
+        failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
+        return TableReceipt(name, 0, failures_together(failures))
+    book.filled(name, {column.name: column.paths for column in merge(file.header for file in files) if column.paths})
+    fittings = [rules.fitting(file, table, session.dialect) for file in files]
+    key = tuple(table.key.columns) if table.key else rules.primary_key
+    version = rules.version_column if key and rules.version_column in table.columns else None
+    loader = _Loader(session, table, files, fittings, key, version)
+    failures = loader.load(batch)
+    return TableReceipt(name, loader.total - failures.num_rows, failures if failures.num_rows else None)
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Rows of a load by number, without those that are left out. Fitted anew each time they are read."""
+
+    files: Sequence[StagedFile]
+    fittings: Sequence[Fitting]
+    key: tuple[str, ...]
+    version: str | None
+    start: int
+    end: int
+    left_out: frozenset[int] = frozenset()
+    failures: list[pa.RecordBatch] = field(default_factory=list)
+    """Rows that fit nowhere, known once the readers were read."""
+
+    def columns(self) -> Sequence[str]:
+        found = dict.fromkeys(name for fitting in self.fittings for name in fitting.names)
+        if self.version is not None:
+            # Also where no row brings one: a row without a version is older than one with a version.
+            found.setdefault(self.version)
+        return list(found)
+
+    def readers(self) -> Iterator[pa.RecordBatchReader]:
+        self.failures.clear()
+        if self.key:
+            whole = [rows for file, fitting in self._pairs() for rows in self._fitted(file, fitting)]
+            for rows in folded(whole, self.key, self.version):
+                yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
+            return
+        for file, fitting in self._pairs():
+            yield pa.RecordBatchReader.from_batches(fitting.schema, self._fitted(file, fitting))
+
+    def _pairs(self) -> Iterator[tuple[StagedFile, Fitting]]:
+        for file, fitting in zip(self.files, self.fittings, strict=True):
+            if file.first_row < self.end and self.start < file.first_row + file.rows:
+                yield file, fitting
+
+    def _fitted(self, file: StagedFile, fitting: Fitting) -> Iterator[pa.RecordBatch]:
+        row = max(self.start, file.first_row)
+        for staged in file.batches(self.start, self.end):
+            count = staged.num_rows
+            if self.left_out:
+                staged = staged.filter(pa.array([number not in self.left_out for number in range(row, row + count)]))
+            row += count
+            found = fitting.fit(staged)
+            if found.failures.num_rows:
+                self.failures.append(found.failures)
+            if found.rows.num_rows:
+                yield found.rows
+
+
+@dataclass(frozen=True)
+class _Loader:
+    session: Session
+    table: Table
+    files: Sequence[StagedFile]
+    fittings: Sequence[Fitting]
+    key: tuple[str, ...]
+    version: str | None
+
+    @property
+    def total(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def load(self, batch: Batch) -> pa.RecordBatch:
+        """Returns the rows that failed; all others are loaded."""
+        try:
+            return self._attempt(batch, {})
+        except RefusedError as error:
+            refused = self._poison(error.what)
+        try:
+            return self._attempt(batch, refused)
+        except RefusedError as error:
+            # Every row was fine alone, but not all of them together: they cannot be told apart.
+            return self._attempt(batch, dict.fromkeys(range(self.total), error.what))
+
+    def _attempt(self, batch: Batch, refused: dict[int, str]) -> pa.RecordBatch:
+        """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""
+        rows = self._slice(0, self.total, frozenset(refused))
+        failed = [self._named(refused)] if refused else []
+
+        def mark() -> Mark:
+            failures = failures_together([*failed, *rows.failures])
+            return Mark(batch, self.table.name, self.total - failures.num_rows, to_text(failures))
+
+        self.session.load(Load(self.table, rows, self.key, self.version), mark)
+        return failures_together([*failed, *rows.failures])
+
+    def _poison(self, message: str) -> dict[int, str]:
+        """The numbers of the rows that the engine refuses, each with its message."""
+        found: dict[int, str] = {}
+        ranges = [(0, self.total, message)]
+        tries = 0
+        while ranges:
+            start, end, message = ranges.pop()
+            if end - start == 1 or tries > MAX_TRIES:
+                found.update(dict.fromkeys(range(start, end), message))
+                continue
+            middle = (start + end) // 2
+            for low, high in ((middle, end), (start, middle)):
+                tries += 1
+                refusal = self._refusal(low, high)
+                if refusal is not None:
+                    ranges.append((low, high, refusal))
+        return found
+
+    def _refusal(self, start: int, end: int) -> str | None:
+        try:
+            self.session.load(Load(self.table, self._slice(start, end), self.key, self.version), None)
+        except RefusedError as error:
+            return error.what
+        return None
+
+    def _slice(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> _Slice:
+        # Rows are folded once they are fitted, and then have the table's own names.
+        real = {name: column.name for name, column in self.table.columns.items()}
+        key = tuple(real.get(name, name) for name in self.key)
+        version = real.get(self.version) if self.version else None
+        return _Slice(self.files, self.fittings, key, version, start, end, left_out)
+
+    def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
+        places = pa.Table.from_batches(
+            [rows.select([PARTITION, OFFSET]) for file in self.files for rows in file.batches()]
+        ).take(pa.array(list(refused), pa.int64()))
+        codes = pa.repeat(pa.scalar("refused"), len(refused))
+        columns = [places.column(0), places.column(1), codes, pa.array(refused.values(), pa.string())]
+        return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
+
+
+def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if batches else NO_FAILURES
+
+
+def to_text(failures: pa.RecordBatch) -> str:
+    """Failures as they are kept in a mark. Messages repeat, so each is written once."""
+    if not failures.num_rows:
+        return ""
+    reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
+    numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
+    places = zip(failures.column("partition").to_pylist(), failures.column("offset").to_pylist(), reasons, strict=True)
+    return json.dumps({"reasons": list(numbers), "rows": [[p, o, numbers[reason]] for p, o, reason in places]})
+
+
+def from_text(text: str) -> pa.RecordBatch | None:
+    if not text:
+        return None
+    kept = json.loads(text)
+    rows = [(partition, offset, *kept["reasons"][reason]) for partition, offset, reason in kept["rows"]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)],
+        schema=FAILURE_SCHEMA,
+    )

@@ -1,0 +1,126 @@
+"""Bringing a real table to what a batch needs, under a lock, and only if something is missing.
+
+The table is read, what the batch needs is compared with it, and if there is anything to do the lock is taken and the
+table is read again: of two engines that want the same column, one adds it and the other finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.destinations.contract import TableBook
+from penstock.destinations.sql.config import OnTypeConflict, SchemaChanges, SqlConfig
+from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.fitting import Fitting
+from penstock.destinations.sql.header import merge
+from penstock.destinations.sql.operations import Operation, Table, TypedColumn, Wanted, our_key, patch
+from penstock.destinations.sql.session import Session
+from penstock.destinations.sql.staged import StagedFile
+from penstock.errors import RefusedError, TransientError
+from penstock.flatten.column import Column
+from penstock.flatten.unmapped import UNMAPPED
+
+
+@dataclass(frozen=True)
+class TableRules:
+    """What a config says about tables."""
+
+    primary_key: tuple[str, ...] = ()
+    version_column: str | None = None
+    on_type_conflict: OnTypeConflict = OnTypeConflict.UNMAPPED
+    frozen: bool = False
+    max_columns: int = 1_000
+
+    @classmethod
+    def of(cls, config: SqlConfig) -> TableRules:
+        return cls(
+            config.primary_key,
+            config.version_column,
+            config.on_type_conflict,
+            config.schema_changes is SchemaChanges.FREEZE,
+            config.max_columns,
+        )
+
+    def fitting(self, file: StagedFile, table: Table, dialect: Dialect) -> Fitting:
+        key = table.key.columns if table.key else self.primary_key
+        fails = self.on_type_conflict is OnTypeConflict.FAIL
+        return Fitting(file.header, file.schema, table, dialect, key, fails)
+
+
+def patched(
+    session: Session, rules: TableRules, name: str, files: Sequence[StagedFile], book: TableBook
+) -> Table | None:
+    """The table, able to take the files. ``None``: it does not exist, and no row has the key it would get."""
+    table = session.table(name)
+    if not needed(session.dialect, rules, name, files, table):
+        return table
+    with session.patching(name, book):
+        table = session.table(name)
+        statements = [session.dialect.render(step) for step in needed(session.dialect, rules, name, files, table)]
+        try:
+            session.change(statements)
+        except RefusedError as error:
+            # Whatever keeps a table from changing (an index, say) is not the fault of the records that wait for it.
+            raise TransientError(
+                error.code, error.what, "Change the table or the config; it is tried again."
+            ) from error
+    for statement in statements:
+        book.changed(name, statement)
+    return session.table(name) if statements else table
+
+
+def needed(
+    dialect: Dialect, rules: TableRules, name: str, files: Sequence[StagedFile], table: Table | None
+) -> list[Operation]:
+    """The changes that the files ask of the table as it is."""
+    header = merge(file.header for file in files)
+    homeless = {UNMAPPED, *dialect.reserved}
+    columns = [dialect.column(column) for column in header if column.name not in homeless]
+    if table is None and not set(rules.primary_key) <= {column.name for column in columns}:
+        return []
+    there = table or Table(name, {column.name: column for column in columns})
+    lossy = _lossy(dialect, rules, files, there, header)
+    widened = [TypedColumn(column, wider) for column, wider in lossy.items() if wider is not None]
+    if widened and UNMAPPED not in there.columns:
+        # A wider column may still not hold every value: what it cannot must have its place.
+        wide = replace(there, columns={**there.columns, **{column.name: column for column in widened}})
+        lossy = dict.fromkeys(_losing(dialect, rules, files, wide))
+    kept_aside = any(wider is None for wider in lossy.values()) and rules.on_type_conflict is not OnTypeConflict.FAIL
+    wanted = Wanted(
+        columns=columns,
+        key=our_key(name, rules.primary_key, dialect.max_name) if dialect.has_keys else None,
+        widened=widened,
+        frozen=rules.frozen,
+        max_columns=rules.max_columns,
+        spare=dialect.spare,
+        spare_needed=kept_aside or any(column.name in homeless for column in header),
+    )
+    return patch(name, wanted, table)
+
+
+def _lossy(
+    dialect: Dialect, rules: TableRules, files: Sequence[StagedFile], table: Table, header: Sequence[Column]
+) -> dict[str, str | None]:
+    """Columns that cannot take all their values, each with the wider type it should get, if it should and can."""
+    widens = rules.on_type_conflict is OnTypeConflict.WIDEN
+    if UNMAPPED in table.columns and not widens:
+        return {}  # whatever is lost has its place already
+    losing = _losing(dialect, rules, files, table)
+    types = {column.name: column.type for column in header}
+    return {
+        column: dialect.wider(table.columns[column].type, types[column]) if widens else None
+        for column in sorted(losing)
+    }
+
+
+def _losing(dialect: Dialect, rules: TableRules, files: Sequence[StagedFile], table: Table) -> set[str]:
+    """The columns that cannot take all their values as they are."""
+    return {
+        column
+        for file in files
+        for fitting in [rules.fitting(file, table, dialect)]
+        if fitting.doubtful
+        for rows in file.batches()
+        for column in fitting.losing(rows)
+    }

@@ -1,0 +1,56 @@
+"""The rows of a load with one schema, in pieces of a size that memory holds.
+
+Where a piece ends depends on the rows, not on how they were staged: a batch that comes again has the same pieces. (Rows
+of great size end a piece earlier, and those may fall otherwise.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.session import Load
+
+ROWS = 65_536
+BYTES = 64 << 20
+
+
+def pieces(load: Load, dialect: Dialect, most_rows: int | None = None, most_bytes: int = BYTES) -> Iterator[pa.Table]:
+    """All rows with all columns of the load, in their order."""
+    most_rows = most_rows or ROWS
+    schema = load_schema(load, dialect)
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for reader in load.rows.readers():
+        for batch in reader:
+            start = 0
+            while start < batch.num_rows:
+                part = batch.slice(start, most_rows - rows)
+                start += part.num_rows
+                rows += part.num_rows
+                size += part.nbytes
+                held.append(_with_all(part, schema))
+                if rows == most_rows or size > most_bytes:
+                    yield pa.Table.from_batches(held).combine_chunks()
+                    held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
+
+
+def load_schema(load: Load, dialect: Dialect) -> pa.Schema:
+    """The columns of all pieces, by the table's names."""
+    columns = [load.table.columns[name] for name in load.rows.columns()]
+    return pa.schema([(column.name, dialect.target(column.type).arrow or pa.string()) for column in columns])
+
+
+def _with_all(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    there = set(batch.schema.names)
+    return pa.RecordBatch.from_arrays(
+        [
+            batch.column(field.name).cast(field.type) if field.name in there else pa.nulls(batch.num_rows, field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )

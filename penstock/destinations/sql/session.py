@@ -1,0 +1,84 @@
+"""One connection to a SQL engine, as the loader uses it. What differs between engines beyond spelling is here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.kept import KeptValues, not_offered
+from penstock.destinations.sql.operations import Table
+
+MARKS = "_penstock_loads"
+"""The table of batches that a target has. A mark is written with its batch, so the two never differ."""
+KEPT_MARKS = 1_000
+"""Marks per route: a batch older than that is long settled in the ledger and never comes again."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """That a target has its part of a batch: how many rows it took, and which it refused (as text, for later)."""
+
+    batch: Batch
+    table: str
+    rows: int
+    failures: str = ""
+
+
+class Rows(Protocol):
+    """What a load brings: readers of one schema each. Asked for again after a failure, they start anew."""
+
+    def columns(self) -> Sequence[str]:
+        """Every column that any reader has, by our names."""
+
+    def readers(self) -> Iterator[pa.RecordBatchReader]: ...
+
+
+@dataclass(frozen=True)
+class Load:
+    """Rows for a table that has all their columns. With a ``key`` each key comes once."""
+
+    table: Table
+    rows: Rows
+    key: tuple[str, ...] = ()
+    version: str | None = None
+
+
+class Session(ABC):
+    """Open while one batch is written. Raises ``TransientError`` if the engine cannot now, ``RefusedError`` if it says
+    no to the rows themselves; after either, nothing of the call was done and the session can be used again, unless the
+    connection is gone: then every call raises ``TransientError``."""
+
+    dialect: Dialect
+
+    @abstractmethod
+    def table(self, name: str) -> Table | None:
+        """The table as it is now."""
+
+    @abstractmethod
+    def change(self, statements: Sequence[str]) -> None:
+        """Run schema changes."""
+
+    @abstractmethod
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        """Keep all others from changing the table's schema, over all processes and machines."""
+
+    @abstractmethod
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        """The mark that this batch left at this table, if it is there."""
+
+    @abstractmethod
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        """Insert or merge the rows and write the mark, all or nothing. The mark is known once the rows were read.
+        Without one: try it, and take it back."""
+
+    def kept_values(self, table: str, book: TableBook | None = None) -> AbstractContextManager[KeptValues]:
+        """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept
+        from changing the table, and from loading it. Raises for engines that do not offer it."""
+        raise not_offered()

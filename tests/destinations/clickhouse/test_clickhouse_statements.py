@@ -1,0 +1,53 @@
+"""Every statement that the dialect renders is ClickHouse's SQL to a parser that knows it."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from penstock.destinations.clickhouse.dialect import clickhouse_dialect
+from penstock.destinations.sql.operations import AddColumn, CreateTable, Key, Table, TypedColumn, WidenColumn
+
+DIALECT = clickhouse_dialect('my "db"')
+TABLE = Table(
+    "events",
+    {
+        "id": TypedColumn("id", "Int64"),
+        "day": TypedColumn("Day", "Date32"),
+        "v": TypedColumn("v", "Nullable(UInt8)"),
+        "ip": TypedColumn("ip", "Nullable(IPv4)"),
+        "note": TypedColumn('the "note"', "LowCardinality(Nullable(String))"),
+    },
+)
+COLUMNS = list(TABLE.columns)
+STATEMENTS = {
+    "create": DIALECT.render(
+        CreateTable("events", tuple(TypedColumn(f"c{n}", kind) for n, kind in enumerate(DIALECT.types.values())))
+    ),
+    "create with a key": DIALECT.render(
+        CreateTable("events", tuple(TABLE.columns.values()), Key("events_penstock_key", ("id", "day")))
+    ),
+    "add": DIALECT.render(AddColumn("select", TypedColumn("final", "LowCardinality(Nullable(String))"))),
+    "widen": DIALECT.render(WidenColumn("events", TypedColumn("v", "Nullable(Int64)"), "Nullable(UInt8)")),
+    "wait": DIALECT.waiting("_penstock_waiting_1", TABLE, COLUMNS, ["id"]),
+    "take": DIALECT.taking(TABLE, "_penstock_waiting_1", ["ip", "note"]),
+    "merge": DIALECT.taking(TABLE, "_penstock_waiting_1", ["id", "day", "v"], ["id", "day"]),
+    "merge by version": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, ["id"], "v"),
+    "try": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, ["id"], None, "_penstock_trial_1"),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
+def test_every_statement_is_understood(statement: str) -> None:
+    (parsed,) = sqlglot.parse(statement, read="clickhouse")
+    assert parsed is not None
+    assert not isinstance(parsed, exp.Command)
+
+
+def test_key_columns_are_never_null_and_others_may_be() -> None:
+    assert STATEMENTS["create with a key"].count("Nullable") == 3
+    assert STATEMENTS["wait"].endswith(
+        '("id" Int64, "Day" Nullable(String), "v" Nullable(UInt8), "ip" Nullable(String),'
+        ' "the \\"note\\"" LowCardinality(Nullable(String))) ENGINE = MergeTree ORDER BY tuple()'
+    )

@@ -1,0 +1,7 @@
+"""Tests of destinations find their database here."""
+
+from __future__ import annotations
+
+from tests.support.database import Database
+
+__all__ = ["Database"]
