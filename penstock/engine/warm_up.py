@@ -2,15 +2,20 @@
 
     python -m penstock.engine.warm_up
 
-numba keeps what it compiled beside the package. This runs flattening and every step on a few documents that reach each
-compiled function.
+numba keeps what it compiled beside the package. This runs flattening, every step and a stager on a few documents that
+reach each compiled function.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pyarrow as pa
 
 from penstock.config.pipeline import RouteConfig
+from penstock.destinations.sql.naming import TableNames
+from penstock.destinations.sql.staging import TypedStager
 from penstock.engine.plan import links, planned
 from penstock.flatten import flatten
 from penstock.record import Record, entries, placed
@@ -24,6 +29,7 @@ _DOCUMENTS = (
 )
 _CASTS = {"/d": "numeric(12,2)", "/c": "bigint", "/g": "double", "/y": "boolean", "/s": "varchar(1)"}
 _STEPS = [
+    {"lookup": {"rules": [{"name": "user_agent_parse", "from": "/s", "to": "/ua"}]}},
     {"where": "i > 0 and s in ('x', 'y') or o.n is null"},
     {"set": {"z": "i + 1", "o.z": "upper(s)"}},
     {"rename": {"b": "c", "o.z": "/q"}},
@@ -40,6 +46,10 @@ def warm_up() -> None:
     route = RouteConfig.model_validate({"from": "web", "steps": _STEPS, "to": {"type": "null"}})
     batch = placed(entries(Record(document, namespace="web") for document in _DOCUMENTS), 0, 0)
     Chain(links(planned(route.step_configs))).run(batch)
+    with TemporaryDirectory(prefix="penstock-warm-up-") as folder:
+        stager = TypedStager(Path(folder), TableNames("{{ s }}", 63), _CASTS, 63)
+        stager.add(batch)
+        stager.finish()
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def flatten_pieces(
     """The same, one piece after the other: as few as keep each table within ``cell_limit`` (one row always may).
 
     Each comes with the index of its first document in ``data``. All indices inside a piece count from there. With
-    ``keep_json`` a column of several kinds of values is one of JSON (``Column.json``), and inferred timestamps are text.
+    ``keep_json`` a column of several kinds of values is one of JSON (``Column.json``), inferred timestamps are text.
     """
     options = _Options(_by_path(casts), max_name, infer_timestamps, keep_json)
     for first, piece in cut(leaves(data), cell_limit):

@@ -13,7 +13,7 @@ import pytest
 from bench.bare_copy import copy_and_merge, copy_rows, export
 from bench.bare_read import json_types, load_lines
 from bench.clickstream import FRAME, KEY, LEAVES, PARTITIONS, Clickstream, Written, write
-from bench.dlt_load import DATASET, Disposition, Warehouse, seconds_of_dlt
+from bench.dlt_load import DATASET, Disposition, Settings, Warehouse, seconds_of_dlt
 from bench.to_the_end import deliver
 from penstock.log.local import LocalLog
 from tests.support.postgres import postgres
@@ -114,7 +114,9 @@ def test_duckdb_reads_every_line(events: Written, tmp_path: Path) -> None:
 
 def test_dlt_merges_by_the_same_key(events: Written, url: str, tmp_path: Path) -> None:
     where = url.replace("@", ":none@", 1)
-    assert seconds_of_dlt(events.lines, EVENTS, tmp_path, Warehouse.POSTGRES, where, Disposition.MERGE) > 0
+    assert (
+        seconds_of_dlt(events.lines, EVENTS, tmp_path, Warehouse.POSTGRES, where, Disposition.MERGE, Settings.TUNED) > 0
+    )
     with psycopg.connect(url) as connection:
         assert connection.execute(f"SELECT count(*) FROM {DATASET}.events").fetchall() == [(events.distinct,)]
 

@@ -17,7 +17,6 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copying import lines
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.kept import PostgresKeptValues
-from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
 from penstock.errors import PenstockError, RefusedError, TransientError
@@ -103,7 +102,7 @@ class PostgresSession(Session):
         for reader in load.rows.readers():
             names = self.dialect.names(reader.schema.names)
             with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-                for text in ahead(lines(reader)):
+                for text in lines(reader):
                     copy.write(text)
 
     def _note(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:

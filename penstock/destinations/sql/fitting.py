@@ -140,10 +140,13 @@ class Fitting:
             column = fitted[name].array if name in fitted else rows.column(name) if name in self._targets else None
             missing = pa.repeat(pa.scalar(True), rows.num_rows) if column is None else column.is_null()
             found.append(_failed(rows, missing, "no_key", f"there is no value for the key column '{name}'"))
-        if self._conflicts_fail:
+        if self._conflicts_fail or UNMAPPED not in self._table.columns:
+            # Without a spare column nothing may be set aside: it would be gone.
             for name, lost, came in self._conflicts(rows, fitted):
-                there = self._table.columns[name].type if name in self._table.columns else "of another type"
-                message = f"the column '{name}' is {there} and cannot hold this value ({came})"
+                message = f"there is no column for '{name}' ({came})"
+                if name in self._table.columns:
+                    there = self._table.columns[name].type
+                    message = f"the column '{name}' is {there} and cannot hold this value ({came})"
                 found.append(_failed(rows, lost, "type_conflict", message))
         failures = pa.concat_batches(found) if found else NO_FAILURES
         return _one_each(failures) if len(found) > 1 else failures
@@ -161,8 +164,11 @@ class Fitting:
         if self._brings_spare:
             # What a cast could not take was set aside when it was staged, under its column's name; a path has a slash.
             for name, member in members(rows.column(UNMAPPED)).by_key.items():
-                if not name.startswith("/"):
+                if not name.startswith("/") or UNMAPPED not in self._table.columns:
                     yield name, pa.array(member.present), _kind(member.type(infer_timestamps=False).arrow)
+        if UNMAPPED not in self._table.columns:
+            for name in self.homeless:
+                yield name, rows.column(name).is_valid(), _kind(rows.column(name).type)
 
     def _storable(self, column: pa.Array) -> pa.Array:
         if self._takes_nul or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

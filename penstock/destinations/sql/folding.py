@@ -1,7 +1,8 @@
 """Rows of one load that share a key, folded into one row per key, as if they had been merged one after the other.
 
-A row changes what came before it only in the columns that it carries, and in ``_unmapped`` only the fields. With a version, a row that is older than one
-before it changes nothing. Rows whose key comes once pass through untouched, and cost nothing but the look at the key.
+A row changes what came before it only in the columns that it carries, and in ``_unmapped`` only in the fields. With a
+version, a row that is older than one before it changes nothing. Rows whose key comes once pass through untouched, and
+cost nothing but the look at the key.
 """
 
 from __future__ import annotations
@@ -81,9 +82,7 @@ def _last_values(rows: pa.Table, codes: npt.NDArray[np.int64], version: str | No
     return pa.table(columns, schema=rows.schema)
 
 
-def _kept_aside(
-    column: pa.ChunkedArray, order: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]
-) -> pa.Array:
+def _kept_aside(column: pa.ChunkedArray, order: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]) -> pa.Array:
     """Per group the object of all members that its rows keep aside, of each the last value."""
     kept: list[str | None] = [None] * len(begins)
     texts = column.take(pa.array(order)).to_pylist()

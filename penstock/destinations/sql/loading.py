@@ -16,7 +16,7 @@ from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
 from penstock.destinations.sql.fitting import Fitting, without_key
 from penstock.destinations.sql.folding import folded
 from penstock.destinations.sql.header import merge
-from penstock.destinations.sql.operations import Table
+from penstock.destinations.sql.operations import Table, is_ours
 from penstock.destinations.sql.patching import TableRules, patched
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.destinations.sql.staged import StagedFile, staged_files
@@ -37,7 +37,7 @@ def load_table(
         return TableReceipt(name, known.rows, from_text(known.failures), repeated=True)
     files = staged_files(parts)
     table = patched(session, rules, name, files, book)
-    if table is None:
+    if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
         failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
         return TableReceipt(name, 0, failures_together(failures))
     book.filled(name, {column.name: column.paths for column in merge(file.header for file in files) if column.paths})
@@ -47,6 +47,10 @@ def load_table(
     loader = _Loader(session, table, files, fittings, key, version)
     failures = loader.load(batch)
     return TableReceipt(name, loader.total - failures.num_rows, failures if failures.num_rows else None)
+
+
+def _has_foreign_key(table: Table) -> bool:
+    return table.key is not None and not is_ours(table.key)
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,10 @@ class _Slice:
     """Rows that fit nowhere, known once the readers were read."""
 
     def columns(self) -> Sequence[str]:
-        found = dict.fromkeys(name for fitting in self.fittings for name in fitting.names)
-        if self.version is not None:
-            # Also where no row brings one: a row without a version is older than one with a version.
-            found.setdefault(self.version)
-        return list(found)
+        # The key and the version also where no row brings them: a row without its key fails, and one without a version
+        # is older than one that has it.
+        merging = (*self.key, *([self.version] if self.version else []))
+        return list(dict.fromkeys([*(name for fitting in self.fittings for name in fitting.names), *merging]))
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.flatten.names import column_name
+
 
 @dataclass(frozen=True)
 class TypedColumn:
@@ -81,6 +83,8 @@ class Wanted:
     """Columns that exist and must become wider, with the types they must have."""
     frozen: bool = False
     max_columns: int = 1_000
+    first: Collection[str] = ()
+    """Columns that are never left out for others, if not all can be had: those of a key."""
     spare: TypedColumn = field(kw_only=True)
     """The column for what finds no place. It is added when it is needed, whatever else may not be."""
     spare_needed: bool = False
@@ -88,20 +92,23 @@ class Wanted:
 
 def patch(table: str, wanted: Wanted, existing: Table | None) -> list[Operation]:
     """What must be done so that ``table`` (``existing``, if there is one) can take the batch."""
+    first = {*wanted.first, *(wanted.key.columns if wanted.key else ())}
     if existing is None:
-        chosen = within(wanted.max_columns, wanted.columns, first=wanted.key.columns if wanted.key else ())
+        chosen = within(wanted.max_columns, wanted.columns, first)
         spare = [wanted.spare] if wanted.spare_needed or len(chosen) < len(wanted.columns) else []
         return [CreateTable(table, (*chosen, *spare), wanted.key)]
     operations: list[Operation] = []
     new = [column for column in wanted.columns if column.name not in existing.columns]
     room = 0 if wanted.frozen else max(0, wanted.max_columns - len(existing.columns.keys() - {wanted.spare.name}))
-    taken = within(room, new, first=wanted.key.columns if wanted.key else ())
+    taken = within(room, new, first)
     operations += [AddColumn(table, column) for column in taken]
     if wanted.spare.name not in existing.columns and (wanted.spare_needed or len(taken) < len(new)):
         operations.append(AddColumn(table, wanted.spare))
     for column in wanted.widened:
         there = existing.columns[column.name]
         operations.append(WidenColumn(table, TypedColumn(there.name, column.type), there.type))
+    if wanted.key and not set(wanted.key.columns) <= existing.columns.keys() | {column.name for column in taken}:
+        return operations  # a key of columns that are still to come
     return operations + _key_changes(table, wanted.key, existing)
 
 
@@ -127,8 +134,8 @@ OUR_KEY = "_penstock_key"
 
 
 def our_key(table: str, columns: Sequence[str], max_name: int) -> Key | None:
-    """The key that a table gets from us, with a name by which we know it again."""
-    return Key(table[: max_name - len(OUR_KEY)] + OUR_KEY, tuple(columns)) if columns else None
+    """The key that a table gets from us, with a name by which we know it again, and that no other table's key has."""
+    return Key(column_name([table], max_name - len(OUR_KEY)) + OUR_KEY, tuple(columns)) if columns else None
 
 
 def is_ours(key: Key) -> bool:

@@ -79,8 +79,13 @@ def needed(
     columns = [dialect.column(column) for column in header if column.name not in homeless]
     if table is None and not set(rules.primary_key) <= {column.name for column in columns}:
         return []
-    there = table or Table(name, {column.name: column for column in columns})
+    # As it will be: a column that is still to be added may not hold every value either.
+    there = Table(name, {column.name: column for column in columns} | dict(table.columns if table else {}))
     lossy = _lossy(dialect, rules, files, there, header)
+    if table is None or not lossy.keys() <= table.columns.keys():
+        # Only what is there can be made wider; a new column has the type that its values gave it.
+        known = table.columns if table else {}
+        lossy = {column: wider if column in known else None for column, wider in lossy.items()}
     widened = [TypedColumn(column, wider) for column, wider in lossy.items() if wider is not None]
     if widened and UNMAPPED not in there.columns:
         # A wider column may still not hold every value: what it cannot must have its place.
@@ -93,6 +98,7 @@ def needed(
         widened=widened,
         frozen=rules.frozen,
         max_columns=rules.max_columns,
+        first=rules.primary_key,
         spare=dialect.spare,
         spare_needed=kept_aside or any(column.name in homeless for column in header),
     )
