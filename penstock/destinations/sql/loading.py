@@ -60,7 +60,10 @@ class _Slice:
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
     key: tuple[str, ...]
+    """As the table calls them, like the version."""
     version: str | None
+    merging: tuple[str, ...]
+    """What merging looks at, by our names."""
     start: int
     end: int
     left_out: frozenset[int] = frozenset()
@@ -70,8 +73,7 @@ class _Slice:
     def columns(self) -> Sequence[str]:
         # The key and the version also where no row brings them: a row without its key fails, and one without a version
         # is older than one that has it.
-        merging = (*self.key, *([self.version] if self.version else []))
-        return list(dict.fromkeys([*(name for fitting in self.fittings for name in fitting.names), *merging]))
+        return list(dict.fromkeys([*(name for fitting in self.fittings for name in fitting.names), *self.merging]))
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()
@@ -169,7 +171,8 @@ class _Loader:
         real = {name: column.name for name, column in self.table.columns.items()}
         key = tuple(real.get(name, name) for name in self.key)
         version = real.get(self.version) if self.version else None
-        return _Slice(self.files, self.fittings, key, version, start, end, left_out)
+        merging = (*self.key, *([self.version] if self.version else []))
+        return _Slice(self.files, self.fittings, key, version, merging, start, end, left_out)
 
     def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
         places = pa.Table.from_batches(

@@ -1,0 +1,271 @@
+"""An engine that is nothing but its rules: tables are Python lists, every value is checked against its column's type.
+
+It speaks PostgreSQL's words (the statements that it is sent are read back, and it does what they say and nothing else)
+and refuses what PostgreSQL would: a value of another type, NUL, a number too large, a second row of a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from functools import cached_property
+
+import pyarrow as pa
+
+from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.postgres.config import PostgresConfig
+from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
+from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.errors import RefusedError, TransientError
+from penstock.flatten.unmapped import UNMAPPED
+
+SCHEMA = "public"
+
+
+@dataclass
+class ModelTable:
+    columns: dict[str, str]
+    key: Key | None = None
+    rows: list[dict[str, object]] = field(default_factory=list)
+
+
+@dataclass
+class Store:
+    """What the engine keeps. Tables that are ``away`` cannot be reached now; neither can anything while it is down."""
+
+    tables: dict[str, ModelTable] = field(default_factory=dict)
+    marks: dict[tuple[str, str, int, str], Mark] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)
+    down: bool = False
+
+
+class ModelDestination(SqlDestination[PostgresConfig]):
+    def __init__(self, config: PostgresConfig, store: Store) -> None:
+        super().__init__(config)
+        self._store = store
+
+    @cached_property
+    def dialect(self) -> PostgresDialect:
+        return postgres_dialect(SCHEMA, self.config.float)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        if self._store.down:
+            raise TransientError("PEN-DST-027", "the model is down.", "The batch is tried again.")
+        yield ModelSession(self._store, self.dialect)
+
+
+class ModelSession(Session):
+    def __init__(self, store: Store, dialect: PostgresDialect) -> None:
+        self._store = store
+        self.dialect: PostgresDialect = dialect
+
+    def table(self, name: str) -> Table | None:
+        found = self._store.tables.get(name)
+        if found is None:
+            return None
+        return Table(name, {column: TypedColumn(column, kind) for column, kind in found.columns.items()}, found.key)
+
+    def change(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            _apply(self._store.tables, statement)
+
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        return self._store.marks.get((batch.scope, batch.route, batch.number, table))
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        if load.table.name in self._store.away:
+            raise TransientError("PEN-DST-027", f"the table {load.table.name} is away.", "The batch is tried again.")
+        table = self._store.tables[load.table.name]
+        came = [row for reader in load.rows.readers() for row in _rows(reader, table.columns)]
+        if load.key:
+            assert set(load.rows.columns()) <= set(table.columns)
+            rows = _merged(table, came, load.key, load.version)
+        else:
+            rows = [*table.rows, *came]
+        _check_key(table.key, rows)
+        if mark is not None:
+            made = mark()
+            batch = made.batch
+            self._store.marks[batch.scope, batch.route, batch.number, made.table] = made
+            table.rows = rows
+
+
+# Loading
+
+
+def _rows(reader: pa.RecordBatchReader, columns: Mapping[str, str]) -> Iterator[dict[str, object]]:
+    for batch in reader:
+        for row in batch.to_pylist():
+            yield {name: _checked(name, value, columns[name]) for name, value in row.items() if value is not None}
+
+
+_PYTHON: dict[str, type] = {
+    "text": str,
+    "jsonb": str,
+    "bigint": int,
+    "integer": int,
+    "smallint": int,
+    "boolean": bool,
+    "double precision": float,
+    "timestamp with time zone": datetime,
+}
+
+
+def _checked(name: str, value: object, kind: str) -> object:
+    """The value as the column keeps it. What PostgreSQL refuses is refused, what is not of its type is a defect."""
+    if isinstance(value, str) and "\0" in value:
+        raise _refused(f"{name} has a NUL")
+    if kind.startswith("numeric"):
+        return _numeric(name, value, kind)
+    if kind == "jsonb":
+        _check_json(name, str(value))
+    if kind.startswith("character varying"):
+        length = int(re.findall(r"\d+", kind)[0])
+        if len(str(value)) > length:
+            raise _refused(f"{name} is too long")
+    elif kind in _PYTHON:
+        assert type(value) is _PYTHON[kind], f"{value!r} for {name} {kind}"
+    return value
+
+
+def _numeric(name: str, value: object, kind: str) -> Decimal:
+    assert type(value) in (int, float, Decimal), f"{value!r} for {name} {kind}"
+    precision, scale = map(int, re.findall(r"\d+", kind))
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(str(value))
+    if abs(number) >= Decimal(10) ** (precision - scale):
+        raise _refused(f"{name} overflows {kind}")
+    return number.quantize(Decimal(1).scaleb(-scale), context=Context(prec=precision + scale))
+
+
+def _check_json(name: str, text: str) -> None:
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except ValueError as error:
+        raise _refused(f"{name} is not JSON: {error}") from error
+    if "\\u0000" in text.replace("\\\\", ""):
+        raise _refused(f"{name} has a NUL")
+
+
+def _merged(
+    table: ModelTable, came: Sequence[dict[str, object]], key: Sequence[str], version: str | None
+) -> list[dict[str, object]]:
+    rows = {tuple(row[name] for name in key): row for row in table.rows}
+    assert len({tuple(row[name] for name in key) for row in came}) == len(came), "a key comes twice in one load"
+    for row in came:
+        place = tuple(row[name] for name in key)
+        known = rows.get(place, {})
+        if version is None or not _is_older(row.get(version), known.get(version)):
+            rows[place] = {**known, **row, **_both_kept(known, row)}
+    return list(rows.values())
+
+
+def _both_kept(there: Mapping[str, object], came: Mapping[str, object]) -> dict[str, object]:
+    """As ``jsonb || jsonb`` does: all members, of each the newer value."""
+    if UNMAPPED not in there or UNMAPPED not in came:
+        return {}
+    exact: dict[str, object] = {}
+    for row in (there, came):
+        for name, value in json.loads(str(row[UNMAPPED]), parse_float=Decimal).items():
+            exact[name] = value
+    return {UNMAPPED: "{" + ",".join(f"{json.dumps(name)}:{_spelled(value)}" for name, value in exact.items()) + "}"}
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spelled, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)
+
+
+def _is_older(came: object, there: object) -> bool:
+    return there is not None and (came is None or bool(came < there))  # type: ignore[operator]
+
+
+def _check_key(key: Key | None, rows: Sequence[Mapping[str, object]]) -> None:
+    if key is None:
+        return
+    places = [tuple(row.get(name) for name in key.columns) for row in rows]
+    if any(None in place for place in places) or len(set(places)) < len(places):
+        raise _refused(f"the key {key.name} is violated")
+
+
+def _refused(what: str) -> RefusedError:
+    return RefusedError("PEN-DST-024", what, "Nothing of it was written.")
+
+
+# Statements
+
+_RELATION = rf'"{SCHEMA}"\."(?P<table>[a-z0-9_]+)"'
+_COLUMN = r'"(?P<name>[a-z0-9_]+)" (?P<kind>[a-z][a-z0-9_ ]*(?:\([0-9, ]+\))?[a-z ]*)'
+_KEY = r'CONSTRAINT "(?P<key>[a-z0-9_]+)" PRIMARY KEY \((?P<columns>[^)]*)\)'
+_CREATE = re.compile(rf"CREATE TABLE IF NOT EXISTS {_RELATION} \((?P<body>.*)\)")
+_ADD = re.compile(rf"ALTER TABLE {_RELATION} ADD COLUMN {_COLUMN}")
+_WIDEN = re.compile(rf"ALTER TABLE {_RELATION} ALTER COLUMN \"(?P<name>[a-z0-9_]+)\" TYPE (?P<kind>.+?) USING .*")
+_SET_KEY = re.compile(rf"ALTER TABLE {_RELATION} ADD {_KEY}")
+_DROP_KEY = re.compile(rf'ALTER TABLE {_RELATION} DROP CONSTRAINT "(?P<key>[a-z0-9_]+)"')
+
+
+def _apply(tables: dict[str, ModelTable], statement: str) -> None:
+    if found := _CREATE.fullmatch(statement):
+        body, key = found["body"], None
+        if constraint := re.search(f"(, )?{_KEY}$", body):
+            key, body = _key(constraint), body[: constraint.start()]
+        definitions = re.split(r", (?=\")", body)
+        columns = dict(_column(definition) for definition in definitions)
+        assert len(columns) == len(definitions), f"a column twice: {statement}"
+        tables.setdefault(found["table"], ModelTable(columns, key))
+    elif found := _ADD.fullmatch(statement):
+        table = tables[found["table"]]
+        assert found["name"] not in table.columns, f"a column twice: {statement}"
+        table.columns[found["name"]] = found["kind"]
+    elif found := _WIDEN.fullmatch(statement):
+        table = tables[found["table"]]
+        was = table.columns[found["name"]]
+        table.columns[found["name"]] = found["kind"]
+        for row in table.rows:
+            if found["name"] in row:
+                row[found["name"]] = _widened(row[found["name"]], was, found["kind"])
+    elif found := _SET_KEY.fullmatch(statement):
+        table = tables[found["table"]]
+        assert table.key is None
+        _check_key(_key(found), table.rows)
+        table.key = _key(found)
+    elif found := _DROP_KEY.fullmatch(statement):
+        table = tables[found["table"]]
+        assert table.key is not None
+        assert table.key.name == found["key"]
+        table.key = None
+    else:
+        raise AssertionError(f"not a statement that an engine would take: {statement}")
+
+
+def _column(definition: str) -> tuple[str, str]:
+    found = re.fullmatch(_COLUMN, definition)
+    assert found is not None, f"not a column: {definition}"
+    return found["name"], found["kind"]
+
+
+def _key(found: re.Match[str]) -> Key:
+    return Key(found["key"], tuple(re.findall(r'"([^"]+)"', found["columns"])))
+
+
+def _widened(value: object, was: str, kind: str) -> object:
+    if kind != "text":
+        return int(value) if kind == "bigint" else Decimal(int(value))  # type: ignore[call-overload]
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return f"{value:f}".rstrip("0").rstrip(".")
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return str(value)
