@@ -133,9 +133,7 @@ class RouteConfig(ComponentConfig):
         description="Time from one batch to the next; by default `250ms` for stream, `5m` for batch.",
     )
     max_records: int = Field(default=1_000_000, gt=0, description="Most records in one batch.")
-    max_bytes: ByteSize = Field(
-        default=2**30, gt=0, description="Most bytes in one batch, as the log stores them."
-    )
+    max_bytes: ByteSize = Field(default=2**30, gt=0, description="Most bytes in one batch, as the log stores them.")
 
     @property
     def interval(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,10 +16,12 @@ from penstock.config.pipeline import RouteConfig, RouteMode
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.delivery import Delivery
+from penstock.engine.first_job import run_first_job
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
-from penstock.engine.session import Jvm, build_session, start_workers
+from penstock.engine.session import Jvm, build_session
+from penstock.engine.warm_up import warm_up
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -41,11 +44,15 @@ class Engine:
         self._lock.take()
         config, layout = self._pipeline.config, self._pipeline.layout
         self._pipeline.check_log()
+        # While the JVM starts there is time to load what the first batch would otherwise wait for.
+        warming = threading.Thread(target=warm_up, name="warm-up", daemon=True)
+        warming.start()
         spark = build_session(config.name, config.engine.master, layout.run / "spark", config.engine.spark)
         jvm = Jvm(spark)
         try:
             self._lock.note_jvm(jvm.pid)
-            start_workers(spark)
+            run_first_job(spark)
+            warming.join()
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
             if config.engine.metrics is not None:
                 narrate.show_metrics(*split_address(config.engine.metrics))

@@ -6,11 +6,9 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from penstock.errors import RouteError
 
@@ -42,16 +40,6 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
     # Importing Spark turns the chatter of its bridge on.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return spark
-
-
-def start_workers(spark: SparkSession) -> None:
-    """Have a Python worker ready for every core, so that the first batch need not wait for it."""
-    cores = spark.sparkContext.defaultParallelism
-    spark.range(0, cores, 1, cores).mapInArrow(_unchanged, "id bigint").count()
-
-
-def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
 
 
 class JvmDied(Exception):

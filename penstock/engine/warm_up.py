@@ -18,7 +18,10 @@ from penstock.destinations.sql.naming import TableNames
 from penstock.destinations.sql.staging import TypedStager
 from penstock.engine.plan import links, planned
 from penstock.flatten import flatten
+from penstock.flatten.casts import parse_cast
+from penstock.flatten.fitting import fit, fit_json
 from penstock.record import Record, entries, placed
+from penstock.registry import Kind, component
 from penstock.steps.chain import Chain
 
 _DOCUMENTS = (
@@ -50,6 +53,12 @@ def warm_up() -> None:
         stager = TypedStager(Path(folder), TableNames("{{ s }}", 63), _CASTS, 63)
         stager.add(batch)
         stager.finish()
+    for sql_type in ("bigint", "double", "numeric(38,18)", "timestamptz", "boolean", "text"):
+        fit_json(pa.array(['"x"', '"7"', "1.5", "[1]"]), parse_cast(sql_type))
+        fit(pa.array([0.1, 1e30]), parse_cast(sql_type))
+    # What the destinations that need no extra bring with them is large.
+    for name in ("duckdb", "postgres"):
+        component(Kind.DESTINATION, name).implementation_class()
 
 
 if __name__ == "__main__":

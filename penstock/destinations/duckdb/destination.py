@@ -1,7 +1,7 @@
 """Batches into a DuckDB file, each table of a batch exactly once.
 
 The file is open only while a batch is written; between batches anybody can query it. While somebody else has it open, a
-write is a transient error. Rows arrive in log order, file by file, so memory does not grow with the batch.
+write is a transient error. Rows are read from mapped files, so memory does not grow with the batch.
 """
 
 from __future__ import annotations

@@ -12,18 +12,16 @@ import pyarrow as pa
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
 from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.pieces import load_schema, pieces
+from penstock.destinations.sql.pieces import load_schema
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
 from penstock.errors import RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
 _RUN = "_penstock_run"
-ROW_GROUP = 122_880
-"""Rows that DuckDB stores together. Each batch of so many is compressed by a thread of its own."""
-_GROUP_BYTES = 256 << 20
 _COLUMNS = """
     SELECT column_name, data_type FROM duckdb_columns()
     WHERE database_name = current_database() AND schema_name = current_schema() AND lower(table_name) = ?
@@ -90,9 +88,7 @@ class DuckdbSession(Session):
 
     def _insert(self, relation: str, load: Load) -> None:
         schema = load_schema(load, DUCKDB)
-        groups = ahead(pieces(load, DUCKDB, ROW_GROUP, _GROUP_BYTES))
-        batches = (batch for group in groups for batch in group.to_batches())
-        self._connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, batches))
+        self._connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, ahead(row_groups(load))))
         names = DUCKDB.names(schema.names)
         self._connection.execute(f"INSERT INTO {relation} ({names}) SELECT {names} FROM {_RUN}")
         # Not after an error: the aborted transaction would refuse this too, and hide why.

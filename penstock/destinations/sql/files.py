@@ -1,7 +1,8 @@
 """The staged files of one table in one task.
 
-A file has one header. Rows share a file as long as their columns agree; a column that comes with another type, or a new
-column after the file was begun, starts the next file. Rows keep their order within a file and from file to file.
+A file is one Arrow batch with one header. Rows share a file up to ``FILE_ROWS``, as long as their columns agree: they
+may come and go, but one that comes with another type starts the next file. Rows keep their order within a file and from
+file to file.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from penstock.destinations.sql.header import encode, merge
 from penstock.flatten.column import Column
 from penstock.flatten.types import InnerType
 
-_LARGE_PIECE = 8_192
-"""Rows."""
+FILE_ROWS = 122_880
+"""What DuckDB stores as one group: a file of so many rows is compressed by one thread, without another copy."""
 
 
 class TableWriter(Protocol):
@@ -40,89 +41,65 @@ def create_arrow_file(path: Path, schema: pa.Schema) -> TableWriter:
 
 
 class TableFiles:
-    """Takes pieces of a table. They are held back until ``flush``, so that small ones are written as one."""
+    """Takes pieces of a table and holds them back until they fill a file, or until ``flush``."""
 
     def __init__(self, directory: Path, table: str, create: CreateFile) -> None:
         self._directory = directory
         self._table = table
         self._create = create
         self._parts: list[Part] = []
-        self._current: _File | None = None
+        self._held: list[pa.Table] = []
+        self._columns: dict[str, Column] = {}
+        self._rows = 0
+        self._place = (-1, -1)
 
     @property
     def held_bytes(self) -> int:
-        return sum(piece.nbytes for piece in self._current.held) if self._current else 0
+        return sum(piece.nbytes for piece in self._held)
 
-    def append(self, rows: pa.Table, columns: Sequence[Column], partition: int, first_offset: int) -> None:
-        """``columns`` is the header of ``rows``, which may have more columns than that (a row's place)."""
-        if self._current is not None and not self._current.takes(columns):
-            self._end()
-        if self._current is None:
-            self._current = _File(self._directory / uuid.uuid4().hex, self._create, partition, first_offset)
-        self._current.append(rows, columns)
+    def append(self, rows: pa.Table, columns: Sequence[Column], places: pa.RecordBatch) -> None:
+        """``columns`` is the header of ``rows``, which may have more columns than that; ``places`` is where each row's
+        record is in the log."""
+        if not self._takes(columns):
+            self.flush()
+        while self._rows + rows.num_rows >= FILE_ROWS:
+            room = FILE_ROWS - self._rows
+            self._hold(rows.slice(0, room), columns, places)
+            self.flush()
+            rows, places = rows.slice(room), places.slice(room)
+        if rows.num_rows:
+            self._hold(rows, columns, places)
 
     def flush(self) -> None:
-        if self._current is not None:
-            self._current.flush()
+        """Write what is held, as one file."""
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held, promote_options="default").combine_chunks()
+        path = self._directory / uuid.uuid4().hex
+        writer = self._create(path, rows.schema)
+        writer.write_table(rows)
+        writer.close()
+        self._parts.append(Part(self._table, str(path), self._rows, *self._place, encode(list(self._columns.values()))))
+        self._held, self._columns, self._rows = [], {}, 0
 
     def finish(self) -> list[Part]:
-        self._end()
+        self.flush()
         return self._parts
 
-    def _end(self) -> None:
-        if self._current is not None:
-            self._parts.append(self._current.close(self._table))
-            self._current = None
+    def _takes(self, columns: Sequence[Column]) -> bool:
+        known = self._columns
+        return all(_kept_as(known.get(column.name, column)) == _kept_as(column) for column in columns)
 
-
-def _kept_as(column: Column) -> tuple[InnerType, str | None, bool]:
-    return column.type, column.sql_type, column.json
-
-
-class _File:
-    """A file that is being filled. Its schema is open until the first flush."""
-
-    def __init__(self, path: Path, create: CreateFile, partition: int, first_offset: int) -> None:
-        self._path = path
-        self._create = create
-        self._place = partition, first_offset
-        self._columns: dict[str, Column] = {}
-        self._rows = 0
-        self._begun: tuple[pa.Schema, TableWriter] | None = None
-        self.held: list[pa.Table] = []
-
-    def takes(self, columns: Sequence[Column]) -> bool:
-        for column in columns:
-            known = self._columns.get(column.name)
-            if known is None and self._begun:
-                return False
-            if known is not None and _kept_as(known) != _kept_as(column):
-                return False
-        return True
-
-    def append(self, rows: pa.Table, columns: Sequence[Column]) -> None:
+    def _hold(self, rows: pa.Table, columns: Sequence[Column], places: pa.RecordBatch) -> None:
+        if not self._held:
+            self._place = places.column(0)[0].as_py(), places.column(1)[0].as_py()
         for column in columns:
             known = self._columns.setdefault(column.name, column)
             if known.paths != column.paths:
                 (self._columns[column.name],) = merge([[known], [column]])
         self._rows += rows.num_rows
-        self.held.append(rows)
+        self._held.append(rows)
 
-    def flush(self) -> None:
-        if not self.held:
-            return
-        if self._begun is None:
-            rows = pa.concat_tables(self.held, promote_options="default")
-            self._begun = rows.schema, self._create(self._path, rows.schema)
-        else:
-            rows = pa.concat_tables([self._begun[0].empty_table(), *self.held], promote_options="default")
-        # Small pieces become one. Large ones are written as they are: the copy would cost more than it saves.
-        small = rows.num_rows < _LARGE_PIECE * len(self.held)
-        self._begun[1].write_table(rows.combine_chunks() if small else rows)
-        self.held.clear()
 
-    def close(self, table: str) -> Part:
-        self.flush()
-        if self._begun is not None:
-            self._begun[1].close()
-        return Part(table, str(self._path), self._rows, *self._place, encode(list(self._columns.values())))
+def _kept_as(column: Column) -> tuple[InnerType, str | None, bool]:
+    return column.type, column.sql_type, column.json

@@ -17,9 +17,8 @@ ROWS = 65_536
 BYTES = 64 << 20
 
 
-def pieces(load: Load, dialect: Dialect, most_rows: int | None = None, most_bytes: int = BYTES) -> Iterator[pa.Table]:
+def pieces(load: Load, dialect: Dialect) -> Iterator[pa.Table]:
     """All rows with all columns of the load, in their order."""
-    most_rows = most_rows or ROWS
     schema = load_schema(load, dialect)
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -27,12 +26,12 @@ def pieces(load: Load, dialect: Dialect, most_rows: int | None = None, most_byte
         for batch in reader:
             start = 0
             while start < batch.num_rows:
-                part = batch.slice(start, most_rows - rows)
+                part = batch.slice(start, ROWS - rows)
                 start += part.num_rows
                 rows += part.num_rows
                 size += part.nbytes
-                held.append(_with_all(part, schema))
-                if rows == most_rows or size > most_bytes:
+                held.append(with_all(part, schema))
+                if rows == ROWS or size > BYTES:
                     yield pa.Table.from_batches(held).combine_chunks()
                     held, rows, size = [], 0, 0
     if held:
@@ -45,7 +44,8 @@ def load_schema(load: Load, dialect: Dialect) -> pa.Schema:
     return pa.schema([(column.name, dialect.target(column.type).arrow or pa.string()) for column in columns])
 
 
-def _with_all(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_all(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with all columns of the schema, null where they have none."""
     there = set(batch.schema.names)
     return pa.RecordBatch.from_arrays(
         [

@@ -23,7 +23,7 @@ PARTITION = "@partition"
 OFFSET = "@offset"
 """The columns that give a row's place. No column of data is called so: those names are letters, digits and ``_``."""
 
-HELD_BYTES = 32 << 20
+HELD_BYTES = 96 << 20
 """What a task holds back before it writes, over all tables: many small pieces of a table then become one."""
 
 
@@ -95,7 +95,7 @@ class TypedStager(Stager):
         files = self._tables.get(table)
         if files is None:
             files = self._tables[table] = TableFiles(self._directory, table, self._create)
-        files.append(rows, flat.columns, partition[0].as_py(), offset[0].as_py())
+        files.append(rows, flat.columns, places)
 
 
 def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.destinations.contract import Part
-from penstock.destinations.sql.files import TableFiles, create_arrow_file
+from penstock.destinations.sql.files import FILE_ROWS, TableFiles, create_arrow_file
 from penstock.destinations.sql.header import decode
 from penstock.flatten.column import Column
 from penstock.flatten.types import InnerType
@@ -15,11 +15,12 @@ Row = dict[str, int | str]
 
 def append(files: TableFiles, offset: int, row: Row) -> None:
     columns = [
-        Column(name, f"/{name}", InnerType.INT64 if isinstance(value, int) else InnerType.STRING)
+        Column(name, (f"/{name}",), InnerType.INT64 if isinstance(value, int) else InnerType.STRING)
         for name, value in row.items()
     ]
     table = pa.table({column.name: pa.array([row[column.name]], column.type.arrow) for column in columns})
-    files.append(table.append_column("@offset", pa.array([offset])), columns, 0, offset)
+    places = pa.RecordBatch.from_pylist([{"partition": 0, "offset": offset}])
+    files.append(table.append_column("@offset", pa.array([offset])), columns, places)
 
 
 def read(part: Part) -> list[dict[str, object]]:
@@ -36,6 +37,19 @@ def test_columns_that_come_and_go_share_a_file(tmp_path: Path) -> None:
     (part,) = files.finish()
     assert [column.name for column in decode(part.header)] == ["a", "b"]
     assert [(row["a"], row["b"]) for row in read(part)] == [(1, None), (None, "x"), (2, "y")]
+
+
+def test_a_file_ends_when_it_is_full_also_in_the_middle_of_a_piece(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, "t", create_arrow_file)
+    count = 2 * FILE_ROWS + 10
+    column = Column("a", ("/a",), InnerType.INT64)
+    places = pa.record_batch({"partition": pa.repeat(3, count), "offset": pa.array(range(count))})
+    files.append(pa.table({"a": pa.array(range(count))}), [column], places)
+    parts = files.finish()
+    assert [(part.partition, part.first_offset, part.rows) for part in parts] == [
+        (3, 0, FILE_ROWS), (3, FILE_ROWS, FILE_ROWS), (3, 2 * FILE_ROWS, 10)
+    ]  # fmt: skip
+    assert [row["a"] for part in parts for row in read(part)] == list(range(count))
 
 
 rows = st.dictionaries(st.sampled_from("abc"), st.one_of(st.integers(0, 9), st.sampled_from("xyz")), min_size=1)
