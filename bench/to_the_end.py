@@ -20,7 +20,7 @@ from bench.processes import ROUTE, SOURCE, free_port
 from penstock.config.loading import load
 from penstock.engine.pipeline import Pipeline
 
-LOOK_EVERY = 0.25
+LOOK_EVERY = 1.0
 SLOWEST = 5_000
 """Events per second below which a run is given up: a route that crashes is started again and again."""
 
