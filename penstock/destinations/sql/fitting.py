@@ -7,10 +7,11 @@ fails. Nothing here knows an engine: it is Arrow in, Arrow out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,8 @@ class FittedRows:
 
     rows: pa.RecordBatch
     failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
+    kept: npt.NDArray[np.bool_] | None = None
+    """Which of the staged rows are in ``rows``; ``None`` means all."""
 
 
 class Fitting:
@@ -46,7 +49,9 @@ class Fitting:
         dialect: Dialect,
         key: Sequence[str] = (),
         conflicts_fail: bool = False,
+        of_one_type: Collection[str] = (),
     ) -> None:
+        """``of_one_type`` are columns that have the same type in all files of the load."""
         self._table = table
         self._key = key
         self._conflicts_fail = conflicts_fail
@@ -68,7 +73,9 @@ class Fitting:
             name
             for name in self.doubtful
             # Rows that are folded by their key need one type per column.
-            if dialect.converts_numbers and not key and _is_rounded(staged.field(name).type, self._targets[name])
+            if dialect.converts_numbers
+            and (not key or name in of_one_type)
+            and _is_rounded(staged.field(name).type, self._targets[name])
         }
         self.schema = self._schema(staged)
 
@@ -97,12 +104,27 @@ class Fitting:
             return held(column, self._targets[name])
         return fit_json(column, self._targets[name]) if name in self._json else fit(column, self._targets[name])
 
+    def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The key's columns as the table has them, null where a row has none."""
+        return [
+            pa.nulls(rows.num_rows, self._key_type(name))
+            if name not in self._targets
+            else (self._fit_of(rows, name).array if name in self.doubtful else rows.column(name)).cast(
+                self._key_type(name)
+            )
+            for name in self._key
+        ]
+
+    def _key_type(self, name: str) -> pa.DataType:
+        return self._dialect.target(self._table.columns[name].type).arrow or pa.string()
+
     def fit(self, rows: pa.RecordBatch) -> FittedRows:
         fitted = {name: self._fit_of(rows, name) for name in self.doubtful}
         failures = self._failures(rows, fitted)
+        kept = None
         if failures.num_rows:
-            bad = pc.is_in(_places(rows), value_set=_places(failures))
-            good = pc.invert(bad)
+            good = pc.invert(pc.is_in(_places(rows), value_set=_places(failures)))
+            kept = good.to_numpy(zero_copy_only=False)
             rows = rows.filter(good)
             fitted = {
                 name: Fitted(found.array.filter(good), found.lost and found.lost.filter(good))
@@ -118,6 +140,7 @@ class Fitting:
                 schema=self.schema,
             ),
             failures,
+            kept,
         )
 
     def _unmapped(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> pa.Array:

@@ -18,36 +18,46 @@ from penstock.flatten.unmapped import UNMAPPED
 from penstock.json.merge import merged
 
 
-def folded(batches: Sequence[pa.RecordBatch], key: Sequence[str], version: str | None) -> list[pa.RecordBatch]:
-    """The batches with every key once. Their schemas may differ; each has the key, without nulls."""
-    if not batches:
-        return []
-    codes = _codes([pa.chunked_array([batch.column(name) for batch in batches]) for name in key])
-    counts = np.bincount(codes)
-    shared = counts[codes] > 1
-    if not shared.any():
-        return list(batches)
-    result: list[pa.RecordBatch] = []
-    twins: list[pa.Table] = []
-    start = 0
-    for batch in batches:
-        mask = shared[start : start + batch.num_rows]
-        start += batch.num_rows
-        if not mask.any():
-            result.append(batch)
-            continue
-        result.append(batch.filter(pa.array(~mask)))
-        twins.append(pa.table(batch.filter(pa.array(mask))))
-    together = pa.concat_tables(twins, promote_options="permissive")
-    result += _last_values(together, codes[shared], version).to_batches()
-    return [batch for batch in result if batch.num_rows]
+class Folding:
+    """The rows of a load, which share keys or not. Built from the keys alone, then given the rows, batch by batch."""
+
+    def __init__(self, keys: Sequence[Sequence[pa.Array]], version: str | None) -> None:
+        """``keys`` are the key's columns of each batch, in the order in which the batches will come."""
+        self._version = version
+        columns = [pa.chunked_array(list(chunks)) for chunks in zip(*keys, strict=True)]
+        codes = _codes(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
+        counts = np.bincount(codes, minlength=1)
+        ends = np.cumsum([len(batch[0]) for batch in keys])
+        self._codes = np.split(codes, ends[:-1])
+        self._shared = np.split(counts[codes] > 1, ends[:-1])
+        self._twins: list[pa.Table] = []
+        self._twin_codes: list[npt.NDArray[np.int64]] = []
+
+    def alone(self, batch: int, rows: pa.RecordBatch, kept: npt.NDArray[np.bool_] | None = None) -> pa.RecordBatch:
+        """Of the batch's rows those whose key comes once; the others are held for ``together``. ``kept`` says which of
+        the rows, whose keys were given, are there."""
+        shared, codes = self._shared[batch], self._codes[batch]
+        if kept is not None:
+            shared, codes = shared[kept], codes[kept]
+        if not shared.any():
+            return rows
+        self._twins.append(pa.table(rows.filter(pa.array(shared))))
+        self._twin_codes.append(codes[shared])
+        return rows.filter(pa.array(~shared))
+
+    def together(self) -> list[pa.RecordBatch]:
+        """One row for each key that several rows share. Asked for after the last batch."""
+        if not self._twins:
+            return []
+        rows = pa.concat_tables(self._twins, promote_options="permissive")
+        return list(_last_values(rows, np.concatenate(self._twin_codes), self._version).to_batches())
 
 
 def _codes(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.int64]:
     """A number per row; equal keys have equal numbers."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        encoded = column.combine_chunks().dictionary_encode()
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.unify_dictionaries().combine_chunks()
         own: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -6,6 +6,7 @@ engine's own message.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
 from penstock.destinations.sql.fitting import Fitting, without_key
-from penstock.destinations.sql.folding import folded
+from penstock.destinations.sql.folding import Folding
 from penstock.destinations.sql.header import merge
 from penstock.destinations.sql.operations import Table, is_ours
 from penstock.destinations.sql.patching import TableRules, patched
@@ -41,12 +42,21 @@ def load_table(
         failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
         return TableReceipt(name, 0, failures_together(failures))
     book.filled(name, {column.name: column.paths for column in merge(file.header for file in files) if column.paths})
-    fittings = [rules.fitting(file, table, session.dialect) for file in files]
+    same = _of_one_type(files)
+    fittings = [rules.fitting(file, table, session.dialect, same) for file in files]
     key = tuple(table.key.columns) if table.key else rules.primary_key
     version = rules.version_column if key and rules.version_column in table.columns else None
     loader = _Loader(session, table, files, fittings, key, version)
     failures = loader.load(batch)
     return TableReceipt(name, loader.total - failures.num_rows, failures if failures.num_rows else None)
+
+
+def _of_one_type(files: Sequence[StagedFile]) -> set[str]:
+    types: dict[str, set[pa.DataType]] = {}
+    for file in files:
+        for column in file.schema:
+            types.setdefault(column.name, set()).add(column.type)
+    return {name for name, found in types.items() if len(found) == 1}
 
 
 def _has_foreign_key(table: Table) -> bool:
@@ -77,31 +87,42 @@ class _Slice:
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()
+        folding = None
         if self.key:
-            whole = [rows for file, fitting in self._pairs() for rows in self._fitted(file, fitting)]
-            for rows in folded(whole, self.key, self.version):
-                yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
-            return
+            folding = Folding(
+                [fitting.key_of(rows) for file, fitting in self._pairs() for rows in self._staged(file)], self.version
+            )
+        batches = itertools.count()
         for file, fitting in self._pairs():
-            yield pa.RecordBatchReader.from_batches(fitting.schema, self._fitted(file, fitting))
+            yield pa.RecordBatchReader.from_batches(fitting.schema, self._fitted(file, fitting, folding, batches))
+        for rows in folding.together() if folding else ():
+            yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
 
     def _pairs(self) -> Iterator[tuple[StagedFile, Fitting]]:
         for file, fitting in zip(self.files, self.fittings, strict=True):
             if file.first_row < self.end and self.start < file.first_row + file.rows:
                 yield file, fitting
 
-    def _fitted(self, file: StagedFile, fitting: Fitting) -> Iterator[pa.RecordBatch]:
+    def _staged(self, file: StagedFile) -> Iterator[pa.RecordBatch]:
         row = max(self.start, file.first_row)
         for staged in file.batches(self.start, self.end):
-            count = staged.num_rows
+            numbers = range(row, row + staged.num_rows)
+            row += staged.num_rows
             if self.left_out:
-                staged = staged.filter(pa.array([number not in self.left_out for number in range(row, row + count)]))
-            row += count
+                staged = staged.filter(pa.array([number not in self.left_out for number in numbers], pa.bool_()))
+            yield staged
+
+    def _fitted(
+        self, file: StagedFile, fitting: Fitting, folding: Folding | None, batches: Iterator[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """``batches`` numbers those of all files, as the folding counted them."""
+        for staged, number in zip(self._staged(file), batches, strict=False):
             found = fitting.fit(staged)
             if found.failures.num_rows:
                 self.failures.append(found.failures)
-            if found.rows.num_rows:
-                yield found.rows
+            rows = folding.alone(number, found.rows, found.kept) if folding else found.rows
+            if rows.num_rows:
+                yield rows
 
 
 @dataclass(frozen=True)

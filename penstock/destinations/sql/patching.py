@@ -6,7 +6,7 @@ table is read again: of two engines that want the same column, one adds it and t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.destinations.contract import TableBook
@@ -42,10 +42,10 @@ class TableRules:
             config.max_columns,
         )
 
-    def fitting(self, file: StagedFile, table: Table, dialect: Dialect) -> Fitting:
+    def fitting(self, file: StagedFile, table: Table, dialect: Dialect, of_one_type: Collection[str] = ()) -> Fitting:
         key = table.key.columns if table.key else self.primary_key
         fails = self.on_type_conflict is OnTypeConflict.FAIL
-        return Fitting(file.header, file.schema, table, dialect, key, fails)
+        return Fitting(file.header, file.schema, table, dialect, key, fails, of_one_type)
 
 
 def patched(

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.folding import folded
+from penstock.destinations.sql.folding import Folding
+
+
+def folded(batches: list[pa.RecordBatch], key: list[str], version: str | None) -> list[pa.RecordBatch]:
+    folding = Folding([[batch.column(name) for name in key] for batch in batches], version)
+    return [*(folding.alone(place, batch) for place, batch in enumerate(batches)), *folding.together()]
+
 
 ROW = st.fixed_dictionaries(
     {
@@ -59,6 +66,15 @@ def test_files_with_other_columns_meet_in_one_row() -> None:
     other = pa.RecordBatch.from_pylist([{"id": 1, "b": "x"}])
     found = [row for batch in folded([one, other], ["id"], None) for row in batch.to_pylist()]
     assert found == [{"id": 2, "a": 2}, {"id": 1, "a": 1, "b": "x"}]
+
+
+def test_a_row_that_is_not_there_any_more_changes_nothing() -> None:
+    batch = pa.RecordBatch.from_pylist([{"id": 1, "a": 1}, {"id": None, "a": 2}, {"id": 1, "a": 3}, {"id": 4, "a": 4}])
+    folding = Folding([[batch.column("id")]], None)
+    kept = np.array([True, False, False, True])
+    left = folding.alone(0, batch.filter(pa.array(kept)), kept)
+    assert left.to_pylist() == [{"id": 4, "a": 4}]
+    assert [row for rows in folding.together() for row in rows.to_pylist()] == [{"id": 1, "a": 1}]
 
 
 def test_rows_with_keys_of_their_own_are_passed_on_as_they_are() -> None:
