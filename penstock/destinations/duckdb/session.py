@@ -15,7 +15,7 @@ from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
 from penstock.destinations.sql.ahead import ahead
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.pieces import load_schema
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
 from penstock.errors import RefusedError, TransientError
@@ -58,6 +58,11 @@ class DuckdbSession(Session):
         with self._transaction():
             for statement in statements:
                 self._connection.execute(statement)
+
+    def loses(self, widening: WidenColumn) -> bool:
+        query = DUCKDB.lost_by(widening)
+        with self._explained():
+            return query is not None and self._connection.execute(query).fetchone() is not None
 
     def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
         return nullcontext()

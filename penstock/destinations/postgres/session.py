@@ -17,7 +17,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copying import lines
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.kept import PostgresKeptValues
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
 from penstock.errors import PenstockError, RefusedError, TransientError
 
@@ -48,6 +48,13 @@ class PostgresSession(Session):
         with self._explained(refuses=False), self._connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(_text(statement))
+
+    def loses(self, widening: WidenColumn) -> bool:
+        query = self.dialect.lost_by(widening)
+        if query is None:
+            return False
+        with self._explained(refuses=False), self._connection.cursor() as cursor:
+            return cursor.execute(_text(query)).fetchone() is not None
 
     @contextmanager
     def patching(self, table: str, book: TableBook) -> Iterator[None]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.destinations.postgres.dialect import SYSTEM_COLUMNS
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.operations import Table
@@ -88,6 +89,7 @@ def redshift_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         max_name=127,
         spellings=_SPELLINGS,
         takes_nul=False,
+        reserved=SYSTEM_COLUMNS,
         # Only the length of a varchar can be changed in place, and ours is the longest there is.
         widens=frozenset(),
         database_schema=database_schema,

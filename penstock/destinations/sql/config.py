@@ -100,7 +100,11 @@ class SqlConfig(DestinationConfig):
         return value
 
     @model_validator(mode="after")
-    def _version_of_a_key(self) -> Self:
+    def _fits_its_key(self) -> Self:
         if self.version_column is not None and not self.primary_key:
             raise ValueError("version_column needs a primary_key: without one nothing is ever updated")
+        if self.max_columns < len(self.primary_key):
+            raise ValueError(
+                f"max_columns is {self.max_columns}, but the key alone has {len(self.primary_key)} columns"
+            )
         return self

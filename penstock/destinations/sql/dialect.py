@@ -116,6 +116,14 @@ class Dialect:
         name = self.identifier(column.name)
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} TYPE {column.type}"
 
+    def lost_by(self, widening: WidenColumn) -> str | None:
+        """A query that gives a row if the change would round a value; ``None`` if it never does."""
+        before, after = self.target(widening.was), self.target(widening.column.type)
+        if before.type is not InnerType.INT64 or after.type is not InnerType.FLOAT64 or after.precision:
+            return None
+        name, most = self.identifier(widening.column.name), 2**53
+        return f"SELECT 1 FROM {self.relation(widening.table)} WHERE {name} > {most} OR {name} < -{most} LIMIT 1"
+
     def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
         """The statement that takes the rows of ``staged`` (a quoted relation, each key once) into a table.
 

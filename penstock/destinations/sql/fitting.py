@@ -159,10 +159,6 @@ class Fitting:
 
     def _failures(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> pa.RecordBatch:
         found: list[pa.RecordBatch] = []
-        for name in self._key:
-            column = fitted[name].array if name in fitted else rows.column(name) if name in self._targets else None
-            missing = pa.repeat(pa.scalar(True), rows.num_rows) if column is None else column.is_null()
-            found.append(_failed(rows, missing, "no_key", f"there is no value for the key column '{name}'"))
         if self._conflicts_fail or UNMAPPED not in self._table.columns:
             # Without a spare column nothing may be set aside: it would be gone.
             for name, lost, came in self._conflicts(rows, fitted):
@@ -171,6 +167,10 @@ class Fitting:
                     there = self._table.columns[name].type
                     message = f"the column '{name}' is {there} and cannot hold this value ({came})"
                 found.append(_failed(rows, lost, "type_conflict", message))
+        for name in self._key:
+            column = fitted[name].array if name in fitted else rows.column(name) if name in self._targets else None
+            missing = pa.repeat(pa.scalar(True), rows.num_rows) if column is None else column.is_null()
+            found.append(_failed(rows, missing, "no_key", f"there is no value for the key column '{name}'"))
         failures = pa.concat_batches(found) if found else NO_FAILURES
         return _one_each(failures) if len(found) > 1 else failures
 

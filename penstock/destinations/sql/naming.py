@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from jinja2 import meta, nodes
+from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
 from penstock.flatten.names import column_name
@@ -120,6 +121,10 @@ class _EventEnvironment(SandboxedEnvironment):
         super().__init__(undefined=jinja2.ChainableUndefined, finalize=_scalar)
         self.globals.clear()
         del self.filters["random"]
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
+        """What a template must not reach for is an error, not an empty name: the record fails and says so."""
+        raise SecurityError(f"a template may not use '{attribute}'")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, dict):

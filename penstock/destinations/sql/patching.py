@@ -14,7 +14,7 @@ from penstock.destinations.sql.config import OnTypeConflict, SchemaChanges, SqlC
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.fitting import Fitting
 from penstock.destinations.sql.header import merge
-from penstock.destinations.sql.operations import Operation, Table, TypedColumn, Wanted, our_key, patch
+from penstock.destinations.sql.operations import Operation, Table, TypedColumn, Wanted, WidenColumn, our_key, patch
 from penstock.destinations.sql.session import Session
 from penstock.destinations.sql.staged import StagedFile
 from penstock.errors import RefusedError, TransientError
@@ -31,6 +31,8 @@ class TableRules:
     on_type_conflict: OnTypeConflict = OnTypeConflict.UNMAPPED
     frozen: bool = False
     max_columns: int = 1_000
+    unwidened: frozenset[str] = frozenset()
+    """Columns that keep their type, because a wider one would not hold what they have."""
 
     @classmethod
     def of(cls, config: SqlConfig) -> TableRules:
@@ -57,7 +59,12 @@ def patched(
         return table
     with session.patching(name, book):
         table = session.table(name)
-        statements = [session.dialect.render(step) for step in needed(session.dialect, rules, name, files, table)]
+        operations = needed(session.dialect, rules, name, files, table)
+        lossy = [step for step in operations if isinstance(step, WidenColumn) and session.loses(step)]
+        if lossy:
+            rules = replace(rules, unwidened=frozenset(step.column.name.lower() for step in lossy))
+            operations = needed(session.dialect, rules, name, files, table)
+        statements = [session.dialect.render(step) for step in operations]
         try:
             session.change(statements)
         except RefusedError as error:
@@ -115,7 +122,9 @@ def _lossy(
     losing = _losing(dialect, rules, files, table)
     types = {column.name: column.type for column in header}
     return {
-        column: dialect.wider(table.columns[column].type, types[column]) if widens else None
+        column: dialect.wider(table.columns[column].type, types[column])
+        if widens and column not in rules.unwidened
+        else None
         for column in sorted(losing)
     }
 

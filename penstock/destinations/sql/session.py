@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.kept import KeptValues, not_offered
-from penstock.destinations.sql.operations import Table
+from penstock.destinations.sql.operations import Table, WidenColumn
 
 MARKS = "_penstock_loads"
 """The table of batches that a target has. A mark is written with its batch, so the two never differ."""
@@ -64,6 +64,10 @@ class Session(ABC):
     @abstractmethod
     def change(self, statements: Sequence[str]) -> None:
         """Run schema changes."""
+
+    def loses(self, widening: WidenColumn) -> bool:
+        """Whether values that the column has now would not survive its change. Asked before it is made."""
+        return False
 
     @abstractmethod
     def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:

@@ -154,6 +154,15 @@ def test_a_value_of_another_type_is_kept_aside_and_the_row_loads(tmp_path: Path)
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("first", "kind"), [(9007199254740992, "DOUBLE"), (9007199254740993, "BIGINT")])
+def test_a_column_is_widened_unless_that_would_round_its_values(tmp_path: Path, first: int, kind: str) -> None:
+    warehouse = Warehouse(tmp_path, on_type_conflict="widen")
+    warehouse.load({"a": first})
+    warehouse.load({"a": 1.5})
+    assert columns(tmp_path)["a"] == kind
+    assert ask(tmp_path, "SELECT CAST(a AS BIGINT) FROM events LIMIT 1") == [(first,)]
+
+
 def test_nothing_is_added_while_everything_fits(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     warehouse.load({"a": 1})
@@ -283,6 +292,19 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "warehouse.duckdb").write_bytes(b"something else " * 500)
     with pytest.raises(PenstockError, match="PEN-DST-022"):
         Warehouse(tmp_path).destination.check()
+
+
+def test_a_template_that_reaches_where_it_must_not_fails_the_record(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path, table="t_{{ a.__class__ }}")
+    warehouse.load({"a": "x"})
+    (outcome,) = warehouse.staging.outcomes
+    assert outcome.failures.column("code").to_pylist() == ["table_name"]
+    assert "__class__" in outcome.failures.column("message")[0].as_py()
+
+
+def test_a_key_must_find_room_in_its_table(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the key alone has 2 columns"):
+        DuckdbConfig.model_validate({"path": tmp_path, "primary_key": ["a", "b"], "max_columns": 1})
 
 
 @pytest.mark.parametrize("table", ["{{ a", "", "{% for %}"])

@@ -150,6 +150,14 @@ def test_a_column_is_widened_to_what_comes(
     assert [row[0] for row in database.ask("SELECT a FROM events")] == stored
 
 
+def test_a_column_is_not_widened_to_what_would_round_its_values(database: Database, tmp_path: Path) -> None:
+    warehouse = Warehouse(database, tmp_path, on_type_conflict="widen", float="double")
+    warehouse.load({"a": 9007199254740993})
+    warehouse.load({"a": 1.5})
+    assert database.columns() == {"a": "bigint", "_unmapped": "jsonb"}
+    assert database.ask("SELECT a, _unmapped FROM events") == [(9007199254740993, None), (None, {"a": 1.5})]
+
+
 def test_a_conflict_can_fail_the_record_with_both_types(database: Database, tmp_path: Path) -> None:
     warehouse = Warehouse(database, tmp_path, on_type_conflict="fail")
     warehouse.load({"a": 1})
