@@ -35,7 +35,7 @@ class Cast:
     sql_type: str | None
     type: InnerType | None
     bits: int = 64
-    """For INT64: values must fit this many."""
+    """For INT64: values must fit this many. For FLOAT64: those of the number's own type, 32 or 64."""
     unsigned: bool = False
     """For INT64: values must not be below zero."""
     precision: int = 0
@@ -77,6 +77,8 @@ def parse_cast(sql_type: str) -> Cast:
         return Cast(sql_type, InnerType.INT64, bits=_INTEGER_BITS[name])
     if name in _DOUBLES:
         return Cast(sql_type, InnerType.FLOAT64)
+    if name in _SINGLES:
+        return Cast(sql_type, InnerType.FLOAT64, bits=32)
     if name in ("numeric", "decimal", "number"):
         precision, scale = (*numbers, 0)[:2] if numbers else (38, DEFAULT_SCALE)
         if not (1 <= precision <= 38 and scale <= precision):
@@ -118,6 +120,7 @@ _INTEGER_BITS = {
     "int2": 16,
     "int16": 16,
 }
-_DOUBLES = frozenset(("double", "double precision", "float", "float8", "float64", "real", "float4", "float32"))
+_DOUBLES = frozenset(("double", "double precision", "float", "float8", "float64"))
+_SINGLES = frozenset(("real", "float4", "float32"))
 _FORMS = {"date": Form.DATE, "date32": Form.DATE, "uuid": Form.UUID, "json": Form.JSON, "jsonb": Form.JSON}
 _TEXTS = frozenset(("text", "string", "varchar", "character varying", "char", "character"))

@@ -143,6 +143,8 @@ def _fit(array: pa.Array, target: Cast) -> Fitted:
         values, fits = _decimals(array, target.precision, target.scale)
     else:
         values, fits = _doubles(array)
+        if target.bits == 32:
+            fits = fits & _survives_single(values)
     return _fitted(array, target.arrow, values, fits)
 
 
@@ -255,6 +257,8 @@ def _integers(array: pa.Array, bits: int) -> tuple[Values, Bools]:
 def _doubles(array: pa.Array) -> tuple[Values, Bools]:
     if pa.types.is_timestamp(array.type):
         return _none(array, np.float64)
+    if pa.types.is_float64(array.type):
+        return _numbers(array), np.ones(len(array), np.bool_)
     if pa.types.is_boolean(array.type):
         return _flags(array).astype(np.float64), np.ones(len(array), np.bool_)
     if pa.types.is_int64(array.type):
@@ -263,6 +267,14 @@ def _doubles(array: pa.Array) -> tuple[Values, Bools]:
         inside = doubles < 2.0**63
         return doubles, inside & (np.where(inside, doubles, 0.0).astype(np.int64) == integers)
     return _doubles_of_text(spelled(array))
+
+
+def _survives_single(doubles: Values) -> Bools:
+    """Whether a number is still the same in 32 bits. What stands after the point is rounded, as that type does."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = doubles.astype(np.float32).astype(np.float64)
+    found: Bools = np.isfinite(single) & ((single == doubles) | (doubles != np.trunc(doubles)))
+    return found
 
 
 def _decimals(array: pa.Array, precision: int, scale: int) -> tuple[Values, Bools]:

@@ -36,12 +36,14 @@ class PostgresSession(Session):
     def table(self, name: str) -> Table | None:
         with self._transaction() as cursor:
             cursor.execute(_COLUMNS, (self.dialect.database_schema, name))
-            columns = {str(column): TypedColumn(str(column), str(kind)) for column, kind in cursor.fetchall()}
-            if not columns:
+            rows = cursor.fetchall()
+            if not rows:
                 return None
             cursor.execute(_KEY, (self.dialect.database_schema, name))
             found = cursor.fetchone()
-        return Table(name, columns, Key(str(found[0]), tuple(found[1])) if found else None)  # type: ignore[arg-type]
+        columns = {str(column): TypedColumn(str(column), str(kind)) for column, kind, computed in rows if not computed}
+        key = Key(str(found[0]), tuple(found[1])) if found else None  # type: ignore[arg-type]
+        return Table(name, columns, key, frozenset(str(column) for column, _, computed in rows if computed))
 
     def change(self, statements: Sequence[str]) -> None:
         # Inside the transaction that ``patching`` has open.
@@ -170,7 +172,7 @@ _MARK_COLUMNS = (
     " committed_at timestamp with time zone, PRIMARY KEY (scope, route, batch, table_name)"
 )
 _COLUMNS = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod)
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a'
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum > 0
       AND NOT a.attisdropped

@@ -27,6 +27,8 @@ from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
 MAX_TRIES = 2_000
 """How often halves are tried. What is still refused then fails as a whole."""
+MAX_CLASHES = 20
+"""How many rows are looked for that are fine alone and not beside the others. Each costs as many loads as halves."""
 
 
 def load_table(
@@ -148,8 +150,8 @@ class _Loader:
         try:
             return self._attempt(batch, refused)
         except RefusedError as error:
-            # Every row was fine alone, but not all of them together: they cannot be told apart.
-            return self._attempt(batch, dict.fromkeys(range(self.total), error.what))
+            # Every row was fine alone, but not all of them together.
+            return self._attempt(batch, self._clashing(refused, error.what))
 
     def _attempt(self, batch: Batch, refused: dict[int, str]) -> pa.RecordBatch:
         """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""
@@ -181,9 +183,28 @@ class _Loader:
                     ranges.append((low, high, refusal))
         return found
 
-    def _refusal(self, start: int, end: int) -> str | None:
+    def _clashing(self, refused: dict[int, str], message: str) -> dict[int, str]:
+        """Further rows to leave out, so that the rest can be loaded together: each the first that clashes with the rows
+        before it. If they are too many to be found, all rows are refused."""
+        refused = dict(refused)
+        fine = 0
+        for _ in range(MAX_CLASHES):
+            low, high = fine, self.total
+            while high - low > 1:
+                middle = (low + high) // 2
+                said = self._refusal(0, middle, frozenset(refused))
+                low, high, message = (middle, high, message) if said is None else (low, middle, said)
+            refused[high - 1] = message
+            fine = high
+            rest = self._refusal(0, self.total, frozenset(refused))
+            if rest is None:
+                return refused
+            message = rest
+        return dict.fromkeys(range(self.total), message)
+
+    def _refusal(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> str | None:
         try:
-            self.session.load(Load(self.table, self._slice(start, end), self.key, self.version), None)
+            self.session.load(Load(self.table, self._slice(start, end, left_out), self.key, self.version), None)
         except RefusedError as error:
             return error.what
         return None

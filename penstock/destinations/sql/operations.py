@@ -35,6 +35,8 @@ class Table:
     name: str
     columns: Mapping[str, TypedColumn]
     key: Key | None = None
+    computed: frozenset[str] = frozenset()
+    """Names of further columns, which the engine fills by itself: nothing can be put there."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def needed(
 ) -> list[Operation]:
     """The changes that the files ask of the table as it is."""
     header = merge(file.header for file in files)
-    homeless = {UNMAPPED, *dialect.reserved}
+    homeless = {UNMAPPED, *dialect.reserved, *(table.computed if table else ())}
     columns = [dialect.column(column) for column in header if column.name not in homeless]
     if table is None and not set(rules.primary_key) <= {column.name for column in columns}:
         return []

@@ -59,7 +59,7 @@ def later(code: str, message: str) -> Answer:
 
 
 def _unauthorized(code: str, message: str) -> Answer:
-    return refused(HTTPStatus.UNAUTHORIZED, code, message, ("www-authenticate", 'Basic realm="penstock"'))
+    return refused(HTTPStatus.UNAUTHORIZED, code, message, ("www-authenticate", 'Token realm="penstock"'))
 
 
 ONE_ACCEPTED = Answer(200, _JSON, b'{"status":"ok","accepted":1}')

@@ -264,6 +264,35 @@ def test_one_poison_value_in_ten_thousand_rows_fails_alone(database: Database, t
     assert (again.repeated, again.rows, again.failures) == (True, 9_999, receipt.failures)
 
 
+def test_rows_that_clash_with_each_other_fail_and_the_others_load(database: Database, tmp_path: Path) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask("CREATE TABLE events (id bigint, email text UNIQUE)")
+    documents = [{"id": n, "email": f"{n}@x"} for n in range(100)]
+    documents[70]["email"], documents[90]["email"] = "3@x", "5@x"
+    (receipt,) = Warehouse(database, tmp_path).load(*documents)
+    assert receipt.rows == 98
+    assert receipt.failures is not None
+    assert sorted(receipt.failures.column("offset").to_pylist()) == [70, 90]
+    assert "duplicate key" in receipt.failures.column("message")[0].as_py()
+
+
+def test_a_column_that_the_database_computes_is_left_to_it(database: Database, tmp_path: Path) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask("CREATE TABLE events (a bigint, twice bigint GENERATED ALWAYS AS (a * 2) STORED)")
+    (receipt,) = Warehouse(database, tmp_path).load({"a": 4, "twice": 99})
+    assert receipt.rows == 1
+    assert database.ask("SELECT a, twice, _unmapped FROM events") == [(4, 8, {"twice": 99})]
+
+
+def test_a_number_that_a_single_would_change_is_kept_aside(database: Database, tmp_path: Path) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask("CREATE TABLE events (n bigint, a real)")
+    Warehouse(database, tmp_path).load({"n": 1, "a": 16777217}, {"n": 2, "a": 16777216}, {"n": 3, "a": 0.25})
+    assert database.ask("SELECT a, _unmapped FROM events ORDER BY n") == [
+        (None, {"a": 16777217}), (16777216.0, None), (0.25, None)
+    ]  # fmt: skip
+
+
 def test_a_table_that_is_not_ours_to_write_waits_and_its_neighbour_loads(database: Database, tmp_path: Path) -> None:
     warehouse = Warehouse(database, tmp_path, table="{{ kind }}")
     warehouse.load({"kind": "a"}, {"kind": "b"})
