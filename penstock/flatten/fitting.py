@@ -184,6 +184,8 @@ def _into_form(text: pa.Array, form: Form | None) -> Fitted:
         return Fitted(text)
     if form is Form.JSON:
         return Fitted(_as_json(text))
+    if form is Form.UUID:
+        text = pc.ascii_lower(text)  # one way to write it, so that equal ones are equal
     fits = pc.match_substring_regex(text, _FORMS[form])
     if form is Form.DATE:
         fits = pc.and_(fits, pa.array(cast_timestamps(_spans(text))[1]))

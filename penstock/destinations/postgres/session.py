@@ -22,6 +22,8 @@ from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Ses
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
+_TURN = '"@turn"'
+"""A column of ours; no column of data is called so."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -105,7 +107,30 @@ class PostgresSession(Session):
             )
         )
         self._copy(cursor, staged, load)
-        cursor.execute(_text(self.dialect.merge(load.table, staged, columns, load.key, load.version)))
+        try:
+            with self._connection.transaction():
+                cursor.execute(_text(self.dialect.merge(load.table, staged, columns, load.key, load.version)))
+        except psycopg.errors.CardinalityViolation:
+            self._merge_in_turns(cursor, load)
+
+    def _merge_in_turns(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
+        """Keys that differ to us can be equal to the database (padded text, letters of either case): of each such key
+        the rows are merged one after the other, in their order."""
+        staged = self.dialect.identifier(_STAGED)
+        keys = self.dialect.names([load.table.columns[name].name for name in load.key])
+        cursor.execute(_text(f"ALTER TABLE {staged} ADD COLUMN {_TURN} bigint"))
+        cursor.execute(
+            _text(
+                f"UPDATE {staged} s SET {_TURN} = r.turn FROM (SELECT ctid AS place,"
+                f" row_number() OVER (PARTITION BY {keys} ORDER BY ctid) AS turn FROM {staged}) r"
+                " WHERE s.ctid = r.place"
+            )
+        )
+        cursor.execute(_text(f"SELECT max({_TURN}) FROM {staged}"))
+        turns = int(str((cursor.fetchone() or (0,))[0]))
+        for turn in range(1, turns + 1):
+            rows = f"(SELECT * FROM {staged} WHERE {_TURN} = {turn}) AS s"
+            cursor.execute(_text(self.dialect.merge(load.table, rows, load.rows.columns(), load.key, load.version)))
 
     def _copy(self, cursor: psycopg.Cursor[tuple[object, ...]], relation: str, load: Load) -> None:
         for reader in load.rows.readers():
@@ -203,4 +228,5 @@ def explained(error: psycopg.Error, refuses: bool = True) -> PenstockError:
     return TransientError("PEN-DST-027", message, "The batch is tried again.")
 
 
-_REFUSALS = ("22", "23", "54")
+_REFUSALS = ("22", "23", "54", "P0")
+"""Classes of errors that are about the rows: data, constraints, limits, and what the table's own triggers raise."""

@@ -99,6 +99,11 @@ class SqlConfig(DestinationConfig):
             raise ValueError("a column stands in the key twice")
         return value
 
+    @field_validator("version_column")
+    @classmethod
+    def _version_is_a_column(cls, value: str | None) -> str | None:
+        return value if value is None else cls._key_of_columns((value,))[0]
+
     @model_validator(mode="after")
     def _fits_its_key(self) -> Self:
         if self.version_column is not None and not self.primary_key:

@@ -106,17 +106,15 @@ class Fitting:
 
     def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """The key's columns as the table has them, null where a row has none."""
-        return [
-            pa.nulls(rows.num_rows, self._key_type(name))
-            if name not in self._targets
-            else (self._fit_of(rows, name).array if name in self.doubtful else rows.column(name)).cast(
-                self._key_type(name)
-            )
-            for name in self._key
-        ]
+        return [self._key_column(rows, name) for name in self._key]
 
-    def _key_type(self, name: str) -> pa.DataType:
-        return self._dialect.target(self._table.columns[name].type).arrow or pa.string()
+    def _key_column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        kind = self._dialect.target(self._table.columns[name].type).arrow or pa.string()
+        if name not in self._targets:
+            return pa.nulls(rows.num_rows, kind)
+        column = (self._fit_of(rows, name).array if name in self.doubtful else rows.column(name)).cast(kind)
+        # To a database -0.0 and 0.0 are the same.
+        return pc.add(column, 0.0) if pa.types.is_floating(kind) else column
 
     def fit(self, rows: pa.RecordBatch) -> FittedRows:
         fitted = {name: self._fit_of(rows, name) for name in self.doubtful}

@@ -22,7 +22,7 @@ from penstock.destinations.sql.patching import TableRules, patched
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.destinations.sql.staged import StagedFile, staged_files
 from penstock.destinations.sql.staging import OFFSET, PARTITION
-from penstock.errors import RefusedError
+from penstock.errors import RefusedError, TransientError
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
 MAX_TRIES = 2_000
@@ -151,7 +151,12 @@ class _Loader:
             return self._attempt(batch, refused)
         except RefusedError as error:
             # Every row was fine alone, but not all of them together.
-            return self._attempt(batch, self._clashing(refused, error.what))
+            refused = self._clashing(refused, error.what)
+        try:
+            return self._attempt(batch, refused)
+        except RefusedError as error:
+            # It is not the rows: what stands there (a view, say) takes none at all.
+            raise TransientError(error.code, error.what, "Mend the table; the batch is tried again.") from error
 
     def _attempt(self, batch: Batch, refused: dict[int, str]) -> pa.RecordBatch:
         """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""

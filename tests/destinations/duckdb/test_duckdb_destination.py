@@ -282,6 +282,24 @@ def test_a_row_that_a_constraint_forbids_fails_and_the_others_load(tmp_path: Pat
     assert (again.rows, again.repeated, again.failures) == (3, True, receipt.failures)
 
 
+def test_what_is_no_table_waits_and_its_neighbours_load(tmp_path: Path) -> None:
+    ask(tmp_path, "CREATE VIEW b AS SELECT 1 AS id, 'b' AS kind")
+    warehouse = Warehouse(tmp_path, table="{{ kind }}")
+    parts = warehouse.staging.stage(events(*({"id": n, "kind": kind} for n, kind in enumerate("abc"))))
+    receipts = {table.table: table for table in warehouse.destination.write(batch(), parts).tables}
+    assert [receipts[kind].rows for kind in "abc"] == [1, 0, 1]
+    assert receipts["b"].away is not None
+    ask(tmp_path, "DROP VIEW b")
+    receipts = {table.table: table for table in warehouse.destination.write(batch(), parts).tables}
+    assert [(receipts[kind].rows, receipts[kind].repeated) for kind in "abc"] == [(1, True), (1, False), (1, True)]
+    assert ask(tmp_path, "SELECT id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c") == [(0,), (1,), (2,)]
+
+
+def test_a_version_is_a_column(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'V' is no column; its name would be 'v'"):
+        DuckdbConfig.model_validate({"path": tmp_path, "primary_key": ["id"], "version_column": "V"})
+
+
 def test_a_key_of_the_tables_owner_is_merged_by(tmp_path: Path) -> None:
     ask(tmp_path, "CREATE TABLE events (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT)")
     Warehouse(tmp_path).load({"id": 1, "a": 1}, {"id": 2, "a": 1}, {"id": 1, "b": 2})

@@ -199,6 +199,24 @@ def test_a_key_makes_loading_an_update(database: Database, tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("uuid", "00000000-0000-0000-0000-00000000000A", "00000000-0000-0000-0000-00000000000a"),
+        ("character(5)", "ab", "ab   "),
+        ("double precision", -0.0, 0.0),
+    ],
+)
+def test_keys_that_are_equal_to_the_database_are_one_row(
+    database: Database, tmp_path: Path, kind: str, one: Any, other: Any
+) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask(f"CREATE TABLE events (id {kind} PRIMARY KEY, a bigint, b bigint)")
+    (receipt,) = Warehouse(database, tmp_path, float="double").load({"id": one, "a": 1}, {"id": other, "b": 2})
+    assert receipt.rows == 2
+    assert database.ask("SELECT a, b FROM events") == [(1, 2)]
+
+
 def test_the_highest_version_wins_in_one_batch_and_over_many(database: Database, tmp_path: Path) -> None:
     warehouse = Warehouse(database, tmp_path, primary_key=["id"], version_column="v")
     warehouse.load({"id": 1, "v": 3, "a": "three"}, {"id": 1, "v": 2, "a": "two", "late": True})
@@ -262,6 +280,20 @@ def test_one_poison_value_in_ten_thousand_rows_fails_alone(database: Database, t
     assert database.ask("SELECT count(*), count(DISTINCT id) FROM events") == [(9_999, 9_999)]
     (again,) = warehouse.destination.write(batch(), parts).tables
     assert (again.repeated, again.rows, again.failures) == (True, 9_999, receipt.failures)
+
+
+def test_a_row_that_a_trigger_of_the_table_forbids_fails_alone(database: Database, tmp_path: Path) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask(
+        "CREATE TABLE events (id bigint);"
+        "CREATE FUNCTION no_threes() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF NEW.id = 3 THEN RAISE EXCEPTION 'three is unlucky'; END IF; RETURN NEW; END $$;"
+        "CREATE TRIGGER no_threes BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_threes()"
+    )
+    (receipt,) = Warehouse(database, tmp_path).load(*({"id": n} for n in range(6)))
+    assert receipt.rows == 5
+    assert receipt.failures is not None
+    assert receipt.failures.column("message").to_pylist() == ["PostgreSQL says: three is unlucky"]
 
 
 def test_rows_that_clash_with_each_other_fail_and_the_others_load(database: Database, tmp_path: Path) -> None:
