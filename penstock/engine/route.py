@@ -77,13 +77,16 @@ class RouteRunner(threading.Thread):
 
     def run(self) -> None:
         route, stopping, backoff = self.plan.name, self._delivery.stopping, self._backoff
+        said = False
         while not stopping.is_set():
             started = time.monotonic()
             try:
                 self._note(RouteState.STARTING)
                 self._query = self._start()
                 self._note(RouteState.RUNNING)
-                narrate.route_started(route)
+                if not said:
+                    narrate.route_started(route)
+                    said = True
                 self._query.awaitTermination()
                 if self._pace.in_rounds and not self._pace.once:
                     stopping.wait(max(0.0, started + self._pace.every - time.monotonic()))
@@ -99,6 +102,7 @@ class RouteRunner(threading.Thread):
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
                 narrate.route_crashed(route, reason, wait)
+                said = False
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         narrate.route_stopped(route)

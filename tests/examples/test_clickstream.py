@@ -64,5 +64,7 @@ def test_browser_events_arrive_looked_up_mapped_and_once(tmp_path: Path) -> None
         assert ask("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attname = 'total'") == (
             "numeric(12,2)",
         )
-        columns = {column["column"]: column for column in json.loads(run(*PENSTOCK, "schema", "show", "--json"))}
+        shown = json.loads(run(*PENSTOCK, "schema", "show", "--json"))
+        columns = {column["name"]: column for table in shown for column in table["columns"]}
+        assert columns["total"]["paths"] == ["/total"]
         assert "card_number" not in columns

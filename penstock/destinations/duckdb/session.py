@@ -34,6 +34,7 @@ class DuckdbSession(Session):
     """Nobody else can have the file open while this does, so it needs no lock of its own."""
 
     dialect = DUCKDB
+    max_tries = 50_000
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection

@@ -29,6 +29,8 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 class PostgresSession(Session):
+    max_tries = 50_000
+
     def __init__(self, connection: Connection, dialect: PostgresDialect) -> None:
         self._connection = connection
         self.dialect: PostgresDialect = dialect

@@ -7,6 +7,7 @@ fails. Nothing here knows an engine: it is Arrow in, Arrow out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -222,8 +223,10 @@ def without_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
 
 
 def readable_json(text: pa.Array, takes_nul: bool) -> pa.Array:
-    """JSON that engines can read. What they cannot (half a surrogate pair, U+0000) is kept whole, as text under ''."""
-    doubtful = pc.fill_null(pc.match_substring(text, "\\u"), False)
+    """JSON that engines can read. What they cannot (half a surrogate pair, U+0000, a number of thousands of digits) is
+    kept whole, as text under ''."""
+    odd = pc.or_(pc.match_substring_regex(text, r"\\u|[eE][+-]?[0-9]{5}"), pc.greater(pc.binary_length(text), _LONG))
+    doubtful = pc.fill_null(odd, False)
     if not pc.any(doubtful).as_py():
         return text
     wrapped = [
@@ -238,7 +241,12 @@ def _is_readable(value: str, takes_nul: bool) -> bool:
         orjson.loads(value)
     except orjson.JSONDecodeError:
         return False
-    return takes_nul or "\\u0000" not in value
+    return (takes_nul or "\\u0000" not in value) and _HUGE_NUMBER.search(value) is None
+
+
+_LONG = 16_000
+"""Bytes below which no number has too many digits for an engine that counts them."""
+_HUGE_NUMBER = re.compile(r"[eE][+-]?[0-9]{5}|[0-9]{16000}")
 
 
 def _surely_fits(staged: pa.DataType, target: Cast) -> bool:

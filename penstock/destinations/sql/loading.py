@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,8 +26,6 @@ from penstock.destinations.sql.staging import OFFSET, PARTITION
 from penstock.errors import RefusedError, TransientError
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
-MAX_TRIES = 2_000
-"""How often halves are tried. What is still refused then fails as a whole."""
 MAX_CLASHES = 20
 """How many rows are looked for that are fine alone and not beside the others. Each costs as many loads as halves."""
 
@@ -173,15 +172,16 @@ class _Loader:
     def _poison(self, message: str) -> dict[int, str]:
         """The numbers of the rows that the engine refuses, each with its message."""
         found: dict[int, str] = {}
-        ranges = [(0, self.total, message)]
+        ranges = deque([(0, self.total, message)])
         tries = 0
         while ranges:
-            start, end, message = ranges.pop()
-            if end - start == 1 or tries > MAX_TRIES:
+            # The largest first: if the tries run out, what fails as a whole are small pieces around the bad rows.
+            start, end, message = ranges.popleft()
+            if end - start == 1 or tries >= self.session.max_tries:
                 found.update(dict.fromkeys(range(start, end), message))
                 continue
             middle = (start + end) // 2
-            for low, high in ((middle, end), (start, middle)):
+            for low, high in ((start, middle), (middle, end)):
                 tries += 1
                 refusal = self._refusal(low, high)
                 if refusal is not None:

@@ -215,6 +215,8 @@ def _change(
             nothing_fits = key.lossy == key.values
             return None, f"its column is {key.column.type} and cannot be made wider for them" if nothing_fits else ""
         return WidenColumn(table.name, TypedColumn(key.column.name, wider), key.column.type), ""
+    if key.name in dialect.reserved or key.name in table.computed:
+        return None, "a name that the engine keeps for itself"
     if room <= 0:
         return None, f"the table has max_columns ({rules.max_columns}) columns"
     asked = rules.asked.get(key.name)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -56,6 +56,9 @@ class Session(ABC):
     connection is gone: then every call raises ``TransientError``."""
 
     dialect: Dialect
+    max_tries: ClassVar[int] = 200
+    """How often parts of a load that was refused are tried to find the bad rows: as often as it takes where a try is a
+    matter of milliseconds."""
 
     @abstractmethod
     def table(self, name: str) -> Table | None:

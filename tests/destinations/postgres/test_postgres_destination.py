@@ -282,6 +282,26 @@ def test_one_poison_value_in_ten_thousand_rows_fails_alone(database: Database, t
     assert (again.repeated, again.rows, again.failures) == (True, 9_999, receipt.failures)
 
 
+def test_many_poison_values_take_no_good_row_with_them(database: Database, tmp_path: Path) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask("CREATE TABLE events (id bigint, address inet)")
+    documents = [{"id": n, "address": "bad" if n % 50 == 7 else "10.0.0.1"} for n in range(5_000)]
+    (receipt,) = Warehouse(database, tmp_path).load(*documents)
+    assert receipt.rows == 4_900
+    assert receipt.failures is not None
+    assert {offset % 50 for offset in receipt.failures.column("offset").to_pylist()} == {7}
+
+
+@pytest.mark.parametrize("number", ["1e200000", "1e-200000", "9" * 140_000])
+def test_a_number_that_jsonb_cannot_hold_is_kept_as_text(database: Database, tmp_path: Path, number: str) -> None:
+    warehouse = Warehouse(database, tmp_path)
+    warehouse.load({"a": 1})
+    (receipt,) = warehouse.load_raw([b'{"a": %s}' % number.encode()])
+    assert receipt.failures is None
+    ((kept,),) = database.ask("SELECT _unmapped ->> '' FROM events WHERE _unmapped IS NOT NULL")
+    assert kept == f'{{"a":{number}}}'
+
+
 def test_a_row_that_a_trigger_of_the_table_forbids_fails_alone(database: Database, tmp_path: Path) -> None:
     database.ask(f'CREATE SCHEMA "{database.schema}"')
     database.ask(
