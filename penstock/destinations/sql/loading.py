@@ -42,8 +42,8 @@ def load_table(
     if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
         failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
         return TableReceipt(name, 0, failures_together(failures))
-    header = merge(file.header for file in files)
-    book.filled(name, {column.name: column.paths for column in header if column.paths and column.name in table.columns})
+    # Fields without a column too: what is kept aside of them can get one later, of the type that a cast asks for.
+    book.filled(name, {column.name: column.paths for column in merge(file.header for file in files) if column.paths})
     same = _of_one_type(files)
     fittings = [rules.fitting(file, table, session.dialect, same) for file in files]
     key = tuple(table.key.columns) if table.key else rules.primary_key
