@@ -18,6 +18,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from penstock.durable import sync_directory
 from penstock.engine.ledger import Extent
 from penstock.errors import PenstockError
 from penstock.record import Mode, Op, Record, records
@@ -69,7 +70,7 @@ class FailedStore:
             os.fsync(file.fileno())
             end = file.tell()
         if new:
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         return Extent(entries, end)
 
     def read(self, route: str, extent: Extent) -> Iterator[FailedEntry]:
@@ -168,11 +169,3 @@ def _event_id(data: bytes | None) -> str | None:
     except (orjson.JSONDecodeError, KeyError, TypeError, IndexError):
         return None
     return str(found)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -41,6 +41,11 @@ def promote(one: InnerType, other: InnerType) -> InnerType:
     return next(candidate for candidate in _with_ancestors(one) if candidate in ancestors)
 
 
+def promotions() -> frozenset[tuple[InnerType, InnerType]]:
+    """Every type with each one above it."""
+    return frozenset((inner, above) for inner in InnerType for above in _with_ancestors(inner)[1:])
+
+
 def common_type(types: Iterable[InnerType]) -> InnerType:
     """The lowest type that all convert to; there must be at least one."""
     return reduce(promote, types)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.durable import sync_directory
 from penstock.errors import LogError, LogFull
 
 SEGMENT_SUFFIX = ".seg"
@@ -69,23 +70,6 @@ def replace_durably(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable: a new file is only safe once its name is."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def make_directory(directory: Path) -> None:
-    """Create a directory and whatever is missing above it, durably."""
-    missing = [d for d in (directory, *directory.parents) if not d.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_directory(made.parent)
 
 
 def try_lock(path: Path) -> int | None:

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock.durable import make_directory
 from penstock.errors import LogError
-from penstock.log.files import make_directory, replace_durably
+from penstock.log.files import replace_durably
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 

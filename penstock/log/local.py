@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.durable import make_directory
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
-from penstock.log.files import is_full, locked, make_directory, no_room, replace_durably, segment_path
+from penstock.log.files import is_full, locked, no_room, replace_durably, segment_path
 from penstock.log.holds import Holds
 from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader
 from penstock.log.retention import ClosedSegment, RemovedSegment, removable, remove

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.durable import sync_directory
 from penstock.log.config import Retention
-from penstock.log.files import index_path, sync_directory
+from penstock.log.files import index_path
 
 
 @dataclass(frozen=True)

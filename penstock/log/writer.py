@@ -18,10 +18,11 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from penstock.durable import sync_directory
 from penstock.errors import LogError
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
-from penstock.log.files import index_path, is_full, no_room, segment_path, sync_directory, try_lock
+from penstock.log.files import index_path, is_full, no_room, segment_path, try_lock
 from penstock.log.frame import Body, encode, place
 from penstock.log.head import Head, HeadFile
 from penstock.log.index import IndexWriter, Place, first_place

@@ -28,6 +28,7 @@ from penstock.destinations.contract import (
     TableBook,
     TableReceipt,
 )
+from penstock.durable import make_directory, sync_directory
 from penstock.errors import PenstockError, TransientError
 
 NAMES_TO_TRY = 10_000
@@ -44,16 +45,16 @@ class ArchiveDestination(Destination[ArchiveConfig]):
         target = self.config.path
         rows: dict[str, int] = {}
         try:
-            _make(target)
+            make_directory(target)
             files = _by_file(parts)
             for (label, day), own in files.items():
                 folder = target / day_folder(day)
-                _make(folder)
+                make_directory(folder)
                 _place(folder, Owner.of(batch, label), own)
                 rows[label] = rows.get(label, 0) + sum(part.rows for part in own)
                 faults.reach("destination.writing")
             for day in {day for _, day in files}:
-                _sync_directory(target / day_folder(day))
+                sync_directory(target / day_folder(day))
         except OSError as error:
             raise TransientError(
                 "PEN-DST-060",
@@ -131,20 +132,3 @@ def _named(hidden: Path, final: Path) -> bool:
         return True
     hidden.unlink()
     return True
-
-
-def _make(folder: Path) -> None:
-    """The folder, made to stay: a new one is on disk only when the one that it is in has been synced."""
-    if folder.is_dir():
-        return
-    _make(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_directory(folder.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,7 +23,7 @@ from penstock.destinations.sql.operations import (
 )
 from penstock.errors import PenstockError
 from penstock.flatten.casts import Cast
-from penstock.flatten.types import InnerType, promote
+from penstock.flatten.types import InnerType, promote, promotions
 
 REMEMBERED = 1_000
 """How many of the newest inserts a table knows again."""
@@ -167,16 +167,7 @@ def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:
         json_type="Nullable(String)",
         max_name=127,
         # Not from a boolean to text: 1 would stand where the event had true.
-        widens=frozenset(
-            {
-                (_T.BOOL, _T.INT64),
-                (_T.BOOL, _T.FLOAT64),
-                (_T.INT64, _T.FLOAT64),
-                (_T.INT64, _T.STRING),
-                (_T.FLOAT64, _T.STRING),
-                (_T.TIMESTAMP, _T.STRING),
-            }
-        ),
+        widens=promotions() - {(_T.BOOL, _T.STRING)},
         database=database,
     )
 

@@ -7,7 +7,7 @@ from functools import cache
 import duckdb
 
 from penstock.destinations.sql.dialect import Dialect, not_a_type
-from penstock.flatten.types import InnerType
+from penstock.flatten.types import InnerType, promotions
 
 
 class DuckdbDialect(Dialect):
@@ -38,17 +38,7 @@ DUCKDB = DuckdbDialect(
         "jsonb": "JSON",
         "timestamp_tz": "TIMESTAMPTZ",
     },
-    widens=frozenset(
-        {
-            (_T.BOOL, _T.INT64),
-            (_T.BOOL, _T.FLOAT64),
-            (_T.BOOL, _T.STRING),
-            (_T.INT64, _T.FLOAT64),
-            (_T.INT64, _T.STRING),
-            (_T.FLOAT64, _T.STRING),
-            (_T.TIMESTAMP, _T.STRING),
-        }
-    ),
+    widens=promotions(),
     # DuckDB can neither drop a key again nor widen a column of a table that has one. It has one writer at a time, so
     # merging is safe without.
     has_keys=False,

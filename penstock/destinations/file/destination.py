@@ -29,6 +29,7 @@ from penstock.destinations.contract import (
 )
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.lines import LineStager
+from penstock.durable import sync_directory
 from penstock.errors import PenstockError, TransientError
 
 TABLE = "file"
@@ -56,7 +57,7 @@ class FileDestination(Destination[FileConfig]):
                 _place(Path(part.path), target / name)
                 faults.reach("destination.writing")
             _remove_others(target, _prefix(batch), keep=names.keys())
-            _sync_directory(target)
+            sync_directory(target)
         except OSError as error:
             raise TransientError(
                 "PEN-DST-011",
@@ -127,11 +128,3 @@ def _remove_others(target: Path, prefix: str, keep: Collection[str]) -> None:
     for name in names:
         if name not in keep:
             (target / name).unlink()
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

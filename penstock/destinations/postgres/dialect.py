@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.operations import Table, TypedColumn
-from penstock.flatten.types import InnerType
+from penstock.flatten.types import InnerType, promotions
 from penstock.flatten.unmapped import UNMAPPED
 
 _T = InnerType
@@ -19,18 +19,6 @@ TYPES = {
     _T.BOOL: "boolean",
     _T.TIMESTAMP: "timestamp with time zone",
 }
-WIDENS = frozenset(
-    {
-        (_T.BOOL, _T.INT64),
-        (_T.BOOL, _T.FLOAT64),
-        (_T.BOOL, _T.STRING),
-        (_T.INT64, _T.FLOAT64),
-        (_T.INT64, _T.STRING),
-        (_T.FLOAT64, _T.STRING),
-        (_T.TIMESTAMP, _T.STRING),
-    }
-)
-
 SYSTEM_COLUMNS = frozenset(("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"))
 
 
@@ -89,6 +77,6 @@ def postgres_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         reserved=SYSTEM_COLUMNS,
         takes_nul=False,
         converts_numbers=True,
-        widens=WIDENS,
+        widens=promotions(),
         database_schema=database_schema,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -59,9 +59,6 @@ class Dialect:
     def relation(self, table: str) -> str:
         """A table where statements name it; engines with schemas put theirs in front."""
         return self.identifier(table)
-
-    def with_floats(self, sql_type: str) -> Dialect:
-        return replace(self, types={**self.types, InnerType.FLOAT64: sql_type})
 
     # Types
 

@@ -35,7 +35,7 @@ from penstock.errors import PenstockError
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.types import InnerType
 from tests.contract.destination import Staging, batch, events
-from tests.destinations.conftest import Database
+from tests.support.database import Database
 from tests.support.waiting import eventually
 
 DEFAULT = RemapRules()
