@@ -21,6 +21,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.errors import RefusedError, TransientError
@@ -87,10 +88,11 @@ class ModelSession(Session):
         if load.table.name in self._store.away:
             raise TransientError("PEN-DST-027", f"the table {load.table.name} is away.", "The batch is tried again.")
         table = self._store.tables[load.table.name]
-        came = [row for reader in load.rows.readers() for row in _rows(reader, table.columns)]
-        if load.key:
+        columns = {column.name: column.type for column in load.staged(self.dialect)}
+        came = [row for reader in load.rows.readers() for row in _rows(reader, columns)]
+        if load.merge:
             assert set(load.rows.columns()) <= set(table.columns)
-            rows = _merged(table, came, load.key, load.version)
+            rows = _merged(table, came, load.merge)
         else:
             rows = [*table.rows, *came]
         _check_key(table.key, rows)
@@ -157,28 +159,43 @@ def _check_json(name: str, text: str) -> None:
         raise _refused(f"{name} has a NUL")
 
 
-def _merged(
-    table: ModelTable, came: Sequence[dict[str, object]], key: Sequence[str], version: str | None
-) -> list[dict[str, object]]:
-    rows = {tuple(row[name] for name in key): row for row in table.rows}
-    assert len({tuple(row[name] for name in key) for row in came}) == len(came), "a key comes twice in one load"
-    for row in came:
-        place = tuple(row[name] for name in key)
-        known = rows.get(place, {})
-        if version is None or not _is_older(row.get(version), known.get(version)):
-            rows[place] = {**known, **row, **_both_kept(known, row)}
+def _merged(table: ModelTable, came: Sequence[dict[str, object]], merge: Merge) -> list[dict[str, object]]:
+    def place(row: Mapping[str, object]) -> tuple[object, ...]:
+        return tuple(row[name] for name in merge.key)
+
+    rows = {place(row): row for row in table.rows}
+    due = [row for row in came if _is_due(row, rows.get(place(row), {}), merge)]
+    assert len({place(row) for row in due}) == len(due), "a key comes twice in one load"
+    for row in due:
+        known = rows.get(place(row), {})
+        if merge.version is None or not _is_older(row.get(merge.version), known.get(merge.version)):
+            carried = {name: value for name, value in row.items() if name not in (TURN, AFTER, UPTO)}
+            rows[place(row)] = _changed(known, carried, merge)
     return list(rows.values())
 
 
-def _both_kept(there: Mapping[str, object], came: Mapping[str, object]) -> dict[str, object]:
-    """As ``jsonb || jsonb`` does: all members, of each the newer value."""
-    if UNMAPPED not in there or UNMAPPED not in came:
-        return {}
-    exact: dict[str, object] = {}
-    for row in (there, came):
-        for name, value in json.loads(str(row[UNMAPPED]), parse_float=Decimal).items():
-            exact[name] = value
-    return {UNMAPPED: "{" + ",".join(f"{json.dumps(name)}:{_spelled(value)}" for name, value in exact.items()) + "}"}
+def _is_due(row: Mapping[str, object], known: Mapping[str, object], merge: Merge) -> bool:
+    there = known.get(merge.version) if merge.version else None
+    if TURN not in row:
+        return True
+    if there is None:
+        return row[TURN] == 0
+    return UPTO in row and not _is_older(row[UPTO], there) and (AFTER not in row or _is_older(row[AFTER], there))
+
+
+def _changed(known: Mapping[str, object], carried: Mapping[str, object], merge: Merge) -> dict[str, object]:
+    """A field that is carried takes the place of what was there, in its column or aside from it."""
+    old, new = _aside(known), _aside(carried)
+    assert all(name not in carried for name in new), "a value is in two places"
+    assert merge.losing >= {name for name in new if name in known}, "a column would keep what is outdated"
+    kept = {name: value for name, value in old.items() if name not in carried} | new
+    row = {name: value for name, value in {**known, **carried}.items() if name not in new and name != UNMAPPED}
+    spelled = ",".join(f"{json.dumps(name)}:{_spelled(value)}" for name, value in kept.items())
+    return {**row, UNMAPPED: f"{{{spelled}}}"} if kept else row
+
+
+def _aside(row: Mapping[str, object]) -> dict[str, object]:
+    return dict(json.loads(str(row.get(UNMAPPED, "{}")), parse_float=Decimal))
 
 
 def _spelled(value: object) -> str:

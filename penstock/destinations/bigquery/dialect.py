@@ -76,6 +76,9 @@ class BigqueryDialect(Dialect):
     def spare_values(self, text: pa.Array) -> pa.Array:
         return wrapped(text)
 
+    def is_aside(self, spare: str, name: str) -> str:
+        return f"JSON_QUERY({spare}, {self.literal(f'$.{name}')}) IS NOT NULL"
+
     def render(self, operation: Operation) -> str:
         if isinstance(operation, AddColumn):
             return f"{self.adding(operation.table)}{self._definition(operation.column)}"

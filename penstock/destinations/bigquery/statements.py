@@ -64,8 +64,7 @@ def together(dialect: BigqueryDialect, table: str, statements: Iterable[str]) ->
 
 def file_schema(dialect: BigqueryDialect, load: Load) -> pa.Schema:
     """The schema of the one file that has all rows of a load: what a row does not have is null there."""
-    columns = [load.table.columns[name] for name in load.rows.columns()]
-    return pa.schema([pa.field(column.name, file_type(dialect.target(column.type).arrow)) for column in columns])
+    return pa.schema([pa.field(c.name, file_type(dialect.target(c.type).arrow)) for c in load.staged(dialect)])
 
 
 def file_type(arrow: pa.DataType | None) -> pa.DataType:
@@ -125,17 +124,18 @@ def taking_over(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Sc
 
 
 def _move(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema) -> str:
-    types = {column.name: column.type for column in load.table.columns.values()}
+    types = {column.name: column.type for column in load.staged(dialect)}
     fields = [field for field in schema if is_plain(types[field.name])]
-    names = [field.name for field in fields]
     selected = ", ".join(
         typed(dialect.identifier(field.name), staged_type(field.type), types[field.name]) for field in fields
     )
     rows = f"SELECT {selected} FROM {dialect.relation(staged)}"
-    if not load.key:
-        return f"INSERT INTO {dialect.relation(load.table.name)} ({dialect.names(names)}) {rows}"
     by_real = {column.name: name for name, column in load.table.columns.items()}
-    return dialect.merge(load.table, f"({rows})", [by_real[name] for name in names], load.key, load.version)
+    names = [by_real[field.name] for field in fields if field.name in by_real]
+    if load.merge is not None:
+        return dialect.merge(load.table, f"({rows})", names, load.merge)
+    listed = dialect.names([load.table.columns[name].name for name in names])
+    return f"INSERT INTO {dialect.relation(load.table.name)} ({listed}) {rows}"
 
 
 def typed(name: str, staged: str, real: str) -> str:

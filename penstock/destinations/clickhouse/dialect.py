@@ -6,11 +6,12 @@ comment. A merge is an insert of whole rows, of which ClickHouse keeps the last 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.clickhouse.types import asked_type, bare, held_by, not_nullable, nullable
 from penstock.destinations.sql.dialect import Dialect, not_a_type
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import (
     AddColumn,
     CreateTable,
@@ -90,13 +91,12 @@ class ClickhouseDialect(Dialect):
 
     # Rows by way of another table
 
-    def waiting(self, staged: str, table: Table, columns: Sequence[str], key: Sequence[str]) -> str:
+    def waiting(self, staged: str, columns: Sequence[TypedColumn], key: Collection[str] = ()) -> str:
         """Create the table in which rows wait: typed like the real one, with text where ClickHouse must decide."""
         listed = []
         for column in columns:
-            real = table.columns[column]
-            kind = "String" if self.target(real.type).type is None else real.type
-            listed.append(TypedColumn(real.name, not_nullable(kind) if column in key else nullable(kind)))
+            kind = "String" if self.target(column.type).type is None else column.type
+            listed.append(TypedColumn(column.name, not_nullable(kind) if column.name in key else nullable(kind)))
         return (
             f"CREATE TABLE {self.relation(staged)} ({', '.join(map(self._definition, listed))})"
             " ENGINE = MergeTree ORDER BY tuple()"
@@ -107,39 +107,62 @@ class ClickhouseDialect(Dialect):
         table: Table,
         staged: str,
         columns: Sequence[str],
-        key: Sequence[str] = (),
-        version: str | None = None,
+        merge: Merge | None = None,
         into: str | None = None,
     ) -> str:
         """Insert the rows of ``staged`` (a table's name) ``into`` a table, which is ``table`` unless told otherwise.
 
-        With a key whole rows are inserted: what a row does not carry is taken from the row that has its key now.
+        To be merged whole rows are inserted: what a row does not carry is taken from the row that has its key now.
         """
         target = self.relation(into or table.name)
+        key = merge.key if merge else ()
+        waiting = self.relation(staged)
         values = ", ".join(f"{self._value(table.columns[c], c in key)} AS {self._real(table, c)}" for c in columns)
-        rows = f"SELECT {values} FROM {self.relation(staged)}"
-        if not key:
+        if merge is None:
             listed = ", ".join(self._real(table, column) for column in columns)
-            return f"INSERT INTO {target} ({listed}) {rows}"
-        keys = ", ".join(self._real(table, name) for name in key)
-        same = " AND ".join(f"s.{name} = t.{name}" for name in (self._real(table, name) for name in key))
-        whole = ", ".join(self._real(table, name) for name in table.columns)
-        newest = self._real(table, version) if version is not None and version in columns else None
+            return f"INSERT INTO {target} ({listed}) SELECT {values} FROM {waiting}"
+        rows = f"SELECT {values} FROM {self.due(table, waiting, columns, merge)}"
+        newer = self.is_newer(table, columns, merge)
+        changes = self.changes(table, columns, merge)
         taken = []
         for name in table.columns:
             real = self._real(table, name)
-            if name in key:
-                taken.append(f"s.{real} AS {real}")
-            else:
-                taken.append(f"{self.merged(real, newest) if name in columns else f't.{real}'} AS {real}")
+            value = f"s.{real}" if name in key else changes.get(real, f"t.{real}")
+            if newer and real in changes:
+                value = f"CASE WHEN {newer} THEN {value} ELSE t.{real} END"
+            taken.append(f"{value} AS {real}")
+        whole = self.names([column.name for column in table.columns.values()])
         return (
             f"INSERT INTO {target} ({whole}) SELECT {', '.join(taken)} FROM ({rows}) AS s LEFT JOIN"
-            f" (SELECT {whole} FROM {self.relation(table.name)} FINAL WHERE ({keys}) IN (SELECT {keys} FROM ({rows})))"
-            f" AS t ON {same}"
+            f" {self.present(table, waiting, merge)} AS t ON {self.same(table, merge)}"
         )
 
-    def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
-        return self.taking(table, staged, columns, key, version)
+    def present(self, table: Table, staged: str, merge: Merge) -> str:
+        """The newest rows of the staged keys: the others are not looked at."""
+        whole = self.names([column.name for column in table.columns.values()])
+        keys = ", ".join(self._real(table, name) for name in merge.key)
+        waiting = ", ".join(self._value(table.columns[name], in_key=True) for name in merge.key)
+        there = f"SELECT {whole} FROM {self.relation(table.name)} FINAL"
+        return f"({there} WHERE ({keys}) IN (SELECT {waiting} FROM {staged}))"
+
+    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        """Members are put together as text where none of the old ones goes. Else ClickHouse must take the text apart,
+        and spells numbers its own way."""
+        old, new = f"ifNull({there}, '{{}}')", f"ifNull({comes}, '{{}}')"
+        names = ", ".join(f"if(isNull({value}), '', {self.literal(name)})" for name, value in carried.items())
+        gone = f"arrayConcat(array({names or chr(39) * 2}), JSONExtractKeys({new}))"
+        members = f"JSONExtractKeysAndValuesRaw({old})"
+        left = f"arrayFilter(m -> NOT has({gone}, m.1), {members})"
+        texts = f"arrayMap(m -> concat(toJSONString(m.1), ':', m.2), {left})"
+        kept = f"if(hasAny({gone}, JSONExtractKeys({old})), arrayStringConcat({texts}, ','), {_inside(old)})"
+        both = f"arrayStringConcat(arrayFilter(x -> x != '', [{kept}, {_inside(new)}]), ',')"
+        return f"if(isNull({there}), {comes}, nullIf(concat('{{', {both}, '}}'), '{{}}'))"
+
+    def is_aside(self, spare: str, name: str) -> str:
+        return f"JSONHas({spare}, {self.literal(name)})"
+
+    def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
+        return self.taking(table, staged, columns, merge)
 
     def _real(self, table: Table, column: str) -> str:
         return self.identifier(table.columns[column].name)
@@ -153,6 +176,11 @@ class ClickhouseDialect(Dialect):
         if in_key:
             return f"CAST({name} AS {bare(column.type)})"
         return f"if(isNull({name}), NULL, CAST(assumeNotNull({name}) AS {bare(column.type)}))"
+
+
+def _inside(members: str) -> str:
+    """The text of an object without its braces."""
+    return f"substring({members}, 2, length({members}) - 2)"
 
 
 def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:

@@ -112,7 +112,7 @@ class ClickhouseSession(Session):
 
     def _insert(self, load: Load, into: str, batch: Batch | None) -> None:
         undecided = any(self.dialect.target(load.table.columns[name].type).type is None for name in load.rows.columns())
-        if load.key or undecided:
+        if load.merge or undecided:
             self._insert_by_way_of_another(load, into, batch)
             return
         for number, piece in enumerate(pieces(load, self.dialect)):
@@ -122,13 +122,14 @@ class ClickhouseSession(Session):
     def _insert_by_way_of_another(self, load: Load, into: str, batch: Batch | None) -> None:
         columns = load.rows.columns()
         waiting = _WAITING + uuid.uuid4().hex
-        with self._passing(waiting, self.dialect.waiting(waiting, load.table, columns, load.key)):
+        key = [load.table.columns[name].name for name in (load.merge.key if load.merge else ())]
+        with self._passing(waiting, self.dialect.waiting(waiting, load.staged(self.dialect), key)):
             seen = hashlib.blake2b(digest_size=16)
             for piece in pieces(load, self.dialect):
                 seen.update(digest(piece))
                 self._put(waiting, piece, _UNKNOWN)
-            statement = self.dialect.taking(load.table, waiting, columns, load.key, load.version, into)
-            settings = _MERGING if load.key else {**_token(batch, into, 0, seen.digest()), **_IN_ORDER}
+            statement = self.dialect.taking(load.table, waiting, columns, load.merge, into)
+            settings = _MERGING if load.merge else {**_token(batch, into, 0, seen.digest()), **_IN_ORDER}
             self._do(statement, settings)
 
     @contextmanager

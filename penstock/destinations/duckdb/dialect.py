@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from functools import cache
 
 import duckdb
@@ -15,8 +17,18 @@ class DuckdbDialect(Dialect):
         """Spelled as DuckDB's catalogue does; a type that it does not have is refused."""
         return _canonical(super().cast_type(asked))
 
-    def both_kept(self, there: str, comes: str) -> str:
-        return f"COALESCE(json_merge_patch({there}, {comes}), {comes}, {there})"
+    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        # A member that a patch has as null is taken out.
+        gone = ", ".join(
+            f"CASE WHEN {value} IS NOT NULL THEN {self.literal(json.dumps(name) + ':null')} END"
+            for name, value in carried.items()
+        )
+        taken = f"'{{' || concat_ws(',', {gone}) || '}}'" if gone else "'{}'"
+        merged = f"NULLIF(json_merge_patch({there}, {taken}, COALESCE({comes}, '{{}}')), '{{}}')"
+        return f"CASE WHEN {there} IS NULL THEN {comes} ELSE {merged} END"
+
+    def is_aside(self, spare: str, name: str) -> str:
+        return f"json_exists({spare}, {self.literal(f'$.{json.dumps(name)}')})"
 
 
 _T = InnerType

@@ -15,6 +15,7 @@ from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
 from penstock.destinations.sql.ahead import ahead
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.pieces import load_schema
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
@@ -82,8 +83,8 @@ class DuckdbSession(Session):
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         with self._transaction(keep=mark is not None):
-            if load.key:
-                self._merge(load)
+            if load.merge:
+                self._merge(load, load.merge)
             else:
                 self._insert(DUCKDB.relation(load.table.name), load)
             if mark is not None:
@@ -100,14 +101,15 @@ class DuckdbSession(Session):
         # Not after an error: the aborted transaction would refuse this too, and hide why.
         self._connection.unregister(_RUN)
 
-    def _merge(self, load: Load) -> None:
+    def _merge(self, load: Load, merge: Merge) -> None:
         columns = load.rows.columns()
-        real = DUCKDB.names([load.table.columns[name].name for name in columns])
+        staging = DUCKDB.staging(load.table, columns, merge)
         self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {_STAGED} AS SELECT {real} FROM {DUCKDB.relation(load.table.name)} LIMIT 0"
+            f"CREATE OR REPLACE TEMP TABLE {_STAGED} AS SELECT {staging}"
+            f" FROM {DUCKDB.relation(load.table.name)} LIMIT 0"
         )
         self._insert(_STAGED, load)
-        self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, load.key, load.version))
+        self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, merge))
         self._connection.execute(f"DROP TABLE {_STAGED}")
 
     @contextmanager

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.dialect import Dialect, listing
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Table, TypedColumn
 from penstock.flatten.types import InnerType, promotions
-from penstock.flatten.unmapped import UNMAPPED
 
 _T = InnerType
 TYPES = {
@@ -42,28 +42,31 @@ class PostgresDialect(Dialect):
             value = f"to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} TYPE {column.type} USING {value}::{column.type}"
 
-    def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
-        real = {name: self.identifier(table.columns[name].name) for name in columns}
-        keys = [real[name] for name in key]
-        spare = self.identifier(UNMAPPED)
-        changes = [
-            f"{name} = "
-            + (self.both_kept if name == spare else "COALESCE({1}, {0})".format)(f"t.{name}", f"EXCLUDED.{name}")
-            for name in real.values()
-            if name not in keys
-        ]
-        listed = ", ".join(real.values())
-        action = f"UPDATE SET {', '.join(changes)}" if changes else "NOTHING"
-        newer = ""
-        if changes and version in real:
-            newer = f" WHERE t.{real[version]} IS NULL OR EXCLUDED.{real[version]} >= t.{real[version]}"
+    def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
+        listed = self.names([table.columns[name].name for name in columns])
+        keys = self.names([table.columns[name].name for name in merge.key])
+        changes = self.changes(table, columns, merge, comes="EXCLUDED")
+        newer = self.is_newer(table, columns, merge, comes="EXCLUDED")
+        action = f"UPDATE SET {listing(changes)}{f' WHERE {newer}' if newer else ''}" if changes else "NOTHING"
         return (
-            f"INSERT INTO {self.relation(table.name)} AS t ({listed}) SELECT {listed} FROM {staged}"
-            f" ON CONFLICT ({', '.join(keys)}) DO {action}{newer}"
+            f"INSERT INTO {self.relation(table.name)} AS t ({listed}) SELECT {listed}"
+            f" FROM {self.due(table, staged, columns, merge)} AS s ON CONFLICT ({keys}) DO {action}"
         )
 
-    def both_kept(self, there: str, comes: str) -> str:
-        return f"COALESCE({there} || {comes}, {comes}, {there})"
+    def comparable(self, value: str, table: Table, column: str) -> str:
+        text = self.target(table.columns[column].type).type is _T.STRING
+        return f'{value} COLLATE "C"' if text else value
+
+    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        taken = ", ".join(
+            f"CASE WHEN {value} IS NOT NULL THEN {self.literal(name)} END" for name, value in carried.items()
+        )
+        left = f"{there} - array_remove(ARRAY[{taken}]::text[], NULL)"
+        merged = f"NULLIF(({left}) || COALESCE({comes}, '{{}}'), '{{}}')"
+        return f"CASE WHEN {there} IS NULL THEN {comes} ELSE {merged} END"
+
+    def is_aside(self, spare: str, name: str) -> str:
+        return f"jsonb_exists({spare}, {self.literal(name)})"
 
 
 def postgres_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC) -> PostgresDialect:

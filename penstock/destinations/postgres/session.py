@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -17,13 +18,13 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copying import lines
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.kept import PostgresKeptValues
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
-_TURN = '"@turn"'
-"""A column of ours; no column of data is called so."""
+_NUMBERED, _NUMBER = "_penstock_numbered", "#number"
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -88,8 +89,8 @@ class PostgresSession(Session):
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         with self._transaction(keep=mark is not None) as cursor:
-            if load.key:
-                self._merge(cursor, load)
+            if load.merge:
+                self._merge(cursor, load, load.merge)
             else:
                 self._copy(cursor, self.dialect.relation(load.table.name), load)
             if mark is not None:
@@ -98,41 +99,48 @@ class PostgresSession(Session):
         if mark is not None:
             faults.reach("destination.committed")
 
-    def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
+    def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         columns = load.rows.columns()
-        real = self.dialect.names([load.table.columns[name].name for name in columns])
         staged = self.dialect.identifier(_STAGED)
         cursor.execute(
             _text(
-                f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS"
-                f" SELECT {real} FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
+                f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
+                f" {self.dialect.staging(load.table, columns, merge)}"
+                f" FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
             )
         )
         self._copy(cursor, staged, load)
+        if merge.in_turns:
+            # Few rows have turns; without knowing that, PostgreSQL would read the whole table for them.
+            cursor.execute(_text(f"ANALYZE {staged}"))
         try:
             with self._connection.transaction():
-                cursor.execute(_text(self.dialect.merge(load.table, staged, columns, load.key, load.version)))
+                cursor.execute(_text(self.dialect.merge(load.table, staged, columns, merge)))
         except psycopg.errors.CardinalityViolation:
-            self._merge_in_turns(cursor, load)
+            self._merge_equal_keys(cursor, load, merge)
 
-    def _merge_in_turns(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
+    def _merge_equal_keys(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         """Keys that differ to us can be equal to the database (padded text, letters of either case): of each such key
         the rows are merged one after the other, in their order."""
-        staged = self.dialect.identifier(_STAGED)
-        keys = self.dialect.names([load.table.columns[name].name for name in load.key])
-        cursor.execute(_text(f"ALTER TABLE {staged} ADD COLUMN {_TURN} bigint"))
+        columns = load.rows.columns()
+        rows, number = self.dialect.identifier(_NUMBERED), self.dialect.identifier(_NUMBER)
+        keys = self.dialect.names([load.table.columns[name].name for name in merge.key])
+        due = self.dialect.due(load.table, self.dialect.identifier(_STAGED), columns, merge)
         cursor.execute(
             _text(
-                f"UPDATE {staged} s SET {_TURN} = r.turn FROM (SELECT ctid AS place,"
-                f" row_number() OVER (PARTITION BY {keys} ORDER BY ctid) AS turn FROM {staged}) r"
-                " WHERE s.ctid = r.place"
+                f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {self._real(load)}, row_number() OVER"
+                f' (PARTITION BY {keys} ORDER BY "#place") AS {number} FROM'
+                f' (SELECT s.*, row_number() OVER () AS "#place" FROM {due} AS s) AS s'
             )
         )
-        cursor.execute(_text(f"SELECT max({_TURN}) FROM {staged}"))
-        turns = int(str((cursor.fetchone() or (0,))[0]))
-        for turn in range(1, turns + 1):
-            rows = f"(SELECT * FROM {staged} WHERE {_TURN} = {turn}) AS s"
-            cursor.execute(_text(self.dialect.merge(load.table, rows, load.rows.columns(), load.key, load.version)))
+        cursor.execute(_text(f"SELECT max({number}) FROM {rows}"))
+        times = int(str((cursor.fetchone() or (0,))[0]))
+        for time in range(1, times + 1):
+            some = f"(SELECT * FROM {rows} WHERE {number} = {time})"
+            cursor.execute(_text(self.dialect.merge(load.table, some, columns, replace(merge, in_turns=False))))
+
+    def _real(self, load: Load) -> str:
+        return self.dialect.names([load.table.columns[name].name for name in load.rows.columns()])
 
     def _copy(self, cursor: psycopg.Cursor[tuple[object, ...]], relation: str, load: Load) -> None:
         for reader in load.rows.readers():

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from penstock.destinations.postgres.dialect import SYSTEM_COLUMNS
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.dialect import Dialect, not_a_type
+from penstock.destinations.sql.dialect import Dialect, listing, not_a_type
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Table
 from penstock.destinations.sql.wrapping import wrapped
 from penstock.flatten.casts import Cast, parse_cast
@@ -63,22 +64,26 @@ class RedshiftDialect(Dialect):
     def spare_values(self, text: pa.Array) -> pa.Array:
         return wrapped(text, MAX_TEXT)
 
-    def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
+    def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
         """Two statements, to be run in one transaction."""
         target, there = self.relation(table.name), self.identifier(table.name)
-        real = {name: self.identifier(table.columns[name].name) for name in columns}
-        keys = [real[name] for name in key]
-        same = " AND ".join(f"{there}.{name} = s.{name}" for name in keys)
-        changes = [f"{name} = COALESCE(s.{name}, {there}.{name})" for name in real.values() if name not in keys]
-        newer = ""
-        if version in real:
-            newer = f" AND ({there}.{real[version]} IS NULL OR s.{real[version]} >= {there}.{real[version]})"
-        update = f"UPDATE {target} SET {', '.join(changes)} FROM {staged} AS s WHERE {same}{newer}; " if changes else ""
-        values = ", ".join(f"s.{name}" for name in real.values())
-        return (
-            f"{update}INSERT INTO {target} ({', '.join(real.values())}) SELECT {values} FROM {staged} AS s"
-            f" LEFT JOIN {target} ON {same} WHERE {there}.{keys[0]} IS NULL"
+        rows = f"{self.due(table, staged, columns, merge)} AS s"
+        same = self.same(table, merge, there)
+        changes = self.changes(table, columns, merge, there)
+        newer = self.is_newer(table, columns, merge, there)
+        update = (
+            f"UPDATE {target} SET {listing(changes)} FROM {rows} WHERE {same}{f' AND ({newer})' if newer else ''}; "
         )
+        real = [self.identifier(table.columns[name].name) for name in columns]
+        values = ", ".join(f"s.{name}" for name in real)
+        missing = f"{there}.{self.identifier(table.columns[merge.key[0]].name)} IS NULL"
+        return (
+            f"{update if changes else ''}INSERT INTO {target} ({', '.join(real)}) SELECT {values} FROM {rows}"
+            f" LEFT JOIN {target} ON {same} WHERE {missing}"
+        )
+
+    def is_aside(self, spare: str, name: str) -> str:
+        return f"{spare}.{self.identifier(name)} IS NOT NULL"
 
 
 def redshift_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC) -> RedshiftDialect:

@@ -71,13 +71,13 @@ class RedshiftSession(Session):
         staged = self.dialect.identifier(STAGED)
         real = self.dialect.names([load.table.columns[name].name for name in columns])
         with self._explained():
-            self._stage(load, staged, real)
+            self._stage(load, staged)
             if mark is not None:
                 self._run(f"CREATE TABLE IF NOT EXISTS {self._marks} ({MARK_COLUMNS})")
             with self._transaction(keep=mark is not None):
                 note = self._alone(mark) if mark is not None else None
-                if load.key:
-                    self._run(self.dialect.merge(load.table, staged, columns, load.key, load.version))
+                if load.merge:
+                    self._run(self.dialect.merge(load.table, staged, columns, load.merge))
                 else:
                     target = self.dialect.relation(load.table.name)
                     self._run(f"INSERT INTO {target} ({real}) SELECT {real} FROM {staged}")
@@ -87,11 +87,12 @@ class RedshiftSession(Session):
         if mark is not None:
             faults.reach("destination.committed")
 
-    def _stage(self, load: Load, staged: str, real: str) -> None:
+    def _stage(self, load: Load, staged: str) -> None:
         """The rows in a temporary table, of this session alone."""
+        columns = self.dialect.staging(load.table, load.rows.columns(), load.merge)
         self._run(f"DROP TABLE IF EXISTS {staged}")
         target = self.dialect.relation(load.table.name)
-        self._run(f"CREATE TEMPORARY TABLE {staged} AS SELECT {real} FROM {target} WHERE 1 = 0")
+        self._run(f"CREATE TEMPORARY TABLE {staged} AS SELECT {columns} FROM {target} WHERE 1 = 0")
         with self._bucket.folder() as folder:
             for run in folder.write(load.rows.readers()):
                 self._run(self._bucket.copy(self.dialect, staged, run))

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.dialect import Dialect, listing
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import AddColumn, Key, Operation, Table, TypedColumn
 from penstock.flatten.casts import Cast, Form, parse_cast
 from penstock.flatten.types import InnerType
@@ -83,12 +84,11 @@ class SnowflakeDialect(Dialect):
         quoted = f"file://{path}".replace("\\", "\\\\").replace("'", "\\'")
         return f"PUT '{quoted}' {self.stage(stage)}/{folder}/ AUTO_COMPRESS = FALSE"
 
-    def staging(self, table: Table, columns: Sequence[str]) -> str:
-        """A table of this connection's own, with some of the columns of another."""
-        listed = self.names([table.columns[name].name for name in columns])
+    def staged(self, table: Table, columns: Sequence[str], merge: Merge) -> str:
+        """Create a table of this connection's own for rows that are to be merged."""
         return (
             f"CREATE OR REPLACE TEMPORARY TABLE {self.identifier(STAGED)} AS"
-            f" SELECT {listed} FROM {self.relation(table.name)} LIMIT 0"
+            f" SELECT {self.staging(table, columns, merge)} FROM {self.relation(table.name)} LIMIT 0"
         )
 
     def copying(self, relation: str, columns: Sequence[TypedColumn], stage: str, folder: str) -> str:
@@ -100,29 +100,27 @@ class SnowflakeDialect(Dialect):
             " FILE_FORMAT = (TYPE = PARQUET)"
         )
 
-    def merging(self, table: Table, columns: Sequence[str], key: Sequence[str], version: str | None) -> list[str]:
+    def merging(self, table: Table, columns: Sequence[str], merge: Merge) -> list[str]:
         """Take over the staged rows: change the rows that are there, then add those that are not."""
-        target, staged = self._ours(table.name), self.identifier(STAGED)
-        real = {name: self.identifier(table.columns[name].name) for name in columns}
-        same = " AND ".join(f"{target}.{real[name]} = {staged}.{real[name]}" for name in key)
-        changes = []
-        for name in columns:
-            if name in key:
-                continue
-            value = f"COALESCE({staged}.{real[name]}, {target}.{real[name]})"
-            if version in real:
-                there, comes = f"{target}.{real[version]}", f"{staged}.{real[version]}"
-                newer = f"{there} IS NULL OR {comes} >= {there}"
-                value = f"CASE WHEN {newer} THEN {value} ELSE {target}.{real[name]} END"
-            changes.append(f"{real[name]} = {value}")
-        relation = self.relation(table.name)
-        listed = ", ".join(real.values())
-        chosen = ", ".join(f"{staged}.{name}" for name in real.values())
+        relation, target, staged = self.relation(table.name), self._ours(table.name), self.identifier(STAGED)
+        rows = self.due(table, staged, columns, merge)
+        rows = rows if rows == staged else f"{rows} AS {staged}"
+        same = self.same(table, merge, target, staged)
+        changes = self.changes(table, columns, merge, target, staged)
+        newer = self.is_newer(table, columns, merge, target, staged)
+        update = (
+            f"UPDATE {relation} SET {listing(changes)} FROM {rows} WHERE {same}{f' AND ({newer})' if newer else ''}"
+        )
+        real = [self.identifier(table.columns[name].name) for name in columns]
+        chosen = ", ".join(f"{staged}.{name}" for name in real)
         add = (
-            f"INSERT INTO {relation} ({listed}) SELECT {chosen} FROM {staged}"
+            f"INSERT INTO {relation} ({', '.join(real)}) SELECT {chosen} FROM {rows}"
             f" WHERE NOT EXISTS (SELECT 1 FROM {relation} WHERE {same})"
         )
-        return [*([f"UPDATE {relation} SET {', '.join(changes)} FROM {staged} WHERE {same}"] if changes else []), add]
+        return [update, add] if changes else [add]
+
+    def is_aside(self, spare: str, name: str) -> str:
+        return f"GET_PATH({spare}, {self.literal(name)}) IS NOT NULL"
 
 
 def _value(field: str, sql_type: str) -> str:

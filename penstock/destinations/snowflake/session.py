@@ -90,18 +90,15 @@ class SnowflakeSession(Session):
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         folder = uuid.uuid4().hex
         names = load.rows.columns()
-        columns = [load.table.columns[name] for name in names]
         with self._explained():
             files = self._upload(load, folder)
-            if load.key and files:
-                self._cursor.execute(self.dialect.staging(load.table, names))
+            if load.merge and files:
+                self._cursor.execute(self.dialect.staged(load.table, names, load.merge))
             with self._transaction(keep=mark is not None):
                 if files:
-                    relation = self.dialect.identifier(STAGED) if load.key else self.dialect.relation(load.table.name)
-                    self._cursor.execute(self.dialect.copying(relation, columns, _STAGE, folder))
-                    for statement in (
-                        self.dialect.merging(load.table, names, load.key, load.version) if load.key else ()
-                    ):
+                    relation = self.dialect.identifier(STAGED) if load.merge else self.dialect.relation(load.table.name)
+                    self._cursor.execute(self.dialect.copying(relation, load.staged(self.dialect), _STAGE, folder))
+                    for statement in self.dialect.merging(load.table, names, load.merge) if load.merge else ():
                         self._cursor.execute(statement)
                 if mark is not None:
                     self._note(mark())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.operations import (
     AddColumn,
     CreateTable,
@@ -121,38 +122,97 @@ class Dialect:
         name, most = self.identifier(widening.column.name), 2**53
         return f"SELECT 1 FROM {self.relation(widening.table)} WHERE {name} > {most} OR {name} < -{most} LIMIT 1"
 
-    def merge(self, table: Table, staged: str, columns: Sequence[str], key: Sequence[str], version: str | None) -> str:
-        """The statement that takes the rows of ``staged`` (a quoted relation, each key once) into a table.
+    # Merging: ``t`` is the table's row, ``s`` the staged one
+
+    def staging(self, table: Table, columns: Sequence[str], merge: Merge | None) -> str:
+        """What to select of a table to get the columns of staged rows."""
+        listed = self.names([table.columns[name].name for name in columns])
+        if merge is None or not merge.in_turns or merge.version is None:
+            return listed
+        version = self.identifier(table.columns[merge.version].name)
+        turns = f"{version} AS {self.identifier(AFTER)}, {version} AS {self.identifier(UPTO)}"
+        return f"{listed}, 0 AS {self.identifier(TURN)}, {turns}"
+
+    def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
+        """The statement that takes the rows of ``staged`` (a quoted relation) into a table.
 
         A column that a row does not carry is NULL in ``staged`` and keeps its value.
         """
-        real = {name: self.identifier(table.columns[name].name) for name in columns}
-        keys = [real[name] for name in key]
-        same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
-        changes = [
-            f"{name} = {self.merged(name, real.get(version or ''))}" for name in real.values() if name not in keys
-        ]
-        matched = f" WHEN MATCHED THEN UPDATE SET {', '.join(changes)}" if changes else ""
-        listed = ", ".join(real.values())
-        values = ", ".join(f"s.{name}" for name in real.values())
+        changes = self.changes(table, columns, merge)
+        newer = self.is_newer(table, columns, merge)
+        matched = f" WHEN MATCHED{f' AND ({newer})' if newer else ''} THEN UPDATE SET {listing(changes)}"
+        listed = self.names([table.columns[name].name for name in columns])
+        values = ", ".join(f"s.{self.identifier(table.columns[name].name)}" for name in columns)
         return (
-            f"MERGE INTO {self.relation(table.name)} AS t USING {staged} AS s ON {same}{matched}"
+            f"MERGE INTO {self.relation(table.name)} AS t USING {self.due(table, staged, columns, merge)} AS s"
+            f" ON {self.same(table, merge)}{matched if changes else ''}"
             f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
         )
 
-    def merged(self, name: str, version: str | None) -> str:
-        """The new value of a column, of ``t`` (the table) and ``s`` (what comes)."""
-        there, comes = f"t.{name}", f"s.{name}"
-        spare = name == self.identifier(UNMAPPED)
-        value = self.both_kept(there, comes) if spare else f"COALESCE({comes}, {there})"
-        if version is None:
-            return value
-        newer = f"t.{version} IS NULL OR s.{version} >= t.{version}"
-        return f"CASE WHEN {newer} THEN {value} ELSE t.{name} END"
+    def same(self, table: Table, merge: Merge, there: str = "t", comes: str = "s") -> str:
+        keys = [self.identifier(table.columns[name].name) for name in merge.key]
+        return " AND ".join(f"{there}.{name} = {comes}.{name}" for name in keys)
 
-    def both_kept(self, there: str, comes: str) -> str:
-        """What a row keeps aside, with what comes to it: by field, the newer value of each, where the engine can."""
+    def due(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
+        """Of the staged rows, as a relation, each key's one whose turn it is."""
+        if not merge.in_turns or merge.version is None:
+            return staged
+        turn, after, upto = (f"s.{self.identifier(name)}" for name in (TURN, AFTER, UPTO))
+        listed = ", ".join(f"s.{self.identifier(table.columns[name].name)}" for name in columns)
+        there = self.comparable(f"t.{self.identifier(table.columns[merge.version].name)}", table, merge.version)
+        return (
+            f"(SELECT {listed} FROM {staged} AS s WHERE {turn} IS NULL UNION ALL SELECT {listed} FROM {staged} AS s"
+            f" LEFT JOIN {self.present(table, staged, merge)} AS t ON {self.same(table, merge)} WHERE"
+            f" {turn} = 0 AND {there} IS NULL OR {turn} >= 0 AND {there} <= {upto}"
+            f" AND ({after} IS NULL OR {there} > {after}))"
+        )
+
+    def present(self, table: Table, staged: str, merge: Merge) -> str:
+        """The table as it is now, where its versions are looked up."""
+        return self.relation(table.name)
+
+    def is_newer(
+        self, table: Table, columns: Sequence[str], merge: Merge, there: str = "t", comes: str = "s"
+    ) -> str | None:
+        """Whether a staged row may change the table's; ``None`` if it always may."""
+        if merge.version is None or merge.version not in columns:
+            return None
+        name = self.identifier(table.columns[merge.version].name)
+        known, new = (self.comparable(f"{row}.{name}", table, merge.version) for row in (there, comes))
+        return f"{known} IS NULL OR {new} >= {known}"
+
+    def comparable(self, value: str, table: Table, column: str) -> str:
+        """A version in the order that Penstock gives it: text goes by its bytes."""
+        return value
+
+    def changes(
+        self, table: Table, columns: Sequence[str], merge: Merge, there: str = "t", comes: str = "s"
+    ) -> dict[str, str]:
+        """By its quoted name the new value of each column that is not of the key."""
+        real = {name: self.identifier(table.columns[name].name) for name in columns if name not in merge.key}
+        spare = f"{comes}.{real[UNMAPPED]}" if UNMAPPED in real else None
+        found = {}
+        for name, quoted in real.items():
+            value = f"COALESCE({comes}.{quoted}, {there}.{quoted})"
+            if name == UNMAPPED:
+                carried = {other: f"{comes}.{quoted}" for other, quoted in real.items() if other != UNMAPPED}
+                value = self.both_kept(f"{there}.{quoted}", f"{comes}.{quoted}", carried)
+            elif name in merge.losing and spare is not None:
+                value = f"CASE WHEN {self.is_aside(spare, name)} THEN NULL ELSE {value} END"
+            found[quoted] = value
+        return found
+
+    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        """What a row keeps aside, with what comes to it: by field the newer value, where the engine can; nothing of
+        what the new row has in a column now (``carried``: columns to their values)."""
         return f"COALESCE({comes}, {there})"
+
+    def is_aside(self, spare: str, name: str) -> str:
+        """Whether an ``_unmapped`` holds a value for this column. Without one it is not true."""
+        raise NotImplementedError
+
+    def literal(self, text: str) -> str:
+        return "'" + text.replace("'", "''") + "'"
 
     def _definitions(self, columns: Sequence[TypedColumn], key: Key | None) -> str:
         parts = [self._definition(column) for column in columns]
@@ -163,6 +223,10 @@ class Dialect:
 
     def _definition(self, column: TypedColumn) -> str:
         return f"{self.identifier(column.name)} {column.type}"
+
+
+def listing(changes: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changes.items())
 
 
 def not_a_type(asked: str, reason: str = "") -> PenstockError:

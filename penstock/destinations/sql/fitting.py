@@ -78,6 +78,12 @@ class Fitting:
             and (not key or name in of_one_type)
             and _is_rounded(staged.field(name).type, self._targets[name])
         }
+        self.may_lose = frozenset(
+            name
+            for name in self._targets
+            if name in self.doubtful or (self._brings_spare and name in {c.name for c in header if c.sql_type})
+        )
+        """Columns of which a row may bring a value that ends in ``_unmapped``, where casts of steps put theirs too."""
         self.schema = self._schema(staged)
 
     @property
@@ -107,9 +113,10 @@ class Fitting:
 
     def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """The key's columns as the table has them, null where a row has none."""
-        return [self._key_column(rows, name) for name in self._key]
+        return [self.column_of(rows, name) for name in self._key]
 
-    def _key_column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+    def column_of(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of the table as these rows fill it."""
         kind = self._dialect.target(self._table.columns[name].type).arrow or pa.string()
         if name not in self._targets:
             return pa.nulls(rows.num_rows, kind)

@@ -10,20 +10,23 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
 from penstock.destinations.sql.fitting import Fitting, without_key
-from penstock.destinations.sql.folding import Folding
-from penstock.destinations.sql.header import merge
+from penstock.destinations.sql.folding import Folding, Keys
+from penstock.destinations.sql.header import merge as merge_headers
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Table, is_ours
 from penstock.destinations.sql.patching import TableRules, patched
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.destinations.sql.staged import StagedFile, staged_files
 from penstock.destinations.sql.staging import OFFSET, PARTITION
 from penstock.errors import RefusedError, TransientError
+from penstock.flatten.unmapped import UNMAPPED
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
 MAX_CLASHES = 20
@@ -43,12 +46,16 @@ def load_table(
         failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
         return TableReceipt(name, 0, failures_together(failures))
     # Fields without a column too: what is kept aside of them can get one later, of the type that a cast asks for.
-    book.filled(name, {column.name: column.paths for column in merge(file.header for file in files) if column.paths})
+    book.filled(
+        name, {column.name: column.paths for column in merge_headers(file.header for file in files) if column.paths}
+    )
     same = _of_one_type(files)
     fittings = [rules.fitting(file, table, session.dialect, same) for file in files]
     key = tuple(table.key.columns) if table.key else rules.primary_key
     version = rules.version_column if key and rules.version_column in table.columns else None
-    loader = _Loader(session, table, files, fittings, key, version)
+    losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
+    merge = Merge(key, version, losing=losing) if key else None
+    loader = _Loader(session, table, files, fittings, merge)
     failures = loader.load(batch)
     return TableReceipt(name, loader.total - failures.num_rows, failures if failures.num_rows else None)
 
@@ -69,31 +76,47 @@ def _has_foreign_key(table: Table) -> bool:
 class _Slice:
     """Rows of a load by number, without those that are left out. Fitted anew each time they are read."""
 
+    table: Table
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
-    key: tuple[str, ...]
-    """As the table calls them, like the version."""
-    version: str | None
-    merging: tuple[str, ...]
-    """What merging looks at, by our names."""
+    merge: Merge | None
     start: int
     end: int
     left_out: frozenset[int] = frozenset()
     failures: list[pa.RecordBatch] = field(default_factory=list)
     """Rows that fit nowhere, known once the readers were read."""
 
+    def load(self) -> Load:
+        in_turns = self._keys is not None and self._keys.in_turns
+        return Load(self.table, self, replace(self.merge, in_turns=in_turns) if self.merge else None)
+
     def columns(self) -> Sequence[str]:
-        # The key and the version also where no row brings them: a row without its key fails, and one without a version
-        # is older than one that has it.
-        return list(dict.fromkeys([*(name for fitting in self.fittings for name in fitting.names), *self.merging]))
+        named = [name for fitting in self.fittings for name in fitting.names]
+        if self.merge is not None:
+            # Also where no row brings them: a row without its key fails, one without a version is older than one that
+            # has it, and a value that found its column goes out of what the table's row keeps aside.
+            named += [*self.merge.key, *([self.merge.version] if self.merge.version else [])]
+            named += [UNMAPPED] if UNMAPPED in self.table.columns else []
+        return list(dict.fromkeys(named))
+
+    @cached_property
+    def _keys(self) -> Keys | None:
+        if self.merge is None:
+            return None
+        version = self.merge.version
+        staged = [(fitting, rows) for file, fitting in self._pairs() for rows in self._staged(file)]
+        return Keys(
+            [fitting.key_of(rows) for fitting, rows in staged],
+            [fitting.column_of(rows, version) for fitting, rows in staged] if version else None,
+        )
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()
         folding = None
-        if self.key:
-            folding = Folding(
-                [fitting.key_of(rows) for file, fitting in self._pairs() for rows in self._staged(file)], self.version
-            )
+        if self._keys is not None:
+            # Rows are folded once they are fitted, and then have the table's own names.
+            version = self.merge.version if self.merge else None
+            folding = Folding(self._keys, self.table.columns[version].name if version else None)
         batches = itertools.count()
         for file, fitting in self._pairs():
             yield pa.RecordBatchReader.from_batches(fitting.schema, self._fitted(file, fitting, folding, batches))
@@ -133,8 +156,7 @@ class _Loader:
     table: Table
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
-    key: tuple[str, ...]
-    version: str | None
+    merge: Merge | None
 
     @property
     def total(self) -> int:
@@ -166,7 +188,7 @@ class _Loader:
             failures = failures_together([*failed, *rows.failures])
             return Mark(batch, self.table.name, self.total - failures.num_rows, to_text(failures))
 
-        self.session.load(Load(self.table, rows, self.key, self.version), mark)
+        self.session.load(rows.load(), mark)
         return failures_together([*failed, *rows.failures])
 
     def _poison(self, message: str) -> dict[int, str]:
@@ -209,18 +231,13 @@ class _Loader:
 
     def _refusal(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> str | None:
         try:
-            self.session.load(Load(self.table, self._slice(start, end, left_out), self.key, self.version), None)
+            self.session.load(self._slice(start, end, left_out).load(), None)
         except RefusedError as error:
             return error.what
         return None
 
     def _slice(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> _Slice:
-        # Rows are folded once they are fitted, and then have the table's own names.
-        real = {name: column.name for name, column in self.table.columns.items()}
-        key = tuple(real.get(name, name) for name in self.key)
-        version = real.get(self.version) if self.version else None
-        merging = (*self.key, *([self.version] if self.version else []))
-        return _Slice(self.files, self.fittings, key, version, merging, start, end, left_out)
+        return _Slice(self.table, self.files, self.fittings, self.merge, start, end, left_out)
 
     def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
         places = pa.Table.from_batches(

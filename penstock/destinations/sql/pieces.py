@@ -40,8 +40,7 @@ def pieces(load: Load, dialect: Dialect) -> Iterator[pa.Table]:
 
 def load_schema(load: Load, dialect: Dialect) -> pa.Schema:
     """The columns of all pieces, by the table's names."""
-    columns = [load.table.columns[name] for name in load.rows.columns()]
-    return pa.schema([(column.name, dialect.target(column.type).arrow or pa.string()) for column in columns])
+    return pa.schema([(c.name, dialect.target(c.type).arrow or pa.string()) for c in load.staged(dialect)])
 
 
 def with_all(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,7 +13,9 @@ import pyarrow as pa
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.kept import KeptValues, not_offered
-from penstock.destinations.sql.operations import Table, WidenColumn
+from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.operations import Table, TypedColumn, WidenColumn
+from penstock.flatten.types import InnerType
 
 MARKS = "_penstock_loads"
 """The table of batches that a target has. A mark is written with its batch, so the two never differ."""
@@ -42,12 +44,20 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """Rows for a table that has all their columns. With a ``key`` each key comes once."""
+    """Rows for a table that has all their columns. They are merged into it, or else added to it."""
 
     table: Table
     rows: Rows
-    key: tuple[str, ...] = ()
-    version: str | None = None
+    merge: Merge | None = None
+
+    def staged(self, dialect: Dialect) -> list[TypedColumn]:
+        """The columns of the staged rows, as the table and ``merging`` call them."""
+        columns = [self.table.columns[name] for name in self.rows.columns()]
+        if self.merge is not None and self.merge.in_turns and self.merge.version is not None:
+            version = self.table.columns[self.merge.version].type
+            columns.append(TypedColumn(TURN, dialect.types[InnerType.INT64]))
+            columns += [TypedColumn(AFTER, version), TypedColumn(UPTO, version)]
+        return columns
 
 
 class Session(ABC):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as JobTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from penstock.destinations.bigquery.client import explained
 from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.dialect import bigquery_dialect
 from penstock.destinations.contract import Batch
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import AddColumn, CreateTable, Operation, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import Load, Mark
 from penstock.errors import PenstockError, RefusedError, TransientError
@@ -49,7 +50,7 @@ class Columns:
 
 def load(types: dict[str, str], key: tuple[str, ...] = (), version: str | None = None) -> Load:
     table = Table("t", {name.lower(): TypedColumn(name, kind) for name, kind in types.items()})
-    return Load(table, Columns(list(table.columns)), key, version)
+    return Load(table, Columns(list(table.columns)), Merge(key, version) if key else None)
 
 
 MARK = Mark(Batch("ledger", "route", 7, {}), "t", 3, "none")
@@ -123,13 +124,26 @@ def test_an_append_selects_the_staged_rows() -> None:
 def test_a_merge_leaves_what_a_row_does_not_carry() -> None:
     asked = load({"a": "INT64", "b": "STRING", "v": "INT64"}, ("a",), "v")
     text = statements.taking_over(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
-    newer = "t.`v` IS NULL OR s.`v` >= t.`v`"
     assert text.split(";\n")[1] == (
         f"MERGE INTO {T} AS t USING (SELECT `a`, `b`, `v` FROM `my-project`.`shop`.`st`) AS s ON t.`a` = s.`a`"
-        f" WHEN MATCHED THEN UPDATE SET `b` = CASE WHEN {newer} THEN COALESCE(s.`b`, t.`b`) ELSE t.`b` END,"
-        f" `v` = CASE WHEN {newer} THEN COALESCE(s.`v`, t.`v`) ELSE t.`v` END"
+        " WHEN MATCHED AND (t.`v` IS NULL OR s.`v` >= t.`v`)"
+        " THEN UPDATE SET `b` = COALESCE(s.`b`, t.`b`), `v` = COALESCE(s.`v`, t.`v`)"
         " WHEN NOT MATCHED THEN INSERT (`a`, `b`, `v`) VALUES (s.`a`, s.`b`, s.`v`)"
     )
+
+
+def test_a_merge_in_turns_has_each_key_once() -> None:
+    plain = load({"a": "INT64", "b": "INT64", "v": "TIMESTAMP", "_unmapped": "JSON"})
+    asked = replace(plain, merge=Merge(("a",), "v", in_turns=True, losing=frozenset({"b"})))
+    schema = statements.file_schema(DIALECT, asked)
+    assert schema.names == ["a", "b", "v", "_unmapped", "#turn", "#after", "#upto"]
+    merge = statements.taking_over(DIALECT, asked, "st", schema, None).text.split(";\n")[1]
+    (tree,) = parsed(merge)
+    assert isinstance(tree, exp.Merge)
+    assert tree.args["using"].find(exp.Union) is not None
+    empties = "`b` = CASE WHEN JSON_QUERY(s.`_unmapped`, '$.b') IS NOT NULL THEN NULL ELSE COALESCE(s.`b`, t.`b`) END"
+    assert empties in merge
+    assert "WHERE s.`#turn` = 0 AND t.`v` IS NULL OR s.`#turn` >= 0 AND t.`v` <= s.`#upto`" in merge
 
 
 def test_a_column_that_takes_no_single_values_is_left_out() -> None:

@@ -242,6 +242,34 @@ def test_an_older_version_changes_nothing(engine: Engine, warehouse: Make) -> No
     assert final(engine, "id, v, a, b") == [(1, 5, "same", None), (2, 1, "first", None)]
 
 
+def test_what_is_older_than_the_tables_row_says_nothing_beside_what_is_newer(engine: Engine, warehouse: Make) -> None:
+    target = warehouse(primary_key=["id"], version_column="v")
+    target.load({"id": 1, "v": 5, "a": 1, "b": 1}, {"id": 2, "v": 1, "a": 1, "b": 1}, {"id": 3, "b": 1})
+    target.load(
+        *({"id": 1, "v": 3, "b": 9}, {"id": 1, "v": 7, "a": 2}),
+        *({"id": 2, "v": 3, "b": 9}, {"id": 2, "v": 7, "a": 2}),
+        *({"id": 3, "b": 9}, {"id": 3, "v": 1, "a": 2}),
+        *({"id": 4, "b": 9}, {"id": 4, "v": 1, "a": 2}),
+        {"id": 5, "v": 1},
+    )
+    assert final(engine, "id, v, a, b") == [(1, 7, 2, 1), (2, 7, 2, 9), (3, 1, 2, 9), (4, 1, 2, 9), (5, 1, None, None)]
+
+
+def test_what_is_kept_aside_is_kept_by_field(engine: Engine, warehouse: Make) -> None:
+    target = warehouse(primary_key=["id"])
+    target.load({"id": 1, "a": 1, "b": 1, "c": 1})
+    target.load({"id": 1, "a": "x"})
+    target.load({"id": 1, "b": 0.1234567890123456789})
+    assert final(engine, "id, a, b, c, _unmapped") == [(1, None, None, 1, '{"a":"x","b":0.12345678901234568}')]
+    target.load({"id": 1, "b": [1.5, None], "c": "y"})
+    target.load({"id": 1, "c": 2})
+    ((a, b, c, kept),) = final(engine, "a, b, c, _unmapped")
+    assert (a, b, c) == (None, None, 2)
+    assert json.loads(kept) == {"a": "x", "b": [1.5, None]}
+    target.load({"id": 1, "a": 5, "b": 6})
+    assert final(engine, "id, a, b, c, _unmapped") == [(1, 5, 6, 2, None)]
+
+
 @pytest.mark.parametrize("kind", ["String", "UUID", "LowCardinality(String)", "Date32"])
 def test_a_key_may_be_of_many_types(engine: Engine, warehouse: Make, kind: str) -> None:
     value = {"UUID": "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "Date32": "2024-05-01"}.get(kind, "k")

@@ -7,7 +7,9 @@ import sqlglot
 from sqlglot import exp
 
 from penstock.destinations.clickhouse.dialect import clickhouse_dialect
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import AddColumn, CreateTable, Key, Table, TypedColumn, WidenColumn
+from penstock.flatten.unmapped import UNMAPPED
 
 DIALECT = clickhouse_dialect('my "db"')
 TABLE = Table(
@@ -21,6 +23,7 @@ TABLE = Table(
     },
 )
 COLUMNS = list(TABLE.columns)
+SPARED = Table("events", {**TABLE.columns, UNMAPPED: DIALECT.spare})
 STATEMENTS = {
     "create": DIALECT.render(
         CreateTable("events", tuple(TypedColumn(f"c{n}", kind) for n, kind in enumerate(DIALECT.types.values())))
@@ -30,11 +33,15 @@ STATEMENTS = {
     ),
     "add": DIALECT.render(AddColumn("select", TypedColumn("final", "LowCardinality(Nullable(String))"))),
     "widen": DIALECT.render(WidenColumn("events", TypedColumn("v", "Nullable(Int64)"), "Nullable(UInt8)")),
-    "wait": DIALECT.waiting("_penstock_waiting_1", TABLE, COLUMNS, ["id"]),
+    "wait": DIALECT.waiting("_penstock_waiting_1", list(TABLE.columns.values()), ["id"]),
     "take": DIALECT.taking(TABLE, "_penstock_waiting_1", ["ip", "note"]),
-    "merge": DIALECT.taking(TABLE, "_penstock_waiting_1", ["id", "day", "v"], ["id", "day"]),
-    "merge by version": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, ["id"], "v"),
-    "try": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, ["id"], None, "_penstock_trial_1"),
+    "merge": DIALECT.taking(TABLE, "_penstock_waiting_1", ["id", "day", "v"], Merge(("id", "day"))),
+    "merge by version": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",), "v")),
+    "merge in turns": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",), "v", in_turns=True)),
+    "merge what may be kept aside": DIALECT.taking(
+        SPARED, "_penstock_waiting_1", list(SPARED.columns), Merge(("id",), losing=frozenset({"v"}))
+    ),
+    "try": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",)), "_penstock_trial_1"),
 }
 
 

@@ -177,6 +177,35 @@ def test_an_older_version_changes_nothing(url: str, schema: str, tmp_path: Path)
     assert warehouse.ask("SELECT id, a FROM events ORDER BY id") == [(1, "new"), (2, "newer"), (3, "first")]
 
 
+def test_what_is_older_than_the_tables_row_says_nothing_beside_what_is_newer(
+    url: str, schema: str, tmp_path: Path
+) -> None:
+    target = Warehouse(url, schema, tmp_path, primary_key=("id",), version_column="v")
+    target.load({"id": 1, "v": 5, "a": 1, "b": 1}, {"id": 2, "v": 1, "a": 1, "b": 1}, {"id": 3, "b": 1})
+    target.load(
+        *({"id": 1, "v": 3, "b": 9}, {"id": 1, "v": 7, "a": 2}),
+        *({"id": 2, "v": 3, "b": 9}, {"id": 2, "v": 7, "a": 2}),
+        *({"id": 3, "b": 9}, {"id": 3, "v": 1, "a": 2}),
+        *({"id": 4, "b": 9}, {"id": 4, "v": 1, "a": 2}),
+        {"id": 5, "v": 1},
+    )
+    assert target.ask("SELECT id, v, a, b FROM events ORDER BY id") == [
+        (1, 7, 2, 1),
+        (2, 7, 2, 9),
+        (3, 1, 2, 9),
+        (4, 1, 2, 9),
+        (5, 1, None, None),
+    ]
+
+
+def test_a_value_that_does_not_fit_empties_its_column(url: str, schema: str, tmp_path: Path) -> None:
+    warehouse = Warehouse(url, schema, tmp_path, primary_key=("id",))
+    warehouse.load({"id": 1, "a": 1, "b": 1}, {"id": 2, "a": 1})
+    warehouse.load({"id": 1, "a": "x"}, {"id": 2, "b": 2})
+    found = warehouse.ask("SELECT id, a, b, _unmapped FROM events ORDER BY id")
+    assert found == [(1, None, 1, {"a": "x"}), (2, 1, 2, None)]
+
+
 def test_rows_that_are_nothing_but_a_key_are_there_once(url: str, schema: str, tmp_path: Path) -> None:
     warehouse = Warehouse(url, schema, tmp_path, primary_key=("id", "kind"))
     for _ in range(2):

@@ -16,6 +16,7 @@ from penstock.destinations.redshift.dialect import redshift_dialect
 from penstock.destinations.redshift.session import explained
 from penstock.destinations.redshift.staging import FILE_BYTES, Bucket, Run, lines
 from penstock.destinations.sql.config import FloatType
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import (
     AddColumn,
     CreateTable,
@@ -89,7 +90,7 @@ MOVE = (
     ],
 )
 def test_a_merge_updates_what_is_there_and_inserts_the_rest(columns: list[str], version: str | None, text: str) -> None:
-    found = DIALECT.merge(TABLE, '"st"', columns, ["a"], version)
+    found = DIALECT.merge(TABLE, '"st"', columns, Merge(("a",), version))
     assert found == text
     assert [type(tree) for tree in parsed(found)] == ([exp.Update] if "UPDATE" in text else []) + [exp.Insert]
 

@@ -178,6 +178,33 @@ def test_an_older_version_changes_nothing(account: Account, warehouse: Make) -> 
     assert account.ask("SELECT id, v, a, b FROM events ORDER BY id") == [(1, 5, "same", None), (2, 1, "first", None)]
 
 
+def test_what_is_older_than_the_tables_row_says_nothing_beside_what_is_newer(account: Account, warehouse: Make) -> None:
+    target = warehouse(primary_key=["id"], version_column="v")
+    target.load({"id": 1, "v": 5, "a": 1, "b": 1}, {"id": 2, "v": 1, "a": 1, "b": 1}, {"id": 3, "b": 1})
+    target.load(
+        *({"id": 1, "v": 3, "b": 9}, {"id": 1, "v": 7, "a": 2}),
+        *({"id": 2, "v": 3, "b": 9}, {"id": 2, "v": 7, "a": 2}),
+        *({"id": 3, "b": 9}, {"id": 3, "v": 1, "a": 2}),
+        *({"id": 4, "b": 9}, {"id": 4, "v": 1, "a": 2}),
+        {"id": 5, "v": 1},
+    )
+    assert account.ask("SELECT id, v, a, b FROM events ORDER BY id") == [
+        (1, 7, 2, 1),
+        (2, 7, 2, 9),
+        (3, 1, 2, 9),
+        (4, 1, 2, 9),
+        (5, 1, None, None),
+    ]
+
+
+def test_a_value_that_does_not_fit_empties_its_column(account: Account, warehouse: Make) -> None:
+    target = warehouse(primary_key=["id"])
+    target.load({"id": 1, "a": 1, "b": 1}, {"id": 2, "a": 1})
+    target.load({"id": 1, "a": "x"}, {"id": 2, "b": 2})
+    found = account.ask("SELECT id, a, b, _unmapped:a::text FROM events ORDER BY id")
+    assert found == [(1, None, 1, "x"), (2, 1, 2, None)]
+
+
 def test_a_row_without_its_key_fails(account: Account, warehouse: Make) -> None:
     receipt = warehouse(primary_key=["id"]).load({"id": 1}, {"other": 2})
     assert [failures.column("code").to_pylist() for failures in receipt.failures] == [["no_key"]]

@@ -7,6 +7,7 @@ import sqlglot
 from sqlglot import exp
 
 from penstock.destinations.snowflake.dialect import as_catalogued, snowflake_dialect
+from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import AddColumn, CreateTable, DropKey, Key, SetKey, Table, TypedColumn
 from penstock.flatten.casts import Form
 from penstock.flatten.types import InnerType
@@ -25,7 +26,8 @@ TABLE = Table(
 )
 COLUMNS = list(TABLE.columns)
 KEY = Key("events_penstock_key", ("id", "day"))
-UPDATE, INSERT = DIALECT.merging(TABLE, COLUMNS, ["id"], "v")
+IN_TURNS = Merge(("id",), "v", in_turns=True)
+UPDATE, INSERT = DIALECT.merging(TABLE, COLUMNS, Merge(("id",), "v", losing=frozenset({"at"})))
 STATEMENTS = {
     "create": DIALECT.render(
         CreateTable("events", tuple(TypedColumn(f"c{n}", kind) for n, kind in enumerate(DIALECT.types.values())))
@@ -34,12 +36,15 @@ STATEMENTS = {
     "add": DIALECT.render(AddColumn("select", TypedColumn("order", "VARIANT"))),
     "set key": DIALECT.render(SetKey("events", KEY)),
     "drop key": DIALECT.render(DropKey("events", KEY)),
-    "stage a table": DIALECT.staging(TABLE, ["id", "userid"]),
+    "stage a table": DIALECT.staged(TABLE, ["id", "userid"], Merge(("id",))),
     "put": DIALECT.putting("/tmp/some where/it's.parquet", "_PENSTOCK_STAGE", "f00d"),
     "copy": DIALECT.copying(DIALECT.relation("events"), list(TABLE.columns.values()), "_PENSTOCK_STAGE", "f00d"),
     "update": UPDATE,
     "insert": INSERT,
-    "insert alone": DIALECT.merging(TABLE, ["id"], ["id"], None)[0],
+    "stage a table in turns": DIALECT.staged(TABLE, COLUMNS, IN_TURNS),
+    "update in turns": DIALECT.merging(TABLE, COLUMNS, IN_TURNS)[0],
+    "insert in turns": DIALECT.merging(TABLE, COLUMNS, IN_TURNS)[1],
+    "insert alone": DIALECT.merging(TABLE, ["id"], Merge(("id",)))[0],
 }
 
 
