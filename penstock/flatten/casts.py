@@ -3,6 +3,7 @@
 The text goes to the destination as it was written; what is read from it here is only how to convert values. A type
 that is not known here (``jsonb``, ``LowCardinality(String)``) converts nothing: the column keeps the type of its values
 and the destination casts. ``integer`` is 32 bits wide, as in standard SQL; ``numeric`` alone is ``numeric(38,18)``.
+A cast to ``timestamp(3)`` keeps three digits of a second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from penstock.flatten.types import InnerType
 
 DEFAULT_SCALE = 18
 """Digits after the point of ``numeric(38,18)``, which doubles become where an engine's floats are decimals."""
+
+MICROSECOND_DIGITS = 6
 
 
 class Form(StrEnum):
@@ -45,6 +48,8 @@ class Cast:
     """For STRING: the most characters."""
     max_bytes: int | None = None
     """For STRING: the most bytes of UTF-8, for engines that count those."""
+    fraction: int = MICROSECOND_DIGITS
+    """For TIMESTAMP: digits after the point of a second; no more than our own timestamps have."""
     form: Form | None = None
     """For a type that is not known here: the form that its text has, if that is known."""
 
@@ -53,6 +58,17 @@ class Cast:
         if self.type is None:
             return None
         return pa.decimal128(self.precision, self.scale) if self.precision else self.type.arrow
+
+    @property
+    def microseconds(self) -> int:
+        """For TIMESTAMP: how many lie between one value and the next."""
+        return int(10 ** (MICROSECOND_DIGITS - self.fraction))
+
+    @property
+    def limited(self) -> bool:
+        """Whether some values of the Arrow type are none of this type."""
+        short = self.max_length is not None or self.max_bytes is not None
+        return self.bits < 64 or self.unsigned or short or self.fraction < MICROSECOND_DIGITS
 
 
 DEFAULT_CASTS: dict[tuple[str, ...], Cast] = {
@@ -72,7 +88,8 @@ def parse_cast(sql_type: str) -> Cast:
     name = f"{match['name'].strip()}{match['tail'] or ''}"
     numbers = [int(number) for number in re.findall(r"\d+", match["arguments"] or "")]
     if name in _TIMESTAMPS:
-        return Cast(sql_type, InnerType.TIMESTAMP)
+        digits = numbers[0] if numbers else _TIMESTAMPS[name]
+        return Cast(sql_type, InnerType.TIMESTAMP, fraction=min(digits, MICROSECOND_DIGITS))
     if name in _INTEGER_BITS:
         return Cast(sql_type, InnerType.INT64, bits=_INTEGER_BITS[name])
     if name in _DOUBLES:
@@ -94,19 +111,20 @@ def parse_cast(sql_type: str) -> Cast:
 
 _SHAPE = re.compile(r"(?P<name>[a-z_][a-z0-9_ ]*)(?:\((?P<arguments>[\d, ]*)\))?(?P<tail> [a-z ]+)?")
 
-_TIMESTAMPS = frozenset(
-    (
-        "timestamp",
-        "timestamptz",
-        "timestamp with time zone",
-        "timestamp without time zone",
-        "timestamp_tz",
-        "timestamp_ntz",
-        "timestamp_ltz",
-        "datetime",
-        "datetime64",
-    )
-)
+_TIMESTAMPS = {
+    "timestamp": 6,
+    "timestamptz": 6,
+    "timestamp with time zone": 6,
+    "timestamp without time zone": 6,
+    "timestamp_tz": 6,
+    "timestamp_ntz": 6,
+    "timestamp_ltz": 6,
+    "timestamp_s": 0,
+    "timestamp_ms": 3,
+    "datetime": 6,
+    "datetime64": 6,
+}
+"""With the digits of a second that a type has if it does not say."""
 _INTEGER_BITS = {
     "bigint": 64,
     "int8": 64,

@@ -22,7 +22,7 @@ from penstock.flatten.spans import Bools, Int32s, Spans
 from penstock.flatten.text import json_array, text_array, unescaped, validity_bitmap
 from penstock.flatten.timestamps import cast_timestamps, exact_timestamps
 from penstock.flatten.types import InnerType
-from penstock.json.tokens import TRUE, Kind
+from penstock.json.tokens import FLOAT, TRUE, Kind
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Typed:
 def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = False) -> Typed:
     """A column without a cast: the lowest type that keeps every value whole.
 
-    With ``keep_json``, values that the type would change (``true`` among numbers, the zone of a timestamp) are there as
-    they were sent: what becomes of them is decided by the table that they go into.
+    With ``keep_json``, values that the type would change (``true`` among numbers, an integer that a double would round,
+    the zone of a timestamp) are there as they were sent: what becomes of them is decided by the table that they go
+    into.
     """
     kinds = spans.kinds
     mixed = keep_json and not kinds.isdisjoint(_BOOLEANS)
@@ -58,6 +59,8 @@ def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = 
             if mixed:
                 return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
             return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
+        if keep_json and _numbers_by_themselves(spans):
+            return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
     elif infer_timestamps and kinds <= _STRINGS:
         micros = exact_timestamps(spans)
         if micros is not None:
@@ -90,6 +93,12 @@ _NUMBERS = _INTEGERS | {Kind.FLOAT}
 _STRINGS = frozenset((Kind.STRING,))
 
 
+def _numbers_by_themselves(spans: Spans) -> bool:
+    """Whether each is a 64-bit integer or a double, if not all of them are doubles."""
+    floats = spans.kind == FLOAT
+    return exact_integers(spans.where(~floats)) is not None and exact_doubles(spans.where(floats)) is not None
+
+
 def _limited_text(spans: Spans, rows: int, max_length: int | None) -> Typed:
     text = text_array(spans, rows)
     if max_length is None:
@@ -103,7 +112,8 @@ def _limited_text(spans: Spans, rows: int, max_length: int | None) -> Typed:
 
 def _converted(spans: Spans, asked: Cast) -> tuple[npt.NDArray[np.generic], Bools]:
     if asked.type is InnerType.TIMESTAMP:
-        return cast_timestamps(spans)
+        micros, converted = cast_timestamps(spans)
+        return micros - micros % asked.microseconds, converted
     if asked.type is InnerType.INT64:
         return cast_integers(spans, asked.bits)
     if asked.type is InnerType.BOOL:

@@ -6,8 +6,9 @@ documents, except through the column's type. The rules for names are in ``names`
 ``types``; what makes a column's type here:
 
 - booleans, integers, floats: the lowest common type of the batch;
-- a number beyond its type (an integer beyond 64 bits, ``1e400``, an integer that a double would round in a column of
-  doubles) makes the column STRING for this batch, every value in its JSON spelling;
+- a number beyond its type (an integer beyond 64 bits, ``1e400``) makes the column STRING for this batch, every value in
+  its JSON spelling. So does an integer that a double would round in a column of doubles; but where values may stay JSON
+  (``keep_json``), the column is FLOAT64 like any of integers and doubles;
 - strings and arrays: STRING. With ``infer_timestamps``, a column of nothing but RFC 3339 timestamps is TIMESTAMP;
 - a cast decides by itself (of several paths with one name, the first that has one). A value that it cannot take is null
   in the column and goes to ``_unmapped``.

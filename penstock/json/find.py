@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.containers import value_end
 from penstock.json.documents import Documents, documents
 from penstock.json.paths import Path
 from penstock.json.strings import has_escape, unescape
@@ -28,7 +29,6 @@ from penstock.json.tokens import (
     document_start,
     skip_whitespace,
     string_end,
-    value_end,
     value_kind,
 )
 

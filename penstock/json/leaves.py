@@ -6,8 +6,8 @@ with escapes is the same key as its plain spelling. If an object repeats a key, 
 the others are counted in ``replaced``. A document that is not one well-formed JSON object gives no leaves but a
 ``Problem``.
 
-How it is fast: documents of a batch resemble each other, so the scanner remembers which key followed which and compares
-the bytes at hand with that key before it looks anything up.
+How it is fast: documents of a batch resemble each other, so the scanner remembers which key followed which (``nodes``)
+and compares the bytes at hand with that key before it looks anything up.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.containers import container_end
 from penstock.json.documents import Documents, documents
+from penstock.json.nodes import NODE_COUNTERS, NODES, Nodes, grown_nodes, interned, new_nodes, paths_of, reads_key
 from penstock.json.paths import Path
 from penstock.json.problems import Problem, problem
-from penstock.json.strings import has_escape, unescape
 from penstock.json.tokens import (
     ARRAY,
-    BACKSLASH,
     CLOSE_OBJECT,
     COLON,
     COMMA,
@@ -38,15 +38,12 @@ from penstock.json.tokens import (
     STRING,
     Bytes,
     compiled,
-    container_end,
     document_start,
-    inlined,
     scalar_end,
     skip_whitespace,
     string_end,
     value_kind,
 )
-from penstock.json.words import load_word
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -89,53 +86,10 @@ def leaves(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
     docs = data if isinstance(data, Documents) else documents(data)
     found = _scan(docs.buffer, docs.offsets, docs.valid, _SEED)
     record, node, kind, start, end, broken_at, nodes, counts = found
-    column, of_column = _columns(node, int(counts[_NODES]))
+    column, of_column = _columns(node, int(counts[NODES]))
     return Leaves(
-        docs, record, column, kind, start, end, _paths(nodes, of_column.tolist()), broken_at, int(counts[_REPLACED])
+        docs, record, column, kind, start, end, paths_of(nodes, of_column.tolist()), broken_at, int(counts[_REPLACED])
     )
-
-
-def _paths(nodes: Nodes, wanted: list[int]) -> tuple[Path, ...]:
-    """The keys from the root to each wanted node."""
-    keys = nodes.keys.tobytes()
-    parents, starts, stops = nodes.parent.tolist(), nodes.key_start.tolist(), nodes.key_stop.tolist()
-    known: dict[int, Path] = {0: ()}
-    paths = []
-    for node in wanted:
-        chain = []
-        while node not in known:
-            chain.append(node)
-            node = parents[node]
-        path = known[node]
-        for node in reversed(chain):
-            path = (*path, keys[starts[node] : stops[node]].decode())
-            # A path as long as its depth for every level would be quadratic in deep documents: keep objects' paths only
-            # where several leaves share them.
-            if len(path) < 16:
-                known[node] = path
-        paths.append(path)
-    return tuple(paths)
-
-
-class Nodes(NamedTuple):
-    """Every path met so far, as a tree: node 0 is the document, any other node a key under its parent."""
-
-    parent: Int32s
-    key_start: Int64s
-    """Where in ``keys`` the node's key lies, unescaped."""
-    key_stop: Int64s
-    plain: npt.NDArray[np.bool_]
-    """Whether the key reads the same in a document: nothing in it needs an escape."""
-    hash: npt.NDArray[np.uint64]
-    first: Int32s
-    """The key that was last seen to come first in this node's object (-1: none)."""
-    follower: Int32s
-    """The key that was last seen to come next after this one in the same object (-1: none)."""
-    member: Int64s
-    """Where in the buffer this key was last seen."""
-    slots: Int32s
-    """Hash table of (parent, key): node, or 0 for a free slot. Its size is a power of two."""
-    keys: npt.NDArray[np.uint8]
 
 
 class Output(NamedTuple):
@@ -150,13 +104,11 @@ class Output(NamedTuple):
     open_at: Int64s
 
 
-# Places in the array of counters.
-_LEAVES = 0
-_NODES = 1
-_KEY_BYTES = 2
-_REPLACED = 3
-_HAS_REPEATS = 4
-_COUNTERS = 5
+# Places in the array of counters, after those of the nodes.
+_LEAVES = NODE_COUNTERS
+_REPLACED = NODE_COUNTERS + 1
+_HAS_REPEATS = NODE_COUNTERS + 2
+_COUNTERS = NODE_COUNTERS + 3
 
 _NO_ROOM = np.iinfo(np.int64).min
 _SEED = np.uint64(int.from_bytes(os.urandom(8), "little"))
@@ -169,8 +121,8 @@ def _scan(
 ) -> tuple[Int32s, Int32s, npt.NDArray[np.int8], Int64s, Int64s, Int64s, Nodes, Int64s]:
     count = len(valid)
     counts = np.zeros(_COUNTERS, np.int64)
-    counts[_NODES] = 1
-    nodes = _new_nodes(64, 1024)
+    counts[NODES] = 1
+    nodes = new_nodes(64, 1024)
     output = _new_output(max(256, 32 * count), 64)
     broken_at = np.full(count, -1, np.int64)
     for record in range(count):
@@ -187,7 +139,7 @@ def _scan(
         i = _walk(buf, start, end, record, seed, nodes, output, counts)
         while i == _NO_ROOM:
             # The document is walked again from its start with twice the room; what is known of its keys stays.
-            nodes = _grown_nodes(nodes, counts)
+            nodes = grown_nodes(nodes, counts)
             output = _grown_output(output, before)
             counts[_LEAVES] = before
             counts[_HAS_REPEATS] = 0
@@ -244,14 +196,14 @@ def _walk(
                 return ~i
             member = i
             guess = nodes.first[parent] if previous < 0 else nodes.follower[previous]
-            if guess >= 0 and _reads(buf, i + 1, end, nodes, guess):
+            if guess >= 0 and reads_key(buf, i + 1, end, nodes, guess):
                 node = guess
                 i += nodes.key_stop[guess] - nodes.key_start[guess] + 2
             else:
                 i = string_end(buf, i, end)
                 if i < 0:
                     return i
-                node = _intern(buf, member + 1, i - 1, parent, seed, nodes, counts)
+                node = interned(buf, member + 1, i - 1, parent, seed, nodes, counts)
                 if node < 0:
                     return _NO_ROOM
                 if previous < 0:
@@ -312,87 +264,6 @@ def _walk(
             return ~i
 
 
-@inlined
-def _reads(buf: Bytes, i: int, end: int, nodes: Nodes, node: int) -> bool:
-    """Whether the document has this node's key at ``i``, followed by its closing quote."""
-    k = nodes.key_start[node]
-    stop = nodes.key_stop[node]
-    after = i + stop - k
-    if after >= end or buf[after] != QUOTE or not nodes.plain[node]:
-        return False
-    same = True
-    while k + 8 <= stop:
-        if load_word(buf, i) != load_word(nodes.keys, k):
-            same = False
-            break
-        i += 8
-        k += 8
-    while same and k < stop:
-        same = buf[i] == nodes.keys[k]
-        i += 1
-        k += 1
-    return same
-
-
-@compiled
-def _intern(buf: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64, nodes: Nodes, counts: Int64s) -> int:
-    """The node of the key ``[start, stop)`` (without quotes) under ``parent``, made if new; -1 if there is no room."""
-    first = counts[_KEY_BYTES]
-    if first + stop - start > len(nodes.keys):
-        return -1
-    if has_escape(buf, start, stop):
-        last = unescape(buf, start, stop, nodes.keys, first)
-    else:
-        last = first
-        for k in range(start, stop):
-            nodes.keys[last] = buf[k]
-            last += 1
-    code = _hash(nodes.keys, first, last, parent, seed)
-    mask = len(nodes.slots) - 1
-    slot = np.int64(code & np.uint64(mask))
-    while nodes.slots[slot] != 0:
-        node = nodes.slots[slot]
-        if nodes.hash[node] == code and nodes.parent[node] == parent:
-            length = last - first
-            known = nodes.key_start[node]
-            if nodes.key_stop[node] - known == length:
-                same = True
-                for k in range(length):
-                    if nodes.keys[known + k] != nodes.keys[first + k]:
-                        same = False
-                        break
-                if same:
-                    return int(node)
-        slot = (slot + 1) & mask
-    node = counts[_NODES]
-    if node == len(nodes.parent):
-        return -1
-    counts[_NODES] = node + 1
-    counts[_KEY_BYTES] = last
-    plain = True
-    for k in range(first, last):
-        c = nodes.keys[k]
-        if c < 0x20 or c in (QUOTE, BACKSLASH):
-            plain = False
-    nodes.parent[node] = parent
-    nodes.key_start[node] = first
-    nodes.key_stop[node] = last
-    nodes.plain[node] = plain
-    nodes.hash[node] = code
-    nodes.slots[slot] = node
-    return int(node)
-
-
-@compiled
-def _hash(keys: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64) -> np.uint64:
-    code = seed ^ (np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15))
-    for k in range(start, stop):
-        code = (code ^ np.uint64(keys[k])) * np.uint64(0x100000001B3)
-        code ^= code >> np.uint64(29)
-    code = (code ^ (code >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return code ^ (code >> np.uint64(32))
-
-
 @compiled
 def _drop_replaced(before: int, nodes: Nodes, output: Output, counts: Int64s) -> None:
     """Of the leaves from ``before`` on, keep those that lie in the last occurrence of each of their keys."""
@@ -415,44 +286,6 @@ def _drop_replaced(before: int, nodes: Nodes, output: Output, counts: Int64s) ->
             kept += 1
     counts[_REPLACED] += counts[_LEAVES] - kept
     counts[_LEAVES] = kept
-
-
-@compiled
-def _new_nodes(room: int, key_room: int) -> Nodes:
-    return Nodes(
-        np.zeros(room, np.int32),
-        np.zeros(room, np.int64),
-        np.zeros(room, np.int64),
-        np.zeros(room, np.bool_),
-        np.zeros(room, np.uint64),
-        np.full(room, -1, np.int32),
-        np.full(room, -1, np.int32),
-        np.full(room, -1, np.int64),
-        np.zeros(4 * room, np.int32),
-        np.zeros(key_room, np.uint8),
-    )
-
-
-@compiled
-def _grown_nodes(old: Nodes, counts: Int64s) -> Nodes:
-    used = counts[_NODES]
-    new = _new_nodes(2 * len(old.parent), 2 * len(old.keys))
-    new.parent[:used] = old.parent[:used]
-    new.key_start[:used] = old.key_start[:used]
-    new.key_stop[:used] = old.key_stop[:used]
-    new.plain[:used] = old.plain[:used]
-    new.hash[:used] = old.hash[:used]
-    new.first[:used] = old.first[:used]
-    new.follower[:used] = old.follower[:used]
-    new.member[:used] = old.member[:used]
-    new.keys[: counts[_KEY_BYTES]] = old.keys[: counts[_KEY_BYTES]]
-    mask = len(new.slots) - 1
-    for node in range(1, used):
-        slot = np.int64(new.hash[node] & np.uint64(mask))
-        while new.slots[slot] != 0:
-            slot = (slot + 1) & mask
-        new.slots[slot] = node
-    return new
 
 
 @compiled

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.containers import value_end
 from penstock.json.documents import documents
 from penstock.json.find import Spans, child_of, find, trie_of
 from penstock.json.paths import Path
@@ -29,7 +30,6 @@ from penstock.json.tokens import (
     document_start,
     skip_whitespace,
     string_end,
-    value_end,
 )
 
 

@@ -10,8 +10,9 @@ import json
 
 import numpy as np
 
+from penstock.json.containers import key_end, value_end
 from penstock.json.find import Spans
-from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, Bytes, compiled, key_end, skip_whitespace, value_end
+from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, Bytes, compiled, skip_whitespace
 
 
 def merged(target: bytes, source: bytes) -> bytes:

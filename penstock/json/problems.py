@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.json.containers import skip_value
 from penstock.json.documents import Documents
-from penstock.json.tokens import Kind, document_start, skip_value, skip_whitespace, value_kind
+from penstock.json.tokens import Kind, document_start, skip_whitespace, value_kind
 
 
 class ProblemCode(StrEnum):

@@ -1,8 +1,8 @@
-"""Steps over JSON in a buffer of bytes, compiled with numba: whitespace, strings, numbers, whole values.
+"""Steps over the tokens of JSON in a buffer of bytes, compiled with numba: whitespace, strings, numbers, words.
 
 Strict: what RFC 8259 refuses is refused, with one tolerance (a byte order mark before a document). Text inside strings
-must be UTF-8, so every string that passed here may go into an Arrow string array unchecked. Nothing recurses: depth is
-bounded by the document alone.
+must be UTF-8, so every string that passed here may go into an Arrow string array unchecked. Values that hold others are
+in ``containers``.
 
 ``skip_*`` return the index after the token, or -1. Their twins ``*_end`` return, instead of -1, ``~position`` of the
 byte that broke the rules, for messages.
@@ -105,13 +105,6 @@ def skip_string(buf: Bytes, i: int, end: int) -> int:
 
 
 @compiled
-def skip_value(buf: Bytes, i: int, end: int) -> int:
-    """The index after the value whose first byte is at ``i`` (not whitespace), or -1."""
-    j = value_end(buf, i, end)
-    return j if j >= 0 else -1
-
-
-@compiled
 def value_kind(buf: Bytes, start: int, end: int) -> int:
     """The ``Kind`` of the well-formed value at ``[start, end)``."""
     c = buf[start]
@@ -171,17 +164,6 @@ def plain_end(buf: Bytes, i: int, end: int) -> int:
 
 
 @compiled
-def value_end(buf: Bytes, i: int, end: int) -> int:
-    """Like ``skip_value``, with ``~position`` for a broken one."""
-    if i >= end:
-        return ~i
-    c = buf[i]
-    if c in (OPEN_OBJECT, OPEN_ARRAY):
-        return container_end(buf, i, end)
-    return scalar_end(buf, i, end)
-
-
-@compiled
 def scalar_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the string, number or word at ``i``, or ``~position``."""
     if i >= end:
@@ -232,128 +214,6 @@ def number_end(buf: Bytes, i: int, end: int) -> int:
             return ~j
         i = j
     return i
-
-
-@compiled
-def container_end(buf: Bytes, i: int, end: int) -> int:
-    """The index after the object or array at ``i``, or ``~position``."""
-    # One bit per open container (1 for an object) says which bracket must close it; 63 levels fit in an integer.
-    open_objects = 0
-    depth = 0
-    while True:
-        c = buf[i]
-        if c in (OPEN_OBJECT, OPEN_ARRAY):
-            if depth == 63:
-                return _deep_container_end(buf, i, end, open_objects)
-            is_object = c == OPEN_OBJECT
-            open_objects = (open_objects << 1) | (1 if is_object else 0)
-            depth += 1
-            i = skip_whitespace(buf, i + 1, end)
-            if i >= end:
-                return ~i
-            if buf[i] != (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
-                if is_object:
-                    i = key_end(buf, i, end)
-                    if i < 0:
-                        return i
-                continue
-        else:
-            i = scalar_end(buf, i, end)
-            if i < 0:
-                return i
-        # A value has ended (or an empty container is about to): close what closes here, then go to the next value.
-        while True:
-            i = skip_whitespace(buf, i, end)
-            if i >= end:
-                return ~i
-            c = buf[i]
-            is_object = (open_objects & 1) == 1
-            if c == (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
-                i += 1
-                open_objects >>= 1
-                depth -= 1
-                if depth == 0:
-                    return i
-                continue
-            break
-        if c != COMMA:
-            return ~i
-        i = skip_whitespace(buf, i + 1, end)
-        if is_object:
-            i = key_end(buf, i, end)
-            if i < 0:
-                return i
-        if i >= end:
-            return ~i
-
-
-@inlined
-def key_end(buf: Bytes, i: int, end: int) -> int:
-    """From a key's opening quote to the first byte of its value (over colon and whitespace), or ``~position``."""
-    i = string_end(buf, i, end)
-    if i < 0:
-        return i
-    i = skip_whitespace(buf, i, end)
-    if i >= end or buf[i] != COLON:
-        return ~i
-    i = skip_whitespace(buf, i + 1, end)
-    if i >= end:
-        return ~i
-    return i
-
-
-@compiled
-def _deep_container_end(buf: Bytes, i: int, end: int, outer: int) -> int:
-    """``container_end`` from the container at ``i``, inside 63 others whose kinds are the bits of ``outer``."""
-    open_objects = np.zeros(256, np.bool_)
-    for level in range(63):
-        open_objects[level] = ((outer >> (62 - level)) & 1) == 1
-    depth = 63
-    while True:
-        c = buf[i]
-        if c in (OPEN_OBJECT, OPEN_ARRAY):
-            is_object = c == OPEN_OBJECT
-            if depth == len(open_objects):
-                grown = np.zeros(2 * depth, np.bool_)
-                grown[:depth] = open_objects
-                open_objects = grown
-            open_objects[depth] = is_object
-            depth += 1
-            i = skip_whitespace(buf, i + 1, end)
-            if i >= end:
-                return ~i
-            if buf[i] != (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
-                if is_object:
-                    i = key_end(buf, i, end)
-                    if i < 0:
-                        return i
-                continue
-        else:
-            i = scalar_end(buf, i, end)
-            if i < 0:
-                return i
-        while True:
-            i = skip_whitespace(buf, i, end)
-            if i >= end:
-                return ~i
-            c = buf[i]
-            is_object = open_objects[depth - 1]
-            if c == (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
-                i += 1
-                depth -= 1
-                if depth == 0:
-                    return i
-                continue
-            break
-        if c != COMMA:
-            return ~i
-        i = skip_whitespace(buf, i + 1, end)
-        if is_object:
-            i = key_end(buf, i, end)
-            if i < 0:
-                return i
-        if i >= end:
-            return ~i
 
 
 @compiled

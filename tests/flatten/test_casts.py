@@ -43,6 +43,24 @@ def test_a_decimal_has_its_digits() -> None:
     assert parse_cast("NUMERIC( 12 , 2 )").arrow == pa.decimal128(12, 2)
 
 
+@pytest.mark.parametrize(
+    ("sql_type", "digits"),
+    [
+        ("timestamp", 6),
+        ("timestamp(9)", 6),
+        ("timestamp(3) without time zone", 3),
+        ("TIMESTAMP (0) with time zone", 0),
+        ("timestamptz(0)", 0),
+        ("TIMESTAMP_S", 0),
+        ("TIMESTAMP_MS", 3),
+        ("timestamp_tz(4)", 4),
+    ],
+)
+def test_a_timestamp_has_its_digits(sql_type: str, digits: int) -> None:
+    cast = parse_cast(sql_type)
+    assert (cast.type, cast.fraction, cast.limited) == (InnerType.TIMESTAMP, digits, digits < 6)
+
+
 def test_rules_about_names_and_types_do_not_bring_in_the_compiler() -> None:
     code = (
         "import sys, penstock.flatten.names, penstock.flatten.types, penstock.flatten.casts, penstock.json.paths;"

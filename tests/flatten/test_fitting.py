@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.flatten import flatten
 from penstock.flatten.casts import Cast, parse_cast
-from penstock.flatten.fitting import fit, json_values
+from penstock.flatten.fitting import fit, fit_json, json_values
 
 BIGINT, DOUBLE, BOOLEAN, TEXT, TIME = "bigint", "double precision", "boolean", "text", "timestamp with time zone"
 MICROS = pa.timestamp("us", "UTC")
@@ -173,6 +174,18 @@ CASES: list[tuple[object, pa.DataType, str, object]] = [
     ("2024-05-01T10:00:00.1234567Z", pa.string(), TIME, LOST),
     ("2024-05-01", pa.string(), TIME, LOST),
     ("yesterday", pa.string(), TIME, LOST),
+    ("2024-05-01T10:00:00.1230000Z", pa.string(), TIME, moment("2024-05-01T10:00:00.123Z")),
+    ("2024-05-01T10:00:00.123Z", pa.string(), "timestamp(3) with time zone", moment("2024-05-01T10:00:00.123Z")),
+    ("2024-05-01T10:00:00.1230Z", pa.string(), "timestamp(3)", moment("2024-05-01T10:00:00.123Z")),
+    ("2024-05-01T10:00:00.1234Z", pa.string(), "timestamp(3)", LOST),
+    ("1969-12-31T23:59:59.9995Z", pa.string(), "timestamp(3)", LOST),
+    ("2024-05-01T10:00:00.0Z", pa.string(), "timestamptz(0)", moment("2024-05-01T10:00:00Z")),
+    ("2024-05-01T10:00:00.5Z", pa.string(), "timestamptz(0)", LOST),
+    (NOON, MICROS, "timestamptz(0)", NOON),
+    (moment("2024-05-01T10:00:00.5Z"), MICROS, "timestamptz(0)", LOST),
+    (moment("2024-05-01T10:00:00.123Z"), MICROS, "TIMESTAMP_MS", moment("2024-05-01T10:00:00.123Z")),
+    (moment("2024-05-01T10:00:00.000001Z"), MICROS, "TIMESTAMP_MS", LOST),
+    (moment("1969-12-31T23:59:59.9995Z"), MICROS, "timestamp(3)", LOST),
     (7, pa.int64(), TIME, LOST),
     (1.5, pa.float64(), TIME, LOST),
     (False, pa.bool_(), TIME, LOST),
@@ -247,6 +260,33 @@ def test_nulls_and_empty_columns_lose_nothing(source: pa.DataType, target: str) 
         assert fitted.lost is None
         assert fitted.array.type == parse_cast(target).arrow
         assert fitted.array.null_count == len(array)
+
+
+JSON_VALUES = (
+    st.sampled_from(["true", "false", "-0", "-0.0", "1e3", "1e400", "1e-400", "0.123456789012345678", "[1]", '"-0"'])
+    | st.sampled_from([str(number) for power in (53, 62, 63) for number in range(2**power - 1, 2**power + 2)])
+    | st.integers(-(2**66), 2**66).map(str)
+    | st.floats(allow_nan=False, allow_infinity=False).map(repr)
+    | st.text(max_size=3).map(json.dumps)
+    | st.integers(-(2**66), 2**66).map(lambda number: f'"{number}"')
+)
+
+
+@given(st.lists(JSON_VALUES, max_size=6), st.data())
+def test_what_becomes_of_a_value_does_not_depend_on_those_beside_it(values: list[str], data: st.DataObject) -> None:
+    target = parse_cast(data.draw(st.sampled_from([name for name in TARGETS if name != TEXT and name != "varchar(9)"])))
+    together = fit_json(pa.array(values, pa.string()), target)
+    together.array.validate(full=True)
+    alone = [fit(read_alone(value), target).array[0].as_py() for value in values]
+    assert str(together.array.to_pylist()) == str(alone)
+    lost = together.lost.to_pylist() if together.lost else [False] * len(values)
+    assert lost == [found is None for found in alone]
+
+
+def read_alone(value: str) -> pa.Array:
+    """The column of a batch that has this value and no other."""
+    (column,) = flatten(pa.array([b'{"a":' + value.encode() + b"}"])).table.columns
+    return column.combine_chunks()
 
 
 def test_chunks_and_slices_are_fitted_like_whole_columns() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.flatten import Collision, Column, Flattened, flatten, flatten_pieces
 from penstock.flatten.fitting import plain_text
-from penstock.flatten.types import InnerType
+from penstock.flatten.types import InnerType, common_type
 
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
 
@@ -315,6 +315,16 @@ MOMENT = datetime(2026, 11, 15, 8, 5, 26, 0, UTC)
                 '"2026-11-15T08:05:26ZZ"',
             ],
         ),
+        (
+            "timestamp(3)",
+            T,
+            pa.timestamp("us", "UTC"),
+            {
+                '"2026-11-15T08:05:26.000999Z"': MOMENT,
+                '"1969-12-31T23:59:59.9995Z"': datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC),
+            },
+            ['"x"'],
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -413,3 +423,27 @@ def test_a_column_of_more_than_strings_can_be_had_as_json_and_as_text() -> None:
     values = flat.table.column("a").combine_chunks()
     assert values.to_pylist() == ['"x\\"\\u00fc"', "7.50", "[1]", "true"]
     assert plain_text(values).to_pylist() == flatten(documents).table.column("a").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("values", "inner", "as_json"),
+    [
+        (["9007199254740993", "1.5"], F, True),
+        (["1.5", "-9223372036854775808", "9223372036854775807", "true"], F, True),
+        (["9007199254740992", "1.5"], F, False),
+        (["9007199254740993", "7"], I, False),
+        (["9223372036854775808", "1.5"], S, True),
+        (["9007199254740993", "1e400"], S, True),
+        (["9007199254740993", "1e-400"], S, True),
+    ],
+)
+def test_an_integer_beside_a_float_makes_floats_whether_or_not_a_double_would_round_it(
+    values: list[str], inner: InnerType, as_json: bool
+) -> None:
+    together = pa.array([f'{{"a":{value}}}' for value in values])
+    ((_, flat),) = flatten_pieces(together, keep_json=True)
+    assert (types(flat), flat.columns[0].json) == ({"a": inner}, as_json)
+    apart = [piece.columns[0].type for one in together for _, piece in flatten_pieces(pa.array([one]), keep_json=True)]
+    assert common_type(apart) is inner
+    if as_json:
+        assert flat.table.column("a").to_pylist() == values

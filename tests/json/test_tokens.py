@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 
+from penstock.json.containers import skip_value
 from penstock.json.documents import documents
 from penstock.json.leaves import leaves
 from penstock.json.strings import unescape
-from penstock.json.tokens import Kind, skip_string, skip_value, skip_whitespace, value_kind
+from penstock.json.tokens import Kind, skip_string, skip_whitespace, value_kind
 from tests.json.reference import as_text, reads
 from tests.json.spelling import STRINGS, VALUES, damaged, spell
 

@@ -136,6 +136,9 @@ def _checked(name: str, value: object, kind: str) -> object:
         length = int(re.findall(r"\d+", kind)[0])
         if len(str(value)) > length:
             raise _refused(f"{name} is too long")
+    elif found := re.fullmatch(r"timestamp\((\d)\) with time zone", kind):
+        assert isinstance(value, datetime), f"{value!r} for {name} {kind}"
+        assert value.microsecond % 10 ** (6 - int(found[1])) == 0, f"{value} would be rounded in {name} {kind}"
     elif kind in _PYTHON:
         assert type(value) is _PYTHON[kind], f"{value!r} for {name} {kind}"
     return value
@@ -201,6 +204,8 @@ def _aside(row: Mapping[str, object]) -> dict[str, object]:
 def _spelled(value: object) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(_spelled, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_spelled(inner)}" for name, inner in value.items()) + "}"
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 

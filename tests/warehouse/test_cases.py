@@ -27,16 +27,23 @@ def test_on_the_model(case: Case, delivery: Delivery, tmp_path: Path) -> None:
     check(case, case.expected[delivery], run(case, delivery, target, tmp_path / "stage"), target)
 
 
-IN_FRAMES = [
-    pytest.param(case, delivery, id=f"{case.name}-{delivery}")
-    for case, delivery in RUNS
-    if delivery is not Delivery.STREAM and len(case.events) > 1 and Engine.MODEL in case.engines and not case.one_frame
-]
+def in_frames(engine: Engine) -> list[object]:
+    return [
+        pytest.param(case, delivery, id=f"{case.name}-{delivery}")
+        for case, delivery in RUNS
+        if delivery is not Delivery.STREAM and len(case.events) > 1 and engine in case.engines and not case.one_frame
+    ]
 
 
-@pytest.mark.parametrize(("case", "delivery"), IN_FRAMES)
+@pytest.mark.parametrize(("case", "delivery"), in_frames(Engine.MODEL))
 def test_it_does_not_matter_how_the_log_cuts_a_batch(case: Case, delivery: Delivery, tmp_path: Path) -> None:
     target = ModelTarget()
+    check(case, case.expected[delivery], run(case, delivery, target, tmp_path / "stage", frame=1), target)
+
+
+@pytest.mark.parametrize(("case", "delivery"), in_frames(Engine.DUCKDB))
+def test_nor_does_it_on_duckdb(case: Case, delivery: Delivery, tmp_path: Path) -> None:
+    target = DuckdbTarget(tmp_path / "warehouse.duckdb")
     check(case, case.expected[delivery], run(case, delivery, target, tmp_path / "stage", frame=1), target)
 
 

@@ -73,7 +73,8 @@ def held_by(sql_type: str) -> Cast:
         # An unsigned number of 8 bits is a signed one of 9 that is not below zero.
         return Cast(sql_type, InnerType.INT64, bits=min(64, bits + unsigned), unsigned=unsigned)
     if (time := _DATETIME64.fullmatch(inner)) is not None:
-        return Cast(sql_type, InnerType.TIMESTAMP if int(time[1]) <= 6 else None)
+        digits = int(time[1])
+        return Cast(sql_type, InnerType.TIMESTAMP if digits <= 6 else None, fraction=min(digits, 6))
     if inner.startswith("Decimal("):
         return parse_cast(inner)
     return Cast(sql_type, _HOLDS.get(inner), form=_FORMS.get(inner))

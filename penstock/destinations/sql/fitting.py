@@ -78,12 +78,8 @@ class Fitting:
             and (not key or name in of_one_type)
             and _is_rounded(staged.field(name).type, self._targets[name])
         }
-        self.may_lose = frozenset(
-            name
-            for name in self._targets
-            if name in self.doubtful or (self._brings_spare and name in {c.name for c in header if c.sql_type})
-        )
-        """Columns of which a row may bring a value that ends in ``_unmapped``, where casts of steps put theirs too."""
+        self.may_lose = frozenset(self._targets if self._brings_spare else self.doubtful)
+        """Columns of which a row may bring a value that ends in ``_unmapped``; casts put theirs there when staging."""
         self.schema = self._schema(staged)
 
     @property
@@ -260,9 +256,7 @@ def _surely_fits(staged: pa.DataType, target: Cast) -> bool:
     """Whether every value of the staged type is a value of the target as it is."""
     if target.type is None:
         return target.form is None and bool(pa.types.is_string(staged))
-    if target.bits < 64 or target.unsigned or target.max_length is not None or target.max_bytes is not None:
-        return False
-    return bool(target.arrow == staged)
+    return not target.limited and bool(target.arrow == staged)
 
 
 def _is_rounded(staged: pa.DataType, target: Cast) -> bool:

@@ -14,7 +14,17 @@ from penstock.destinations.sql.config import OnTypeConflict, SchemaChanges, SqlC
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.fitting import Fitting
 from penstock.destinations.sql.header import merge
-from penstock.destinations.sql.operations import Operation, Table, TypedColumn, Wanted, WidenColumn, our_key, patch
+from penstock.destinations.sql.operations import (
+    AddColumn,
+    CreateTable,
+    Operation,
+    Table,
+    TypedColumn,
+    Wanted,
+    WidenColumn,
+    our_key,
+    patch,
+)
 from penstock.destinations.sql.session import Session
 from penstock.destinations.sql.staged import StagedFile
 from penstock.errors import RefusedError, TransientError
@@ -109,7 +119,53 @@ def needed(
         spare=dialect.spare,
         spare_needed=kept_aside or any(column.name in homeless for column in header),
     )
-    return patch(name, wanted, table)
+    operations = patch(name, wanted, table)
+    if rules.on_type_conflict is OnTypeConflict.FAIL:
+        return _without_idle_spare(operations, dialect, rules, files, table)
+    return operations
+
+
+def _without_idle_spare(
+    operations: Sequence[Operation],
+    dialect: Dialect,
+    rules: TableRules,
+    files: Sequence[StagedFile],
+    table: Table | None,
+) -> list[Operation]:
+    """The changes without a spare column that only rows with a conflict would have filled: those fail."""
+    new = {column.name: column for step in operations for column in _new_columns(step)}
+    after = Table("", {**(table.columns if table else {}), **new})
+    if UNMAPPED not in new or len(after.columns) == 1:  # no table is without any column
+        return list(operations)
+    keyless = replace(rules, primary_key=())  # a row without its key fails too, but is told so in its own words
+    if any(_fills_spare(keyless.fitting(file, after, dialect), file) for file in files):
+        return list(operations)
+    return [
+        replace(step, columns=tuple(column for column in step.columns if column.name != UNMAPPED))
+        if isinstance(step, CreateTable)
+        else step
+        for step in operations
+        if not (isinstance(step, AddColumn) and step.column.name == UNMAPPED)
+    ]
+
+
+def _new_columns(step: Operation) -> Sequence[TypedColumn]:
+    match step:
+        case CreateTable(_, columns):
+            return columns
+        case AddColumn(_, column):
+            return (column,)
+        case _:
+            return ()
+
+
+def _fills_spare(fitting: Fitting, file: StagedFile) -> bool:
+    """Whether a row that does not fail has something to keep aside."""
+    if UNMAPPED not in fitting.names:
+        return False
+    place = fitting.names.index(UNMAPPED)
+    spares = (fitting.fit(rows).rows.column(place) for rows in file.batches())
+    return any(spare.null_count < len(spare) for spare in spares)
 
 
 def _lossy(

@@ -1,10 +1,10 @@
 """Context enrichment: what the collector knows about an event, cut into the event's own bytes.
 
 Set by the server, whatever the event says: ``source_ip``, ``_timestamp``, ``api_key`` and, on the server API and bulk,
-``src``. Added when the event brings none: ``eventn_ctx.event_id`` on every endpoint, ``eventn_ctx.user_agent`` on the
-endpoints that browsers use. The id is at ``/eventn_ctx/event_id`` in every event: an ``eventn_ctx`` that is no object
-makes way and is kept, as it is, at ``/eventn_ctx/_value``. Every other key and value stays as sent, byte for byte
-(blanks between members may go).
+``src``. Added when the event brings none: ``eventn_ctx.event_id`` on every endpoint (null and ``""`` are no id, any
+other value is one), ``eventn_ctx.user_agent`` on the endpoints that browsers use. The id is at ``/eventn_ctx/event_id``
+in every event: an ``eventn_ctx`` that is no object makes way and is kept, as it is, at ``/eventn_ctx/_value``. Every
+other key and value stays as sent, byte for byte (blanks between members may go).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def enriched(event: bytes, parsed: Mapping[str, Json], added: Context, own_id: s
     insert = _inner(inner, added, own_id)
     if not insert:
         return b"%b,%b}" % (event[:-1], added.top)
-    if event.count(b'"eventn_ctx"') != 1 or _may_hide_a_key(event) or inner.get("event_id", _ABSENT) is None:
+    if event.count(b'"eventn_ctx"') != 1 or _may_hide_a_key(event) or inner.get("event_id", _ABSENT) in _NO_ID:
         return _enriched_slowly(event, parsed, added, own_id)
     # The key is at the top and its name occurs once, so this is it; its value is an object, so the next brace opens it.
     brace = event.index(b"{", event.index(b'"eventn_ctx"')) + 1
@@ -107,7 +107,7 @@ def event_id() -> str:
 def _inner(inner: Mapping[str, Json], added: Context, own_id: str | None) -> bytes:
     """The members that ``eventn_ctx`` still needs, as JSON text without braces."""
     parts: list[bytes] = []
-    if inner.get("event_id") is None:
+    if inner.get("event_id") in _NO_ID:
         # Random ids need no escapes; those of others are written in ASCII, which holds any text.
         parts.append(b'"event_id":%b' % (json.dumps(own_id) if own_id is not None else f'"{event_id()}"').encode())
     if added.user_agent is not None and "user_agent" not in inner:
@@ -136,13 +136,12 @@ def _enriched_slowly(event: bytes, parsed: Mapping[str, Json], added: Context, o
 
 
 def _with_inner(event: bytes, member: Member, insert: bytes, inner: Mapping[str, Json]) -> bytes:
-    """The member ``eventn_ctx`` with ``insert`` in it; an ``event_id`` of null makes way."""
+    """The member ``eventn_ctx`` with ``insert`` in it; an ``event_id`` that is none makes way."""
     head, value = event[member.start : member.value.start], event[member.value.start : member.value.end]
     if not insert:
         return head + value
-    kept = [
-        value[m.start : m.value.end] for m in members(value) if m.key != "event_id" or inner["event_id"] is not None
-    ]
+    brings_id = inner.get("event_id") not in _NO_ID
+    kept = [value[m.start : m.value.end] for m in members(value) if m.key != "event_id" or brings_id]
     return b"%b{%b}" % (head, b",".join([*kept, insert]))
 
 
@@ -165,5 +164,7 @@ IDS_AT_ONCE = 256
 _random_digits: list[str] = []
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _ABSENT = object()
+_NO_ID: tuple[Json, ...] = (None, "")
+"""What stands in the place of an id and is none. Any other value was brought, and stays."""
 _SET = frozenset({"source_ip", "_timestamp", "api_key"})
 _SET_ON_API = _SET | {"src"}

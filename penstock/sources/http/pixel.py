@@ -14,9 +14,9 @@ from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
 from penstock.sources.http.answers import Answer
-from penstock.sources.http.bodies import BadBody, BodyLimits, Event, json_value, not_an_object, too_large
+from penstock.sources.http.bodies import BadBody, BodyLimits, Event, too_large
 from penstock.sources.http.merging import Tree, overlaid
-from penstock.sources.jsontext import parse
+from penstock.sources.jsontext import BOM, WHITESPACE, NotJson, kind_of, parse
 
 MAX_KEYS_OF_A_PATH = 64
 
@@ -72,9 +72,16 @@ def _data(value: str) -> bytes:
         body = b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (Base64Error, ValueError) as error:
         raise BadBody(HTTPStatus.BAD_REQUEST, "not_base64", f"data is not base64: {error}") from None
-    text, parsed = json_value(body)
+    text = body.removeprefix(BOM).strip(WHITESPACE)
+    if not text:
+        raise BadBody(HTTPStatus.BAD_REQUEST, "empty_body", "data is empty; send a JSON object in base64")
+    try:
+        parsed = parse(text)
+    except NotJson as error:
+        raise BadBody(HTTPStatus.BAD_REQUEST, "not_json", f"data is {error}") from None
     if not isinstance(parsed, dict):
-        raise not_an_object(parsed, None)
+        message = f"data is {kind_of(parsed)} where an object was expected"
+        raise BadBody(HTTPStatus.BAD_REQUEST, "not_an_object", message)
     return text
 
 

@@ -234,6 +234,14 @@ def test_a_value_that_goes_back_to_what_it_was_is_written(engine: Engine, wareho
     assert final(engine) == [(1, "on")]
 
 
+def test_a_time_that_is_finer_than_its_column_is_kept_aside(engine: Engine, warehouse: Make) -> None:
+    engine.ask("CREATE TABLE events (at Nullable(DateTime64(3, 'UTC'))) ENGINE = MergeTree ORDER BY tuple()")
+    target = warehouse(infer_timestamps=True)
+    target.load({"at": "2024-05-01T10:00:00.123000Z"}, {"at": "2024-05-01T10:00:00.123456Z"})
+    found = engine.ask("SELECT toString(at), _unmapped FROM events ORDER BY at NULLS LAST")
+    assert found == [("2024-05-01 10:00:00.123", None), (None, '{"at":"2024-05-01T10:00:00.123456Z"}')]
+
+
 def test_an_older_version_changes_nothing(engine: Engine, warehouse: Make) -> None:
     target = warehouse(primary_key=["id"], version_column="v")
     target.load({"id": 1, "v": 5, "a": "new"}, {"id": 2, "a": "none"})

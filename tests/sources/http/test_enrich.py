@@ -17,6 +17,10 @@ JS = context("2001:db8::1", "2024-05-01T10:00:00.000001Z", "site", 'Agent "x"/1'
 API = context("192.0.2.7", "2024-05-01T10:00:00.000001Z", "site", None, api=True)
 
 
+NO_ID: tuple[object, ...] = (None, "")
+"""What an event may have in place of an id."""
+
+
 def enrich(event: bytes, added: Context = JS) -> bytes:
     value = parse(event)
     assert isinstance(value, dict)
@@ -29,7 +33,7 @@ def expected(value: dict[str, object], added: Context) -> dict[str, object]:
     agent = json.loads(added.user_agent) if added.user_agent is not None else None
     inner = value.get("eventn_ctx")
     merged = dict(inner) if isinstance(inner, dict) else {} if inner is None else {"_value": inner}
-    if merged.get("event_id") is None:
+    if merged.get("event_id") in NO_ID:
         merged["event_id"] = "*"
     if agent is not None:
         merged.setdefault("user_agent", agent)
@@ -42,7 +46,7 @@ def without_new_id(text: bytes, before: dict[str, object]) -> dict[str, object]:
     value: dict[str, object] = json.loads(text)
     inner, old = value["eventn_ctx"], before.get("eventn_ctx")
     assert isinstance(inner, dict)
-    if not isinstance(old, dict) or old.get("event_id") is None:
+    if not isinstance(old, dict) or old.get("event_id") in NO_ID:
         UUID(str(inner["event_id"]))
         inner["event_id"] = "*"
     return value
@@ -51,7 +55,9 @@ def without_new_id(text: bytes, before: dict[str, object]) -> dict[str, object]:
 NAMES = st.sampled_from(
     ["a", "eventn_ctx", "source_ip", "_timestamp", "api_key", "src", "eventn_ctx_event_id", "eventn_ctx_user_agent"]
 )
-CONTEXTS = st.dictionaries(st.sampled_from(["event_id", "user_agent", "eventn_ctx", "b"]), VALUES, max_size=4)
+CONTEXTS = st.dictionaries(
+    st.sampled_from(["event_id", "user_agent", "eventn_ctx", "b"]), VALUES | st.just(""), max_size=4
+)
 EVENTS = st.dictionaries(NAMES | st.text(max_size=3), VALUES | CONTEXTS, max_size=6)
 
 
@@ -128,14 +134,22 @@ def test_a_context_that_is_no_object_is_kept_beside_the_id(event: bytes, displac
         (b"{}", "own"),
         (b'{"eventn_ctx":{"a":1}}', "own"),
         (b'{"eventn_ctx":{"event_id":null}}', "own"),
-        (b'{"eventn_ctx":{"event_id":""}}', ""),
+        (b'{"eventn_ctx":{"event_id":""}}', "own"),
+        (b'{"eventn_ctx":{"b":1,"event_id":"","event_id":""}}', "own"),
+        (b'{"eventn_ctx":{"event_id":"","event_id":"brought"}}', "brought"),
+        (b'{"eventn_ctx":{"event_id":" "}}', " "),
+        (b'{"eventn_ctx":{"event_id":0}}', 0),
+        (b'{"eventn_ctx":{"event_id":false}}', False),
+        (b'{"eventn_ctx":{"event_id":{}}}', {}),
         (b'{"eventn_ctx":{"event_id":"brought"}}', "brought"),
         (b'{"eventn_ctx":7}', "own"),
     ],
 )
-def test_an_id_of_another_kind_stands_in_for_a_random_one(event: bytes, expected_id: str) -> None:
+def test_an_id_of_another_kind_stands_in_for_a_random_one(event: bytes, expected_id: object) -> None:
     value = json.loads(event)
-    assert json.loads(enriched(event, value, JS, "own"))["eventn_ctx"]["event_id"] == expected_id
+    result = enriched(event, value, JS, "own")
+    assert json.loads(result)["eventn_ctx"]["event_id"] == expected_id
+    assert expected_id != "own" or result.count(b'"event_id"') == 1
 
 
 def test_an_id_of_any_characters_can_be_written() -> None:

@@ -93,6 +93,23 @@ def test_what_cannot_be_read_is_refused(query: str, status: int, code: str) -> N
     assert (caught.value.status, caught.value.code) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"[1]", "data is an array where an object was expected"),
+        (b"7", "data is a number where an object was expected"),
+        (b" ", "data is empty; send a JSON object"),
+        (b"{", "data is not JSON"),
+        (b"\xff", "data is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_with_data_is_said_of_data(value: bytes, message: str) -> None:
+    with pytest.raises(BadBody) as caught:
+        event("data=" + packed(value), LIMITS)
+    assert caught.value.message.startswith(message)
+    assert "body" not in caught.value.message
+
+
 @given(st.text(max_size=60))
 def test_no_query_makes_it_fall_over(query: str) -> None:
     with suppress(BadBody):

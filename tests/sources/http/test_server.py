@@ -71,6 +71,18 @@ def test_an_event_from_a_server_says_so(web: Running, path: str) -> None:
     assert (event["src"], event["eventn_ctx"]) == ("api", {"event_id": "mine"})
 
 
+@pytest.mark.parametrize("brought", [None, ""])
+def test_an_id_that_is_none_is_no_id_on_any_endpoint(web: Running, brought: str | None) -> None:
+    event = json.dumps({"eventn_ctx": {"event_id": brought}}).encode()
+    before = len(web.records())
+    for path, headers in ((JS, CLIENT), (API, SERVER), (BULK, SERVER), ("/v1/track", CLIENT)):
+        assert web.post(path, event, headers).status_code == 200
+    pixel = "/api/v1/p.gif?token=public&data=" + b64encode(event).decode()
+    assert web.http.get(web.url + pixel).status_code == 200
+    taken = [data(record)["eventn_ctx"] for record in web.records()[before:]]
+    assert len({UUID(context["event_id"]) for context in taken if isinstance(context, dict)}) == 5
+
+
 def test_arrays_and_templates_are_taken_whole(web: Running) -> None:
     before = len(web.records())
     assert web.post(JS, b'[{"n":1},{"n":2}]').json() == {"status": "ok", "accepted": 2}

@@ -8,6 +8,7 @@ from tests.warehouse.case import (
     MODEL_ONLY,
     NUMERIC,
     Case,
+    Engine,
     Existing,
     at,
     at_once,
@@ -159,6 +160,33 @@ def widened(name: str, first: object, then: object, kind: str, values: list[obje
     )
 
 
+TOO_FINE: list[tuple[str, str, str, bool, frozenset[Engine]]] = [
+    ("milliseconds", "timestamp(3) with time zone", "Z", False, NUMERIC),
+    ("milliseconds-inferred", "timestamp(3) with time zone", "Z", True, NUMERIC),
+    ("milliseconds-in-duckdb", "TIMESTAMP_MS", "", False, DUCKDB_ONLY),
+]
+
+
+def too_fine(name: str, kind: str, zone: str, infer: bool, engines: frozenset[Engine]) -> Case:
+    """Times for columns that keep milliseconds. What an engine gives back has a zone or not, as the column has."""
+    second = "2024-05-01T10:00:0"
+    lost = f"{second}3.999600Z"
+    return either_way(
+        f"a-time-with-more-digits-than-{name}-is-kept-aside",
+        [{"_timestamp": text, "a": text} for text in (f"{second}1.000000Z", f"{second}2.250000Z", lost)],
+        outcome(
+            {"_timestamp": kind, "a": kind, "_unmapped": "JSON"},
+            [
+                *(dict.fromkeys(("_timestamp", "a"), at(f"{second}{rest}{zone}")) for rest in ("1", "2.250")),
+                {"_unmapped": {"_timestamp": lost, "a": lost}},
+            ],
+        ),
+        existing=Existing({"_timestamp": kind, "a": kind}),
+        options={"infer_timestamps": infer},
+        engines=engines,
+    )
+
+
 CASES: list[Case] = [
     *(into(kind) for kind in FITS),
     *(case for kind in FITS for case in one_by_one(kind)),
@@ -273,12 +301,52 @@ CASES: list[Case] = [
         "fail-fails-what-a-cast-cannot-take",
         [[{"_timestamp": TIME, "n": 1}], [{"_timestamp": "soon", "n": 2}]],
         outcome(
-            # There is a spare column for it before anybody knows that the event fails.
-            {"_timestamp": "TIMESTAMP", "n": "INT64", "_unmapped": "JSON"},
+            # Nothing is kept aside, so there is no column for it.
+            {"_timestamp": "TIMESTAMP", "n": "INT64"},
             [{"_timestamp": at(TIME), "n": 1}],
             failed={1: ["'_timestamp'", "string"]},
         ),
         options={"on_type_conflict": "fail"},
+    ),
+    either_way(
+        "fail-makes-no-column-that-only-failing-events-would-fill",
+        [{"_timestamp": TIME, "n": 1}, {"_timestamp": "soon", "n": 2, "N": 3}],
+        outcome(
+            {"_timestamp": "TIMESTAMP", "n": "INT64"},
+            [{"_timestamp": at(TIME), "n": 1}],
+            failed={1: ["'_timestamp'", "timestamp", "string"]},
+        ),
+        options={"on_type_conflict": "fail"},
+        engines=NUMERIC,
+    ),
+    either_way(
+        "fail-still-keeps-aside-what-others-bring",
+        [{"_timestamp": "soon", "n": 1}, {"_timestamp": TIME, "n": 2, "N": 3}],
+        outcome(
+            {"_timestamp": "TIMESTAMP", "n": "INT64", "_unmapped": "JSON"},
+            [{"_timestamp": at(TIME), "n": 2, "_unmapped": {"/N": 3}}],
+            failed={0: ["'_timestamp'", "string"]},
+        ),
+        options={"on_type_conflict": "fail"},
+    ),
+    in_turn(
+        "fail-with-a-frozen-schema-makes-no-column-for-an-event-that-fails",
+        [[{"_timestamp": TIME}], [{"_timestamp": "soon", "new": 1}, {"_timestamp": TIME}]],
+        outcome({"_timestamp": "TIMESTAMP"}, [{"_timestamp": at(TIME)}] * 2, failed={1: ["'_timestamp'", "string"]}),
+        options={"on_type_conflict": "fail", "schema": "freeze"},
+    ),
+    in_turn(
+        "fail-of-every-event-makes-a-table-and-nothing-aside",
+        [[{"_timestamp": "soon"}]],
+        outcome({"_timestamp": "TIMESTAMP"}, failed={0: ["'_timestamp'", "string"]}),
+        options={"on_type_conflict": "fail"},
+    ),
+    either_way(
+        "fail-names-the-missing-key-of-an-event-with-a-collision",
+        [{"k": 1, "a": 1}, {"a": 1, "A": 2}],
+        outcome({"k": "INT64", "a": "INT64", "_unmapped": "JSON"}, [{"k": 1, "a": 1}], failed={1: ["key", "'k'"]}),
+        options={"on_type_conflict": "fail", "primary_key": ["k"]},
+        engines=NUMERIC,
     ),
     either_way(
         # A collision is not about types: its loser is kept aside whatever conflicts do.
@@ -359,6 +427,7 @@ CASES: list[Case] = [
         existing=Existing({"a": "FLOAT64"}),
         engines=DUCKDB_ONLY,
     ),
+    *(too_fine(*row) for row in TOO_FINE),
     at_once(
         "booleans-and-numbers-of-one-batch-into-text-are-what-they-were",
         [{"a": True}, {"a": 7}, {"a": 1.5}, {"a": False}],

@@ -252,6 +252,15 @@ CASES: list[Case] = [
         options=ID,
     ),
     in_turn(
+        "key-a-cast-of-our-own-that-fails-empties-the-column-too",
+        [[{"id": 1, "_timestamp": "2024-05-01T10:00:00Z"}], [{"id": 1, "_timestamp": "soon"}]],
+        outcome(
+            {"id": "INT64", "_timestamp": "TIMESTAMP", "_unmapped": "JSON"},
+            [{"id": 1, "_unmapped": {"_timestamp": "soon"}}],
+        ),
+        options=ID,
+    ),
+    in_turn(
         # A field that an event does not carry keeps its value, also where that value is not in a column.
         "key-what-is-kept-aside-is-kept-by-field",
         [[{"id": 1, "a": 1, "b": 1}], [{"id": 1, "a": "x"}], [{"id": 1, "b": "y"}], [{"id": 1, "a": "z"}]],

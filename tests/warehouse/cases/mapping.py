@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.warehouse.case import EVERY_ENGINE, MODEL_ONLY, Case, at, either_way, in_turn, mapping, move, outcome
+from tests.warehouse.case import (
+    EVERY_ENGINE,
+    MODEL_ONLY,
+    NUMERIC,
+    Case,
+    at,
+    either_way,
+    in_turn,
+    mapping,
+    move,
+    outcome,
+)
 
 Rule = Mapping[str, object]
 TIME = "2024-05-01T10:00:00.123456Z"
@@ -292,6 +303,14 @@ CASES: list[Case] = [
             cast("timestamp with time zone", src="/at"),
         ),
         engines=EVERY_ENGINE,
+    ),
+    either_way(
+        # Who casts to fewer digits wants fewer: a column that was made by another is what takes nothing finer.
+        "a-cast-to-milliseconds-keeps-milliseconds",
+        [{"a": TIME}],
+        outcome({"a": "timestamp(3) with time zone"}, [{"a": at("2024-05-01T10:00:00.123+00:00")}]),
+        steps=mapping(cast("timestamp(3) with time zone", src="/a")),
+        engines=NUMERIC,
     ),
     either_way(
         "default-casts-make-timestamps",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import permutations
 
-from tests.warehouse.case import MODEL_ONLY, NUMERIC, Case, at, at_once, in_turn, outcome
+from tests.warehouse.case import DUCKDB_ONLY, MODEL_ONLY, NUMERIC, Case, at, at_once, in_turn, outcome
 
 TIME = "2024-05-01T10:00:00Z"
 KINDS: dict[str, tuple[object, str]] = {
@@ -93,12 +94,45 @@ CASES: list[Case] = [
         one_frame=True,
     ),
     at_once(
-        # A double would round it, and an integer is never rounded.
-        "an-integer-that-a-double-would-round-makes-text",
-        [b'{"a":1.5}', b'{"a":9007199254740993}'],
-        outcome({"a": "STRING"}, [{"a": "1.5"}, {"a": "9007199254740993"}]),
-        engines=MODEL_ONLY,
-        one_frame=True,
+        "an-integer-that-a-double-would-round-is-exact-in-a-numeric",
+        [b'{"a":1.5}', b'{"a":9007199254740993}', b'{"a":-9223372036854775807}', b'{"a":true}'],
+        outcome(
+            {"a": "FLOAT64"},
+            [{"a": Decimal(text)} for text in ("1.5", "9007199254740993", "-9223372036854775807", "1")],
+        ),
+        engines=NUMERIC,
+    ),
+    *(
+        at_once(
+            f"an-integer-that-a-double-would-round-is-kept-aside-{where}",
+            [b'{"a":1.5}', b'{"a":9007199254740993}', b'{"a":-9223372036854775807}', b'{"a":4611686018427387904}'],
+            outcome(
+                {"a": kind, "_unmapped": "JSON"},
+                [
+                    {"a": 1.5},
+                    {"_unmapped": {"a": 9007199254740993}},
+                    {"_unmapped": {"a": -9223372036854775807}},
+                    {"a": 2.0**62},
+                ],
+            ),
+            options=options,
+            engines=engines,
+        )
+        for where, kind, options, engines in [
+            ("by-duckdb", "FLOAT64", {}, DUCKDB_ONLY),
+            ("where-doubles-are-asked-for", "double precision", {"float": "double"}, NUMERIC),
+        ]
+    ),
+    at_once(
+        "a-float-has-the-same-digits-beside-a-large-integer-as-alone",
+        [b'{"a":9007199254740993}', b'{"a":0.123456789012345678}'],
+        outcome({"a": "FLOAT64"}, [{"a": Decimal(9007199254740993)}, {"a": Decimal("0.12345678901234568")}]),
+        engines=NUMERIC,
+    ),
+    at_once(
+        "an-integer-beyond-64-bits-beside-a-float-makes-text",
+        [b'{"a":1.5}', b'{"a":9223372036854775808}'],
+        outcome({"a": "STRING"}, [{"a": "1.5"}, {"a": "9223372036854775808"}]),
     ),
     at_once(
         "an-integer-that-a-double-keeps-stays-a-number",

@@ -1,0 +1,164 @@
+"""Steps over whole JSON values in a buffer of bytes: objects and arrays with all that is in them.
+
+As strict as ``tokens``, and with the same way to say what is wrong. Nothing recurses: depth is bounded by the document
+alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.json.tokens import (
+    CLOSE_ARRAY,
+    CLOSE_OBJECT,
+    COLON,
+    COMMA,
+    OPEN_ARRAY,
+    OPEN_OBJECT,
+    Bytes,
+    compiled,
+    inlined,
+    scalar_end,
+    skip_whitespace,
+    string_end,
+)
+
+
+@compiled
+def skip_value(buf: Bytes, i: int, end: int) -> int:
+    """The index after the value whose first byte is at ``i`` (not whitespace), or -1."""
+    j = value_end(buf, i, end)
+    return j if j >= 0 else -1
+
+
+@compiled
+def value_end(buf: Bytes, i: int, end: int) -> int:
+    """Like ``skip_value``, with ``~position`` for a broken one."""
+    if i >= end:
+        return ~i
+    c = buf[i]
+    if c in (OPEN_OBJECT, OPEN_ARRAY):
+        return container_end(buf, i, end)
+    return scalar_end(buf, i, end)
+
+
+@compiled
+def container_end(buf: Bytes, i: int, end: int) -> int:
+    """The index after the object or array at ``i``, or ``~position``."""
+    # One bit per open container (1 for an object) says which bracket must close it; 63 levels fit in an integer.
+    open_objects = 0
+    depth = 0
+    while True:
+        c = buf[i]
+        if c in (OPEN_OBJECT, OPEN_ARRAY):
+            if depth == 63:
+                return _deep_container_end(buf, i, end, open_objects)
+            is_object = c == OPEN_OBJECT
+            open_objects = (open_objects << 1) | (1 if is_object else 0)
+            depth += 1
+            i = skip_whitespace(buf, i + 1, end)
+            if i >= end:
+                return ~i
+            if buf[i] != (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
+                if is_object:
+                    i = key_end(buf, i, end)
+                    if i < 0:
+                        return i
+                continue
+        else:
+            i = scalar_end(buf, i, end)
+            if i < 0:
+                return i
+        # A value has ended (or an empty container is about to): close what closes here, then go to the next value.
+        while True:
+            i = skip_whitespace(buf, i, end)
+            if i >= end:
+                return ~i
+            c = buf[i]
+            is_object = (open_objects & 1) == 1
+            if c == (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
+                i += 1
+                open_objects >>= 1
+                depth -= 1
+                if depth == 0:
+                    return i
+                continue
+            break
+        if c != COMMA:
+            return ~i
+        i = skip_whitespace(buf, i + 1, end)
+        if is_object:
+            i = key_end(buf, i, end)
+            if i < 0:
+                return i
+        if i >= end:
+            return ~i
+
+
+@inlined
+def key_end(buf: Bytes, i: int, end: int) -> int:
+    """From a key's opening quote to the first byte of its value (over colon and whitespace), or ``~position``."""
+    i = string_end(buf, i, end)
+    if i < 0:
+        return i
+    i = skip_whitespace(buf, i, end)
+    if i >= end or buf[i] != COLON:
+        return ~i
+    i = skip_whitespace(buf, i + 1, end)
+    if i >= end:
+        return ~i
+    return i
+
+
+@compiled
+def _deep_container_end(buf: Bytes, i: int, end: int, outer: int) -> int:
+    """``container_end`` from the container at ``i``, inside 63 others whose kinds are the bits of ``outer``."""
+    open_objects = np.zeros(256, np.bool_)
+    for level in range(63):
+        open_objects[level] = ((outer >> (62 - level)) & 1) == 1
+    depth = 63
+    while True:
+        c = buf[i]
+        if c in (OPEN_OBJECT, OPEN_ARRAY):
+            is_object = c == OPEN_OBJECT
+            if depth == len(open_objects):
+                grown = np.zeros(2 * depth, np.bool_)
+                grown[:depth] = open_objects
+                open_objects = grown
+            open_objects[depth] = is_object
+            depth += 1
+            i = skip_whitespace(buf, i + 1, end)
+            if i >= end:
+                return ~i
+            if buf[i] != (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
+                if is_object:
+                    i = key_end(buf, i, end)
+                    if i < 0:
+                        return i
+                continue
+        else:
+            i = scalar_end(buf, i, end)
+            if i < 0:
+                return i
+        while True:
+            i = skip_whitespace(buf, i, end)
+            if i >= end:
+                return ~i
+            c = buf[i]
+            is_object = open_objects[depth - 1]
+            if c == (CLOSE_OBJECT if is_object else CLOSE_ARRAY):
+                i += 1
+                depth -= 1
+                if depth == 0:
+                    return i
+                continue
+            break
+        if c != COMMA:
+            return ~i
+        i = skip_whitespace(buf, i + 1, end)
+        if is_object:
+            i = key_end(buf, i, end)
+            if i < 0:
+                return i
+        if i >= end:
+            return ~i
