@@ -12,7 +12,7 @@ import typer
 from penstock.cli.exits import Exit, tell
 from penstock.cli.opening import opened, read_config
 from penstock.cli.options import CONFIG, ConfigOption
-from penstock.cli.screen import JsonValue, note, print_json_line, show
+from penstock.cli.screen import JsonValue, note, print_json_line, printable, show
 from penstock.cli.signals import stopping_in_two_steps
 from penstock.errors import PenstockError
 
@@ -112,6 +112,9 @@ def _account(path: Path, code: int, as_json: bool) -> None:
         print_json_line({"event": "ended", "code": code, **status_object(found, None)})
         return
     show(routes_table(found, None))
+    for route in found.routes if code == Exit.UNFINISHED else ():
+        if route.state == "crashed":
+            note(f"route {route.route} gave up: {printable(route.message)}")
     if code == Exit.UNFINISHED:
         note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
     failed = sum(route.totals.failed for route in found.routes)

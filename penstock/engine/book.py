@@ -1,26 +1,21 @@
 """What the ledger knows of a route's tables: which JSON path fills which column, every schema change, and the locks.
 
-``RouteBook`` is what a destination is given while it writes. Its locks hold for all engines that share the ledger, for
-targets that have no locks of their own; a lock whose holder died is free again after ``LEASE`` seconds.
+``RouteBook`` is what a destination is given while it writes.
 """
 
 from __future__ import annotations
 
 import json
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
+from penstock import faults
 from penstock.engine.ledger import Ledger
-from penstock.errors import TransientError
-
-LEASE = 120.0
-_LOOK_EVERY = 0.05
+from penstock.engine.ledger.locks import LEASE, held
 
 
 @dataclass(frozen=True)
@@ -41,45 +36,62 @@ class SchemaChange:
     statement: str
 
 
+@dataclass(frozen=True)
+class Look:
+    """What a table was when it was last looked at, in the looker's own words, and the changes noted since then."""
+
+    shape: str
+    noted: Sequence[str]
+
+
 class RouteBook:
-    def __init__(self, ledger: Ledger, route: str, patience: float = LEASE) -> None:
+    """``patience`` is how long it waits for a lock, ``lease`` how long a killed holder keeps one; in seconds."""
+
+    def __init__(self, ledger: Ledger, route: str, patience: float = LEASE, lease: float = LEASE) -> None:
         self._ledger = ledger
         self._t = ledger.names
         self._route = route
         self._patience = patience
+        self._lease = lease
+        self.changed_tables: set[str] = set()
+        """The tables of which a change was noted here, through this book."""
 
-    @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Wait for the lock, for ``patience`` seconds at most; then it is a ``TransientError``."""
-        holder = uuid.uuid4().hex
-        deadline = time.monotonic() + self._patience
-        while not self._taken(name, holder):
-            if time.monotonic() > deadline:
-                raise TransientError(
-                    "PEN-LGR-008", f"another engine holds the lock on '{name}'.", "The batch is tried again."
-                )
-            time.sleep(_LOOK_EVERY)
-        try:
-            yield
-        finally:
-            with self._ledger.writing() as connection:
-                connection.execute(sa.delete(self._t.locks).filter_by(name=name, holder=holder))
-
-    def _taken(self, name: str, holder: str) -> bool:
-        locks, now = self._t.locks, time.time()
-        try:
-            with self._ledger.writing() as connection:
-                connection.execute(sa.delete(locks).where(locks.c.name == name, locks.c.until < now))
-                connection.execute(sa.insert(locks).values(name=name, holder=holder, until=now + LEASE))
-        except IntegrityError:
-            return False
-        return True
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold a lock over all engines that share the ledger; see ``penstock.engine.ledger.locks``."""
+        return held(self._ledger, name, self._patience, self._lease)
 
     def changed(self, table: str, statement: str) -> None:
+        faults.reach("ledger.schema_change")
+        self.changed_tables.add(table)
         with self._ledger.writing() as connection:
-            connection.execute(
-                sa.insert(self._t.changes).values(at=time.time(), route=self._route, target=table, statement=statement)
-            )
+            self._note(connection, table, statement)
+
+    def looked(self, table: str, shape: str, found: Sequence[str] = ()) -> None:
+        """Remember what a table is, and note the changes that were found at this look."""
+        place = {"route": self._route, "target": table}
+        shapes, numbers = self._t.shapes, self._t.changes.c.number
+        with self._ledger.writing() as connection:
+            for statement in found:
+                self._note(connection, table, statement)
+            last = connection.execute(sa.select(sa.func.max(numbers))).scalar() or 0
+            values = {"shape": shape, "last_change": last}
+            if connection.execute(sa.update(shapes).filter_by(**place).values(values)).rowcount == 0:
+                connection.execute(sa.insert(shapes).values(**place, **values))
+
+    def last_look(self, table: str) -> Look | None:
+        place = {"route": self._route, "target": table}
+        changes = self._t.changes
+        with self._ledger.reading() as connection:
+            seen = connection.execute(sa.select(self._t.shapes).filter_by(**place)).first()
+            if seen is None:
+                return None
+            since = sa.select(changes.c.statement).filter_by(**place).where(changes.c.number > seen.last_change)
+            return Look(seen.shape, list(connection.execute(since).scalars()))
+
+    def _note(self, connection: sa.Connection, table: str, statement: str) -> None:
+        connection.execute(
+            sa.insert(self._t.changes).values(at=time.time(), route=self._route, target=table, statement=statement)
+        )
 
     def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
         known = {column.name: column.paths for column in self.columns(table)}

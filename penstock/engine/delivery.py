@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
 import pyarrow as pa
 
 from penstock import faults
-from penstock.destinations.contract import AnyDestination, Batch, Receipt, Stager, TableReceipt
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, Stager, TableReceipt
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.book import RouteBook
@@ -25,6 +25,7 @@ from penstock.engine.failed import FailedStore
 from penstock.engine.ledger import Ledger, RouteState, Settlement
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reports import BatchReport
+from penstock.engine.unnoted import TableWatch
 from penstock.errors import RefusedError, RouteError, TransientError
 from penstock.log.local import LocalLog
 from penstock.steps.chain import labelled
@@ -34,7 +35,7 @@ DESTINATION_LABEL = "destination"
 
 
 class Stopped(Exception):
-    """A stop was asked for while the destination was away. The batch is still in the log."""
+    """A stop was asked for before the batch was delivered. It is still in the log; this is no error."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Delivery:
     ledger: Ledger
     failed_store: FailedStore
     stopping: Event
+    watch: TableWatch = field(default_factory=TableWatch)
 
     def deliver(self, report: BatchReport, began: float | None = None) -> None:
         """Returns when the batch is committed, by this call or an earlier one. Raises ``Stopped`` if asked to stop.
@@ -59,6 +61,7 @@ class Delivery:
             return
         owners = self.log.partitions()
         self.ledger.recognise({partition: owners[partition].identity for partition in report.ranges})
+        again = self.ledger.pending(route) is not None
         batch = self.ledger.begin(route, report.ranges)
         if batch is None:
             narrate.batch_known(route)
@@ -68,7 +71,7 @@ class Delivery:
         refused: list[pa.RecordBatch] = []
         receipts: list[TableReceipt] = []
         try:
-            receipts = self._written(batch, report)
+            receipts = self._written(batch, report, again)
         except RefusedError as error:
             narrate.batch_refused(route, batch.number, str(error))
             refused = list(self._all_staged(batch, str(error)))
@@ -98,24 +101,23 @@ class Delivery:
             route, batch.number, loaded, sum(report.skipped.values()), failed, 0, settlement.seconds
         )
 
-    def _written(self, batch: Batch, report: BatchReport) -> list[TableReceipt]:
+    def _written(self, batch: Batch, report: BatchReport, again: bool) -> list[TableReceipt]:
         """Write until every table is written, waiting while the destination is away. What is written stays written:
-        only the other tables are tried again, by this call or after a crash."""
+        only the other tables are tried again, by this call or after a crash (``again``)."""
         staged: Counter[str] = Counter()
         for part in report.parts:
             staged[part.table] += part.rows
         done = {table.table: table for table in self.ledger.tables_loaded(batch)}
-        book = RouteBook(self.ledger, batch.route)
         backoff = Backoff()
         first = True
         while first or len(done) < len(staged):
-            first = False
             parts = [part for part in report.parts if part.table not in done]
             try:
-                receipts = self.destination.write(batch, parts, book).tables
+                receipts = self._tried(batch, parts, again or not first)
                 problem = next((table.away for table in receipts if table.away is not None), None)
             except TransientError as error:
                 receipts, problem = (), error
+            first = False
             for table in receipts:
                 if table.away is None:
                     self._check(table, staged[table.table])
@@ -123,23 +125,35 @@ class Delivery:
                     if table.failures is None:
                         self.ledger.table_loaded(batch, table)
             if problem is not None:
-                self._wait(backoff, problem)
+                self._wait(batch, backoff, problem)
             elif len(done) < len(staged):
                 raise _unaccounted(batch.route, sum(staged.values()), Receipt(list(done.values())).rows)
         if backoff.waited:
             self.ledger.note(self.plan.name, RouteState.RUNNING)
         return list(done.values())
 
+    def _tried(self, batch: Batch, parts: Sequence[Part], again: bool) -> Sequence[TableReceipt]:
+        book = RouteBook(self.ledger, batch.route)
+        whole = False
+        try:
+            self.watch.before_try(self.destination, {part.table for part in parts}, book, batch.number, again)
+            receipts = self.destination.write(batch, parts, book).tables
+            whole = all(table.away is None for table in receipts)
+            return receipts
+        finally:
+            self.watch.after_try(book, whole)
+
     def _check(self, table: TableReceipt, staged: int) -> None:
         accounted = table.rows + (table.failures.num_rows if table.failures is not None else 0)
         if accounted != staged:
             raise _unaccounted(self.plan.name, staged, accounted)
 
-    def _wait(self, backoff: Backoff, problem: TransientError) -> None:
+    def _wait(self, batch: Batch, backoff: Backoff, problem: TransientError) -> None:
         wait = backoff.next()
         self.ledger.note(self.plan.name, RouteState.RETRYING, str(problem))
         narrate.destination_unavailable(self.plan.name, str(problem), wait)
         if self.stopping.wait(wait):
+            narrate.batch_put_off(self.plan.name, batch.number)
             raise Stopped from problem
 
     def _all_staged(self, batch: Batch, message: str) -> Iterator[pa.RecordBatch]:

@@ -73,8 +73,22 @@ def route_crashed(route: str, reason: str, wait: float) -> None:
     log.error("route %s: %s Starting again in %.1f s.", route, reason, wait)
 
 
+def route_gave_up(route: str, reason: str, crashes: int) -> None:
+    _RUNNING.labels(route).set(0)
+    _CRASHES.labels(route).inc()
+    log.error("route %s: gave up after %d crashes: %s", route, crashes, reason)
+
+
+def batch_put_off(route: str, number: int) -> None:
+    log.info("route %s: stopped before batch %d was delivered; it goes on with the next run", route, number)
+
+
 def ledger_unavailable(route: str, reason: str) -> None:
     log.error("route %s: the ledger is out of reach: %s", route, reason)
+
+
+def lock_not_renewed(name: str, reason: str) -> None:
+    log.warning("the lock on '%s' was not renewed, trying again: %s", name, reason)
 
 
 def log_released(segments: int, size: int) -> None:

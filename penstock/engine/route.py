@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
@@ -20,11 +20,19 @@ from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reading import route_source, through_spark
 from penstock.engine.reports import BatchReport, TaskReport, add_up
-from penstock.errors import RouteError
+from penstock.engine.session import quiet_queries
+from penstock.errors import LedgerAway, RouteError, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+ONCE_TRIES = 5
+"""How often in a row a route may crash in a run that is to come to an end."""
+
+_PASSING = (TransientError, LedgerAway, OperationalError)
+"""What passes by itself when the database that is away comes back."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,8 @@ class RouteRunner(threading.Thread):
     """Runs one route until ``stop``; with a pace of ``once``, until what was there is delivered.
 
     A query that ends with an error is started again after a growing pause: the range it was on is fixed, so it goes on
-    exactly there. ``finished`` tells whether a ``once`` run came to its end.
+    exactly there. Only a ``once`` run gives up, after ``ONCE_TRIES`` crashes without a batch between them; errors that
+    pass by themselves do not count. ``finished`` tells whether a ``once`` run came to its end.
     """
 
     def __init__(
@@ -65,6 +74,8 @@ class RouteRunner(threading.Thread):
         self._backoff = backoff
         self._gate = threading.Lock()
         self._query: StreamingQuery | None = None
+        self._crashes = 0
+        self._cause: Exception | None = None
         self.finished = False
 
     @property
@@ -93,19 +104,29 @@ class RouteRunner(threading.Thread):
                     continue
                 self.finished = self._pace.once
                 break
-            except Exception as error:
+            except Exception as ended:
                 # Whatever ended the query, the route must not stay down for it: data waits in the log meanwhile.
                 if stopping.is_set():
                     break
                 if time.monotonic() - started > 60:
                     backoff.reset()
+                # What a batch raised comes back from Spark as text only.
+                error, self._cause = self._cause or ended, None
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
+                if self._gives_up(error):
+                    narrate.route_gave_up(route, reason, self._crashes)
+                    return
                 narrate.route_crashed(route, reason, wait)
                 said = False
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         narrate.route_stopped(route)
+
+    def _gives_up(self, error: Exception) -> bool:
+        if not isinstance(error, _PASSING):
+            self._crashes += 1
+        return self._pace.once and self._crashes >= ONCE_TRIES
 
     def stop(self, patience: float) -> bool:
         """Let the batch that is being delivered finish, for ``patience`` seconds at most, and end the query.
@@ -183,10 +204,19 @@ class RouteRunner(threading.Thread):
     def _take(self, frame: DataFrame, _: int) -> None:
         with self._gate:
             if self._delivery.stopping.is_set():
+                quiet_queries(self._spark)
                 raise Stopped
             began = time.monotonic()
             clean_stage(self.plan.stage_dir)
-            self._delivery.deliver(self._carried(frame), began)
+            try:
+                self._delivery.deliver(self._carried(frame), began)
+            except Stopped:
+                quiet_queries(self._spark)
+                raise
+            except Exception as error:
+                self._cause = error
+                raise
+            self._crashes = 0
             clean_stage(self.plan.stage_dir)
 
     def _carried(self, frame: DataFrame) -> BatchReport:
@@ -206,13 +236,17 @@ class RouteRunner(threading.Thread):
 
 
 def reason_of(error: BaseException) -> str:
-    """The line of a Spark error that says what happened, without the traces around it."""
+    """The line of an error that says what happened, without the traces around it that Spark adds."""
     text = str(error)
     marks = [line.strip() for line in text.splitlines() if "PEN-" in line]
     if marks:
         return marks[-1][marks[-1].index("PEN-") :]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:500]
+    _, traced, trace = text.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in trace.splitlines() if line.strip() and not (traced and line.startswith(" "))]
+    name = type(error).__name__
+    if not lines:
+        return name
+    return (lines[0] if traced else f"{name}: {lines[0].strip()}")[:500]
 
 
 def _reports(frame: DataFrame) -> list[TaskReport]:

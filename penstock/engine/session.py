@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.delivery import Stopped
 from penstock.errors import RouteError
 
 if TYPE_CHECKING:
@@ -39,7 +40,19 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
         ) from error
     # Importing Spark turns the chatter of its bridge on.
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j.clientserver").addFilter(_no_stop)
     return spark
+
+
+def quiet_queries(spark: SparkSession) -> None:
+    """A batch can leave Spark only by an error, and Spark tells errors with their traces. One that is our own stop is
+    none; the engine ends with it, so this need not be taken back."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel(f"{_STREAMING}.runtime.MicroBatchExecution", log4j.Level.OFF)
+
+
+def _no_stop(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or not isinstance(record.exc_info[1], Stopped)
 
 
 class JvmDied(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from pathlib import Path
 import duckdb
 import httpx
 
+from penstock.cli.exits import Exit
+from penstock.engine.layout import Layout
+from penstock.engine.ledger import Ledger, RouteState, sqlite_url
 from tests.cli.projects import Project, penstock
+from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
 from tests.support.waiting import eventually
 
@@ -66,3 +71,88 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
     assert f"127.0.0.1:{port}" in told
     assert ["out", "stopped", "1", "1", "0", "0", "0", "0"] in [line.split()[:8] for line in out.splitlines()]
     assert json.loads(fresh.penstock("status", "--json").out)["engine_pid"] is None
+
+
+AWKWARD = """
+from pydantic import Field
+
+from penstock.destinations.contract import UNRECORDED
+from penstock.destinations.file.config import FileConfig
+from penstock.destinations.file.destination import FileDestination
+from penstock.errors import TransientError
+from penstock.registry import Component, Kind
+
+component = Component(Kind.DESTINATION, "awkward", "Fails first", "awkward:AwkwardConfig", "awkward:Awkward")
+
+
+PROBLEMS = {"away": TransientError("PEN-TST-001", "away."), "bug": ValueError("a broken wheel")}
+
+
+class AwkwardConfig(FileConfig):
+    type: str = "awkward"
+    problem: str = Field(description="What goes wrong.")
+    times: int = Field(description="How often.")
+
+
+class Awkward(FileDestination):
+    def write(self, batch, parts, book=UNRECORDED):
+        tries = self.config.path.with_suffix(".tries")
+        said = tries.read_text() if tries.exists() else ""
+        if len(said) < self.config.times:
+            tries.write_text(said + ".")
+            raise PROBLEMS[self.config.problem]
+        return super().write(batch, parts, book)
+"""
+
+
+def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why(fresh: Project) -> None:
+    site = fresh.folder / "site"
+    (site / "awkward-1.dist-info").mkdir(parents=True)
+    (site / "awkward.py").write_text(AWKWARD)
+    (site / "awkward-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: awkward\nVersion: 1\n")
+    (site / "awkward-1.dist-info" / "entry_points.txt").write_text(
+        "[penstock.components]\nawkward = awkward:component\n"
+    )
+    (fresh.folder / "web.ndjson").write_text('{"n": 1}\n')
+    fresh.config.write_text(
+        "name: shop\nengine: {restart_backoff: 10ms}\nsources: {web: {type: file, path: ./web.ndjson}}\nroutes:\n"
+        "  broken: {from: web, to: {type: awkward, path: ./broken, problem: bug, times: 1000}}\n"
+        "  mended: {from: web, to: {type: awkward, path: ./mended, problem: bug, times: 2}}\n"
+        "  away: {from: web, to: {type: awkward, path: ./away, problem: away, times: 6}}\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    ran = subprocess.run(
+        [*COMMAND, "run", "--once"], cwd=fresh.folder, env=environment, capture_output=True, text=True, timeout=180
+    )
+    assert ran.returncode == Exit.UNFINISHED, ran.stderr
+    assert (fresh.folder / "broken.tries").read_text() == "....."
+    assert "route broken: gave up after 5 crashes: ValueError: a broken wheel" in ran.stderr
+    assert "route broken gave up: ValueError: a broken wheel" in ran.stderr.splitlines()
+    ledger = Ledger.open(sqlite_url(Layout(fresh.folder / "data").ledger), "shop")
+    assert {route: ledger.totals(route).loaded for route in ledger.routes()} == {"away": 1, "broken": 0, "mended": 1}
+    broken = ledger.activity("broken")
+    assert broken is not None
+    assert (broken.state, broken.message) == (RouteState.CRASHED, "ValueError: a broken wheel")
+
+
+def test_a_stop_while_the_destination_is_away_is_no_error(fresh: Project) -> None:
+    (fresh.folder / "web.ndjson").write_text('{"n": 1}\n')
+    fresh.config.write_text(
+        "name: shop\nengine: {drain: 0s}\nsources: {web: {type: file, path: ./web.ndjson}}\n"
+        "routes: {warehouse: {from: web, to: {type: duckdb, path: ./warehouse.duckdb, every: 100ms}}}\n"
+    )
+    stderr = fresh.folder / "stderr"
+    with locked(fresh.folder / "warehouse.duckdb"), stderr.open("w") as log:
+        running = subprocess.Popen([*COMMAND, "run"], cwd=fresh.folder, stderr=log, stdout=subprocess.PIPE, text=True)
+        try:
+            eventually(lambda: "Trying again in" in stderr.read_text(), "the destination is away", seconds=120)
+            running.send_signal(signal.SIGTERM)
+            running.communicate(timeout=90)
+        finally:
+            running.kill()
+    told = stderr.read_text()
+    assert running.returncode == Exit.UNFINISHED, told
+    assert "Traceback" not in told
+    assert "ERROR" not in told
+    assert "Stopped" not in told
+    assert told.count("route warehouse: stopped before batch 1 was delivered") == 1

@@ -25,6 +25,7 @@ class Tables:
     settled: sa.Table
     columns: sa.Table
     changes: sa.Table
+    shapes: sa.Table
     locks: sa.Table
 
 
@@ -138,6 +139,14 @@ def tables(schema: str | None) -> Tables:
             column("route", text),
             column("target", text),
             column("statement", text),
+        ),
+        shapes=sa.Table(
+            "shapes",
+            metadata,
+            column("route", text, key=True),
+            column("target", text, key=True),
+            column("shape", text),
+            column("last_change", sa.Integer()),
         ),
         locks=sa.Table(
             "locks", metadata, column("name", text, key=True), column("holder", text), column("until", sa.Float())

@@ -1,0 +1,87 @@
+"""The words of the ledger's accounts: where a route stands, what became of a batch, what all of them come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from penstock.destinations.contract import TableReceipt
+
+
+class RouteState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    CRASHED = "crashed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Position:
+    """``committed`` is the next offset to read; ``hold`` the lowest one that something still waits on."""
+
+    committed: int
+    hold: int
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a route's failed file belongs to committed batches."""
+
+    entries: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What became of every item of a batch."""
+
+    items: int
+    loaded: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+    waiting: int = 0
+    added: int = 0
+    tables: Sequence[TableReceipt] = ()
+    failed_extent: Extent | None = None
+    """Where the failed file ends with this batch; ``None`` if nothing failed."""
+    holds: Mapping[int, int] = field(default_factory=dict)
+    """Partitions in which something still waits, and the lowest offset of it."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The accounting of a route since its first batch."""
+
+    items: int = 0
+    added: int = 0
+    loaded: int = 0
+    skipped: int = 0
+    failed: int = 0
+    waiting: int = 0
+
+    @property
+    def adds_up(self) -> bool:
+        return self.items + self.added == self.loaded + self.skipped + self.failed + self.waiting
+
+
+@dataclass(frozen=True)
+class Activity:
+    state: RouteState
+    since: float
+    message: str
+
+
+@dataclass(frozen=True)
+class CommittedBatch:
+    number: int
+    ranges: Mapping[int, tuple[int, int]]
+    committed_at: float
+    items: int
+    loaded: int
+    skipped: int
+    failed: int
+    waiting: int
+    seconds: float

@@ -1,0 +1,202 @@
+"""Batches, from the range that is fixed to the books that are closed.
+
+A batch is counted once, however often it is tried: ``begin`` gives a range its number, the same one at every attempt,
+and knows a range that was committed. ``commit`` moves the offsets and the counts in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from penstock.destinations.contract import Batch, TableReceipt
+from penstock.engine.ledger.accounts import CommittedBatch, Position, Settlement
+from penstock.engine.ledger.offsets import Offsets
+from penstock.errors import LedgerError
+
+LOADED, LOADED_IN_PART = "loaded", "loaded in part"
+"""What a table's part of a batch can be; in part means that the target refused some rows."""
+
+KEPT_BATCHES = 10_000
+"""How many batches of a route stay listed one by one; totals are kept for ever."""
+
+
+class Batches(Offsets):
+    def pending(self, route: str) -> Batch | None:
+        """The batch that was begun and not committed, if any: its range must be delivered exactly as it was fixed."""
+        b = self._t.batches
+        query = sa.select(b).where(b.c.route == route, b.c.committed_at.is_(None))
+        with self.reading() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else Batch(self.scope, route, row.number, _ranges(row.ranges))
+
+    def begin(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> Batch | None:
+        """Give a range its batch number, or ``None`` if it was committed already.
+
+        The range must start where the route stands. The same range gets the same number again, so that a destination
+        can tell a second attempt from a new batch.
+        """
+        positions = self.offsets(route)
+        if all(end <= _committed(positions, partition) for partition, (_, end) in ranges.items()):
+            return None
+        for partition, (start, _) in ranges.items():
+            committed = _committed(positions, partition)
+            if start != committed:
+                raise LedgerError(
+                    "PEN-LGR-003",
+                    f"route '{route}' was given partition {partition} from offset {start}, but stands at {committed}.",
+                    "The route's checkpoint is not of this ledger: stop the pipeline, remove the checkpoint folder of "
+                    "the route and start again; it goes on from the ledger's offset.",
+                )
+        pending = self.pending(route)
+        if pending is not None:
+            if dict(pending.ranges) == dict(ranges):
+                return pending
+            raise LedgerError(
+                "PEN-LGR-004",
+                f"route '{route}' has batch {pending.number} over {_text(pending.ranges)} under way and was given "
+                f"{_text(ranges)}.",
+                "Restart the pipeline; it delivers the batch that is under way first.",
+            )
+        b = self._t.batches
+        with self.writing() as connection:
+            last = connection.execute(sa.select(sa.func.max(b.c.number)).where(b.c.route == route)).scalar()
+            number = (last or 0) + 1
+            connection.execute(
+                sa.insert(b).values(route=route, number=number, ranges=_text(ranges), began_at=time.time())
+            )
+        return Batch(self.scope, route, number, dict(ranges))
+
+    def commit(self, batch: Batch, settlement: Settlement) -> None:
+        """Note what became of the batch and move the route's offsets, all or nothing."""
+        s, skipped = settlement, sum(settlement.skipped.values())
+        if s.items + s.added != s.loaded + skipped + s.failed + s.waiting:
+            raise LedgerError(
+                "PEN-LGR-002",
+                f"batch {batch.number} of route '{batch.route}' does not add up: {s.items} in + {s.added} added is not "
+                f"{s.loaded} loaded + {skipped} skipped + {s.failed} failed + {s.waiting} waiting.",
+                "The batch is not committed. This is a defect: please report it with this message.",
+            )
+        try:
+            with self.writing() as connection:
+                self._commit(connection, batch, settlement, skipped)
+        except IntegrityError as error:
+            raise LedgerError(
+                "PEN-LGR-002",
+                f"batch {batch.number} of route '{batch.route}' was refused by the ledger: {error.orig}.",
+                "The batch is not committed; it is tried again.",
+            ) from error
+
+    def _commit(self, connection: sa.Connection, batch: Batch, s: Settlement, skipped: int) -> None:
+        t, route = self._t, batch.route
+        done = connection.execute(
+            sa.update(t.batches)
+            .where(
+                t.batches.c.route == route,
+                t.batches.c.number == batch.number,
+                t.batches.c.committed_at.is_(None),
+            )
+            .values(
+                committed_at=time.time(), items=s.items, added=s.added, loaded=s.loaded, skipped=skipped,
+                failed=s.failed, waiting=s.waiting, seconds=s.seconds,
+            )
+        )  # fmt: skip
+        if done.rowcount != 1:
+            raise LedgerError(
+                "PEN-LGR-005",
+                f"batch {batch.number} of route '{route}' is not under way.",
+                "Another engine may run on this data: stop one of them.",
+            )
+        for partition, (_, end) in batch.ranges.items():
+            values = {"committed": end, "hold": min(end, s.holds.get(partition, end))}
+            moved = connection.execute(
+                sa.update(t.offsets)
+                .where(t.offsets.c.route == route, t.offsets.c.partition == partition)
+                .values(values)
+            )
+            if moved.rowcount == 0:
+                connection.execute(sa.insert(t.offsets).values(route=route, partition=partition, **values))
+        extent = (
+            {}
+            if s.failed_extent is None
+            else {"failed_entries": s.failed_extent.entries, "failed_bytes": s.failed_extent.bytes}
+        )
+        c = t.totals.c
+        connection.execute(
+            sa.update(t.totals)
+            .where(c.route == route)
+            .values(
+                items=c["items"] + s.items, added=c.added + s.added, loaded=c.loaded + s.loaded,
+                skipped=c.skipped + skipped, failed=c.failed + s.failed, waiting=c.waiting + s.waiting, **extent,
+            )
+        )  # fmt: skip
+        known = sa.delete(t.deliveries).where(t.deliveries.c.route == route, t.deliveries.c.number == batch.number)
+        connection.execute(known)
+        for receipt in s.tables:
+            connection.execute(sa.insert(t.deliveries).values(_delivery(batch, receipt)))
+        for step, items in s.skipped.items():
+            counted = connection.execute(
+                sa.update(t.skips)
+                .where(t.skips.c.route == route, t.skips.c.step == step)
+                .values(items=t.skips.c["items"] + items)
+            )
+            if counted.rowcount == 0:
+                connection.execute(sa.insert(t.skips).values(route=route, step=step, items=items))
+        for table in (t.batches, t.deliveries):
+            connection.execute(
+                sa.delete(table).where(table.c.route == route, table.c.number <= batch.number - KEPT_BATCHES)
+            )
+
+    def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
+        """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the
+        others."""
+        with self.writing() as connection:
+            connection.execute(sa.insert(self._t.deliveries).values(_delivery(batch, receipt)))
+
+    def tables_loaded(self, batch: Batch) -> list[TableReceipt]:
+        """The tables of a batch that were noted so."""
+        d = self._t.deliveries
+        query = sa.select(d).where(d.c.route == batch.route, d.c.number == batch.number, d.c.status == LOADED)
+        with self.reading() as connection:
+            return [TableReceipt(row.target, row.rows, repeated=True) for row in connection.execute(query)]
+
+    def batches(self, route: str, last: int = 20) -> list[CommittedBatch]:
+        """The newest committed batches, newest first."""
+        b = self._t.batches
+        query = (
+            sa.select(b)
+            .where(b.c.route == route, b.c.committed_at.is_not(None))
+            .order_by(b.c.number.desc())
+            .limit(last)
+        )
+        with self.reading() as connection:
+            return [
+                CommittedBatch(
+                    row.number, _ranges(row.ranges), row.committed_at, row.items, row.loaded, row.skipped, row.failed,
+                    row.waiting, row.seconds,
+                )
+                for row in connection.execute(query)
+            ]  # fmt: skip
+
+
+def _delivery(batch: Batch, receipt: TableReceipt) -> dict[str, object]:
+    status = LOADED if receipt.failures is None else LOADED_IN_PART
+    return {
+        "route": batch.route, "number": batch.number, "target": receipt.table, "rows": receipt.rows, "status": status
+    }  # fmt: skip
+
+
+def _committed(positions: Mapping[int, Position], partition: int) -> int:
+    return positions[partition].committed if partition in positions else 0
+
+
+def _text(ranges: Mapping[int, tuple[int, int]]) -> str:
+    return json.dumps({str(partition): [start, end] for partition, (start, end) in sorted(ranges.items())})
+
+
+def _ranges(text: str) -> dict[int, tuple[int, int]]:
+    return {int(partition): (start, end) for partition, (start, end) in json.loads(text).items()}

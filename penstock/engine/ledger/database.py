@@ -1,0 +1,124 @@
+"""The database under the ledger: connecting to it, its tables and their version, and how it is read and written.
+
+Nothing is ever half written: ``writing`` is one transaction, durable when it ends.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from penstock.engine.ledger.tables import LEDGER_VERSION, Tables, tables
+from penstock.errors import LedgerAway, LedgerError
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def shown_url(url: str) -> str:
+    """The URL without the password that it may hold."""
+    return sa.make_url(url).render_as_string(hide_password=True)
+
+
+class Database:
+    """Open it with ``open``. Safe to use from several threads and processes at once."""
+
+    def __init__(self, engine: sa.Engine, schema: str | None) -> None:
+        self._engine = engine
+        self._t = tables(schema)
+        self.scope = ""
+
+    @classmethod
+    def open(cls, url: str, pipeline: str) -> Self:
+        """Connect, and create the tables if this is a new ledger."""
+        engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
+        schema = None if engine.dialect.name == "sqlite" else f"penstock_{pipeline}"
+        ledger = cls(engine, schema)
+        try:
+            ledger._create(schema)
+        except SQLAlchemyError as error:
+            where = shown_url(url)
+            raise LedgerAway(
+                "PEN-LGR-001",
+                f"the ledger at {where} cannot be opened: {getattr(error, 'orig', error)}.",
+                "Check `ledger.url` and that the database is up.",
+            ) from error
+        return ledger
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _create(self, schema: str | None) -> None:
+        with self.writing() as connection:
+            if schema is not None:
+                connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
+            self._t.metadata.create_all(connection)
+            about = {row.key: row.value for row in connection.execute(sa.select(self._t.about))}
+            if not about:
+                about = {"scope": uuid.uuid4().hex, "version": str(LEDGER_VERSION)}
+                connection.execute(
+                    sa.insert(self._t.about), [{"key": key, "value": value} for key, value in about.items()]
+                )
+            if int(about["version"]) != LEDGER_VERSION:
+                raise LedgerError(
+                    "PEN-LGR-006",
+                    f"this ledger is of version {about['version']}; this Penstock reads version {LEDGER_VERSION}.",
+                    "Run the Penstock release that wrote it, or start with a new `data_dir`.",
+                )
+        self.scope = about["scope"]
+
+    @property
+    def names(self) -> Tables:
+        """The ledger's tables, for those who keep books in them."""
+        return self._t
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        with self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        with self._engine.connect() as connection:
+            yield connection.execution_options(penstock_reads=True)
+
+
+def _sqlite(url: str) -> sa.Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def _settings(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA busy_timeout=30000")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        # A transaction that reads first and writes later can fail half way with "database is locked" instead of
+        # waiting: one that means to write takes the write lock at once.
+        reads = connection.get_execution_options().get("penstock_reads")
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _server(url: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername in ("postgres", "postgresql"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        return sa.create_engine(parsed, pool_pre_ping=True)
+    except (SQLAlchemyError, ModuleNotFoundError) as error:
+        raise LedgerError(
+            "PEN-LGR-007",
+            f"the ledger's URL cannot be used: {error}.",
+            "Write it as postgresql://user:password@host/database.",
+        ) from error

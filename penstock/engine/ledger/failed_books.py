@@ -1,0 +1,60 @@
+"""The failed store's books: how far its files count, and which of their entries an operator has settled."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from penstock.engine.ledger.accounts import Extent
+from penstock.engine.ledger.database import Database
+
+
+class FailedBooks(Database):
+    def failed_extent(self, route: str) -> Extent:
+        with self.reading() as connection:
+            row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
+        return Extent() if row is None else Extent(row.failed_entries, row.failed_bytes)
+
+    def settled(self, route: str) -> dict[int, str]:
+        """Failed entries that an operator replayed or dropped, and which of the two."""
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(self._t.settled).filter_by(route=route))
+            return {row.entry: row.action for row in rows}
+
+    def settle(self, route: str, entries: Sequence[int], action: str) -> None:
+        with self.writing() as connection:
+            self._settle(connection, route, entries, action)
+
+    def begin_replay(self, route: str, partition: int, offset: int, entries: Sequence[int]) -> None:
+        """Note which entries are about to be appended to the log, and where, before they are."""
+        with self.writing() as connection:
+            connection.execute(
+                sa.insert(self._t.replays).values(
+                    route=route, partition=partition, offset=offset, entries=json.dumps(list(entries))
+                )
+            )
+
+    def replay_under_way(self, route: str) -> tuple[int, int, list[int]] | None:
+        """Partition, offset and entries of a replay that was begun and not finished."""
+        with self.reading() as connection:
+            row = connection.execute(sa.select(self._t.replays).filter_by(route=route)).first()
+        return None if row is None else (row.partition, row.offset, json.loads(row.entries))
+
+    def finish_replay(self, route: str, appended: bool) -> None:
+        """Close the replay under way: its entries are settled if the log has them, open again if not."""
+        under_way = self.replay_under_way(route)
+        if under_way is None:
+            return
+        with self.writing() as connection:
+            if appended:
+                self._settle(connection, route, under_way[2], "replayed")
+            connection.execute(sa.delete(self._t.replays).filter_by(route=route))
+
+    def _settle(self, connection: sa.Connection, route: str, entries: Sequence[int], action: str) -> None:
+        connection.execute(
+            sa.insert(self._t.settled),
+            [{"route": route, "entry": entry, "action": action, "at": time.time()} for entry in entries],
+        )

@@ -1,0 +1,67 @@
+"""Where every route stands in every partition, and that the partitions are still the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from penstock.engine.ledger.accounts import Position
+from penstock.engine.ledger.database import Database
+from penstock.errors import LedgerError
+
+
+class Offsets(Database):
+    def recognise(self, identities: Mapping[int, str]) -> None:
+        """Make sure that these partitions are the ones whose offsets are kept here, and remember new ones.
+
+        Offsets of another log would make a route pass over records that it never saw.
+        """
+        with self.reading() as connection:
+            known = {row.partition: row.identity for row in connection.execute(sa.select(self._t.partitions))}
+        strangers = sorted(p for p, identity in identities.items() if known.get(p, identity) != identity)
+        if strangers:
+            raise LedgerError(
+                "PEN-LGR-008",
+                f"the log is not the one that this ledger knows: partition {strangers[0]} was made anew.",
+                "Put the old log back, or start with a new `data_dir`; this ledger's offsets are of another log.",
+            )
+        new = [{"partition": p, "identity": identity} for p, identity in identities.items() if p not in known]
+        if new:
+            try:
+                with self.writing() as connection:
+                    connection.execute(sa.insert(self._t.partitions), new)
+            except IntegrityError:
+                # Another route saw them at the same moment; what it noted is checked like anything else.
+                self.recognise(identities)
+
+    def open_route(self, route: str, starts: Mapping[int, int]) -> dict[int, Position]:
+        """Note where a route starts in partitions it has not seen; return its position in all."""
+        known = self.offsets(route)
+        new = [
+            {"route": route, "partition": partition, "committed": start, "hold": start}
+            for partition, start in starts.items()
+            if partition not in known
+        ]
+        with self.writing() as connection:
+            if new:
+                connection.execute(sa.insert(self._t.offsets), new)
+            if connection.execute(sa.select(self._t.totals).filter_by(route=route)).first() is None:
+                connection.execute(
+                    sa.insert(self._t.totals).values(
+                        route=route, items=0, added=0, loaded=0, skipped=0, failed=0, waiting=0,
+                        failed_entries=0, failed_bytes=0,
+                    )
+                )  # fmt: skip
+        return self.offsets(route)
+
+    def offsets(self, route: str) -> dict[int, Position]:
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(self._t.offsets).filter_by(route=route))
+            return {row.partition: Position(row.committed, row.hold) for row in rows}
+
+    def routes(self) -> list[str]:
+        """Every route that ever opened here, whether or not the config still has it."""
+        with self.reading() as connection:
+            return list(connection.execute(sa.select(self._t.totals.c.route).order_by("route")).scalars())

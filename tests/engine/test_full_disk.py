@@ -1,0 +1,80 @@
+"""A disk that fills up while a warehouse is loaded: nothing is lost or doubled, and it goes on when there is room."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from penstock.engine.ledger import Totals
+from tests.engine.projects import append_all, pipeline
+from tests.engine.test_engine import running
+from tests.support.waiting import eventually
+
+TO_DUCKDB = """\
+name: shop
+data_dir: {data}
+engine: {{restart_backoff: 100ms, restart_backoff_max: 500ms}}
+sources:
+  web: {{type: file, path: ./web.ndjson}}
+routes:
+  warehouse: {{from: web, max_records: 250, to: {{type: duckdb, path: {warehouse}, every: 50ms}}}}
+"""
+COUNT = 5_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 32 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file system may be mounted here, so there is no disk to fill")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def filled(disk: Path) -> Path:
+    """A file that takes all the room there is."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            return ballast
+    raise AssertionError("the disk has no end")
+
+
+@pytest.mark.parametrize("on_it", ["the warehouse", "the staged files", "everything"])
+def test_a_disk_that_fills_up_during_a_load_has_every_event_once_when_there_is_room(
+    tmp_path: Path, small_disk: Path, caplog: pytest.LogCaptureFixture, on_it: str
+) -> None:
+    data = (small_disk if on_it == "everything" else tmp_path) / "data"
+    warehouse = (tmp_path if on_it == "the staged files" else small_disk) / "warehouse.duckdb"
+    opened = pipeline(tmp_path, TO_DUCKDB.format(data=data, warehouse=warehouse))
+    if on_it == "the staged files":
+        (small_disk / "stage").mkdir()
+        (data / "stage").symlink_to(small_disk / "stage")
+    noise = random.Random(1)
+    append_all(
+        opened, "web", [b'{"n": %d, "text": "%s"}' % (n, noise.randbytes(300).hex().encode()) for n in range(COUNT)]
+    )
+
+    with running(opened):
+        eventually(lambda: opened.ledger.totals("warehouse").loaded > 0, "the first batch is loaded", 90, every=0.01)
+        ballast = filled(small_disk)
+        said = "No space left on device"
+        eventually(lambda: said in caplog.text and "again in" in caplog.text, "the route says why it waits", 60)
+        assert opened.ledger.totals("warehouse").loaded < COUNT
+        ballast.unlink()
+        eventually(lambda: opened.ledger.totals("warehouse").loaded == COUNT, "all is loaded", 90)
+    with duckdb.connect(str(warehouse), read_only=True) as connection:
+        found = connection.execute("SELECT count(*), count(DISTINCT n), min(n), max(n) FROM events").fetchone()
+    assert found == (COUNT, COUNT, 0, COUNT - 1)
+    assert opened.ledger.totals("warehouse") == Totals(items=COUNT, loaded=COUNT)
