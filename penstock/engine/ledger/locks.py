@@ -34,7 +34,7 @@ def held(ledger: Database, name: str, patience: float, lease: float = LEASE) -> 
     while not claim.take():
         if time.monotonic() > deadline:
             raise TransientError(
-                "PEN-LGR-008", f"another engine holds the lock on '{name}'.", "The batch is tried again."
+                "PEN-LGR-010", f"another engine holds the lock on '{name}'.", "The batch is tried again."
             )
         time.sleep(_LOOK_EVERY)
     done = threading.Event()
