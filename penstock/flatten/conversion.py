@@ -17,6 +17,7 @@ from penstock.flatten.numbers import (
     cast_integers,
     exact_doubles,
     exact_integers,
+    keep_their_spelling,
 )
 from penstock.flatten.spans import Bools, Int32s, Spans
 from penstock.flatten.text import json_array, text_array, unescaped, validity_bitmap
@@ -39,9 +40,9 @@ class Typed:
 def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = False) -> Typed:
     """A column without a cast: the lowest type that keeps every value whole.
 
-    With ``keep_json``, values that the type would change (``true`` among numbers, an integer that a double would round,
-    the zone of a timestamp) are there as they were sent: what becomes of them is decided by the table that they go
-    into.
+    With ``keep_json``, values that the type would change (``true`` among numbers, an integer among doubles, the digits
+    of a number that a double does not keep, the zone of a timestamp) are there as they were sent: what becomes of them
+    is decided by the table that they go into, and by nothing that stands beside them.
     """
     kinds = spans.kinds
     mixed = keep_json and not kinds.isdisjoint(_BOOLEANS)
@@ -55,9 +56,7 @@ def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = 
             return Typed(_array(InnerType.INT64.arrow, integers, spans.row, rows), InnerType.INT64)
     elif kinds <= _NUMBERS:
         doubles = exact_doubles(spans)
-        if doubles is not None:
-            if mixed:
-                return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
+        if doubles is not None and (not keep_json or (kinds == _FLOATS and keep_their_spelling(spans, doubles))):
             return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
         if keep_json and _numbers_by_themselves(spans):
             return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
@@ -90,11 +89,12 @@ def cast_to(spans: Spans, rows: int, asked: Cast, keep_json: bool = False) -> Ty
 _BOOLEANS = frozenset((Kind.TRUE, Kind.FALSE))
 _INTEGERS = _BOOLEANS | {Kind.INT}
 _NUMBERS = _INTEGERS | {Kind.FLOAT}
+_FLOATS = frozenset((Kind.FLOAT,))
 _STRINGS = frozenset((Kind.STRING,))
 
 
 def _numbers_by_themselves(spans: Spans) -> bool:
-    """Whether each is a 64-bit integer or a double, if not all of them are doubles."""
+    """Whether each is a boolean, a 64-bit integer or a double."""
     floats = spans.kind == FLOAT
     return exact_integers(spans.where(~floats)) is not None and exact_doubles(spans.where(floats)) is not None
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.flatten.spans import Bools, Int64s, Kinds, Spans
+from penstock.flatten.spelling import spelled
 from penstock.flatten.text import text_array
 from penstock.json.tokens import ARRAY, FALSE, INT, STRING, TRUE, Bytes, compiled, number_end
 
@@ -38,6 +39,19 @@ def exact_doubles(spans: Spans) -> Doubles | None:
         if not np.isfinite(values).all() or _vanishes(hard_spans, values[hard]):
             return None
     return values
+
+
+def keep_their_spelling(spans: Spans, doubles: Doubles) -> bool:
+    """Whether numbers with a point, of which these are the doubles, are all written as the doubles would be."""
+    unsure = np.zeros(len(spans), np.bool_)
+    if not _are_plain(spans.buffer, spans.start, spans.end, unsure):
+        return False
+    if not unsure.any():
+        return True
+    few = spans.where(unsure)
+    rows = np.arange(len(few), dtype=np.int32)
+    written = text_array(Spans(few.buffer, rows, few.kind, few.start, few.end, few.kinds), len(few))
+    return bool(spelled(pa.array(doubles[unsure])).equals(written))
 
 
 def cast_doubles(spans: Spans) -> tuple[Doubles, Bools]:
@@ -150,7 +164,8 @@ def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Double
                 fraction = True
             elif c >= 0x30 and c <= 0x39:
                 mantissa = mantissa * np.uint64(10) + np.uint64(c - 0x30)
-                if mantissa != 0:
+                # Not by the mantissa alone: past 64 bits it may be zero again.
+                if digits > 0 or mantissa != 0:
                     digits += 1
                 if fraction:
                     exponent -= 1
@@ -178,6 +193,28 @@ def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Double
                 unrounded = False
         hard[k] = True
     return unrounded
+
+
+@compiled
+def _are_plain(buf: Bytes, start: Int64s, end: Int64s, unsure: Bools) -> bool:
+    """Whether numbers are in plain notation, without a zero too many. Those of so many digits, or so small or large,
+    that a double may be written otherwise are ``unsure``."""
+    for k in range(len(start)):
+        i = start[k]
+        stop = end[k]
+        if buf[i] == 0x2D:
+            i += 1
+        point = i
+        while point < stop and buf[point] != 0x2E:
+            point += 1
+        if point == stop or (buf[stop - 1] == 0x30 and stop - point != 2):
+            return False
+        for j in range(point + 1, stop):
+            if buf[j] < 0x30 or buf[j] > 0x39:
+                return False
+        tiny = buf[i] == 0x30 and point + 4 < stop and buf[point + 1] == buf[point + 2] == buf[point + 3] == 0x30
+        unsure[k] = stop - i > 16 or point - i > 9 or tiny
+    return True
 
 
 @compiled

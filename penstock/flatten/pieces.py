@@ -43,6 +43,5 @@ def _piece(found: Leaves, first: int, last: int) -> Leaves:
         found.end[begin:end],
         tuple(found.paths[place] for place in used[by_first_leaf].tolist()),
         found.broken_at[first:last],
-        # Not known by document: the first piece has them all.
-        found.replaced if first == 0 else 0,
+        found.replaced.between(first, last),
     )

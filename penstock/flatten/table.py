@@ -9,6 +9,8 @@ documents, except through the column's type. The rules for names are in ``names`
 - a number beyond its type (an integer beyond 64 bits, ``1e400``) makes the column STRING for this batch, every value in
   its JSON spelling. So does an integer that a double would round in a column of doubles; but where values may stay JSON
   (``keep_json``), the column is FLOAT64 like any of integers and doubles;
+- a key that comes again in its object replaces what it said before, as every JSON reader has it. What was replaced goes
+  to ``_unmapped`` under its path and a number (``/a#1``);
 - strings and arrays: STRING. With ``infer_timestamps``, a column of nothing but RFC 3339 timestamps is TIMESTAMP;
 - a cast decides by itself (of several paths with one name, the first that has one). A value that it cannot take is null
   in the column and goes to ``_unmapped``.
@@ -28,6 +30,7 @@ from penstock.flatten.column import Column
 from penstock.flatten.conversion import cast_to, inferred
 from penstock.flatten.names import column_name
 from penstock.flatten.pieces import cut
+from penstock.flatten.replaced import replaced_values
 from penstock.flatten.spans import by_column
 from penstock.flatten.types import InnerType
 from penstock.flatten.unmapped import UNMAPPED, Leftover, unmapped_array
@@ -57,7 +60,7 @@ class Flattened:
     refused: int
     """Values in ``_unmapped`` because their column's cast could not take them."""
     replaced: int
-    """Values left out because their object has the same key again further on."""
+    """Values in ``_unmapped`` because their object has the same key again further on."""
 
 
 def flatten(
@@ -103,6 +106,7 @@ def _by_path(casts: Mapping[str, str] | None) -> Mapping[Path, Cast]:
 def _flattened(found: Leaves, options: _Options) -> Flattened:
     filled = np.zeros(len(found.documents), np.bool_)
     filled[found.record] = True
+    filled[found.replaced.record] = True
     rows = np.flatnonzero(filled)
     row_of_record = np.cumsum(filled, dtype=np.int32) - np.int32(1)
     claims: dict[str, list[Claim]] = {}
@@ -111,6 +115,7 @@ def _flattened(found: Leaves, options: _Options) -> Flattened:
     sheet = _Sheet(len(rows), options)
     for name, claimed in claims.items():
         sheet.add(name, claimed)
+    sheet.set_aside(replaced_values(found.replaced, found.documents.buffer, row_of_record))
     table = sheet.finish()
     return Flattened(
         table=table,
@@ -120,7 +125,7 @@ def _flattened(found: Leaves, options: _Options) -> Flattened:
         failures=found.problems,
         collisions=tuple(sheet.collisions),
         refused=sheet.refused,
-        replaced=found.replaced,
+        replaced=len(found.replaced),
     )
 
 
@@ -156,6 +161,9 @@ class _Sheet:
             self._leftovers.append(Leftover(name, settled.spans.where(typed.refused)))
         self._arrays.append(typed.array)
         self.columns.append(Column(name, settled.paths, typed.type, asked.sql_type if asked else None, typed.json))
+
+    def set_aside(self, leftovers: Sequence[Leftover]) -> None:
+        self._leftovers += leftovers
 
     def finish(self) -> pa.Table:
         if self._leftovers:

@@ -3,7 +3,7 @@
 A leaf is a string, number or boolean, or an array taken whole. Objects are descended, nulls and empty objects leave
 nothing. Leaves of the same path, in all documents, have the same column; the identity of paths is exact. A key written
 with escapes is the same key as its plain spelling. If an object repeats a key, the last value counts and the leaves of
-the others are counted in ``replaced``. A document that is not one well-formed JSON object gives no leaves but a
+the others are in ``replaced``. A document that is not one well-formed JSON object gives no leaves but a
 ``Problem``.
 
 How it is fast: documents of a batch resemble each other, so the scanner remembers which key followed which (``nodes``)
@@ -50,6 +50,33 @@ Int32s = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """Leaf ``k`` is the value ``buffer[start[k]:end[k]]`` in document ``record[k]``, of the path ``paths[path[k]]``."""
+
+    record: Int32s
+    path: Int32s
+    kind: npt.NDArray[np.int8]
+    start: Int64s
+    end: Int64s
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def between(self, first: int, last: int) -> Replaced:
+        """Those of some documents, which are then counted from ``first``."""
+        begin, end = np.searchsorted(self.record, [first, last]).tolist()
+        return Replaced(
+            self.record[begin:end] - np.int32(first),
+            self.path[begin:end],
+            self.kind[begin:end],
+            self.start[begin:end],
+            self.end[begin:end],
+            self.paths,
+        )
+
+
+@dataclass(frozen=True)
 class Leaves:
     """Leaf ``k`` is the value ``buffer[start[k]:end[k]]`` in document ``record[k]``, of the path ``paths[column[k]]``.
 
@@ -66,8 +93,8 @@ class Leaves:
     paths: tuple[Path, ...]
     broken_at: Int64s
     """Per document: -1 if it was read, else the position of its first wrong byte (``NO_BYTES`` for a null)."""
-    replaced: int
-    """Leaves left out because their key, or a key above them, came again in the same object."""
+    replaced: Replaced
+    """Leaves that are not here because their key, or a key above them, came again in the same object."""
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -86,10 +113,17 @@ def leaves(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
     docs = data if isinstance(data, Documents) else documents(data)
     found = _scan(docs.buffer, docs.offsets, docs.valid, _SEED)
     record, node, kind, start, end, broken_at, nodes, counts = found
+    if counts[_REPLACED]:
+        alive = kind >= 0
+        gone = ~alive
+        path, of_path = _columns(node[gone], int(counts[NODES]))
+        paths = paths_of(nodes, of_path.tolist())
+        replaced = Replaced(record[gone], path, ~kind[gone], start[gone], end[gone], paths)
+        record, node, kind, start, end = record[alive], node[alive], kind[alive], start[alive], end[alive]
+    else:
+        replaced = Replaced(record[:0], node[:0], kind[:0], start[:0], end[:0], ())
     column, of_column = _columns(node, int(counts[NODES]))
-    return Leaves(
-        docs, record, column, kind, start, end, paths_of(nodes, of_column.tolist()), broken_at, int(counts[_REPLACED])
-    )
+    return Leaves(docs, record, column, kind, start, end, paths_of(nodes, of_column.tolist()), broken_at, replaced)
 
 
 class Output(NamedTuple):
@@ -152,7 +186,7 @@ def _scan(
             broken_at[record] = ~i
             counts[_LEAVES] = before
         elif counts[_HAS_REPEATS] != 0:
-            _drop_replaced(before, nodes, output, counts)
+            _mark_replaced(before, nodes, output, counts)
     n = counts[_LEAVES]
     return (
         output.record[:n],
@@ -265,27 +299,17 @@ def _walk(
 
 
 @compiled
-def _drop_replaced(before: int, nodes: Nodes, output: Output, counts: Int64s) -> None:
-    """Of the leaves from ``before`` on, keep those that lie in the last occurrence of each of their keys."""
-    kept = before
+def _mark_replaced(before: int, nodes: Nodes, output: Output, counts: Int64s) -> None:
+    """Of the leaves from ``before`` on, turn the kind of those that do not lie in the last occurrence of each of their
+    keys into its complement."""
     for leaf in range(before, counts[_LEAVES]):
-        start = output.start[leaf]
         node = output.node[leaf]
-        alive = True
         while node != 0:
-            if start < nodes.member[node]:
-                alive = False
+            if output.start[leaf] < nodes.member[node]:
+                output.kind[leaf] = ~output.kind[leaf]
+                counts[_REPLACED] += 1
                 break
             node = nodes.parent[node]
-        if alive:
-            output.record[kept] = output.record[leaf]
-            output.node[kept] = output.node[leaf]
-            output.kind[kept] = output.kind[leaf]
-            output.start[kept] = start
-            output.end[kept] = output.end[leaf]
-            kept += 1
-    counts[_REPLACED] += counts[_LEAVES] - kept
-    counts[_LEAVES] = kept
 
 
 @compiled

@@ -20,8 +20,8 @@ def merged(target: bytes, source: bytes) -> bytes:
 
     Both must be well-formed objects.
     """
-    members = _members(target)
-    for key, (name, value) in _members(source).items():
+    members = members_of(target)
+    for key, (name, value) in members_of(source).items():
         old = members.get(key)
         if old is not None and old[1][0] == value[0] == OPEN_OBJECT:
             value = merged(old[1], value)
@@ -29,8 +29,9 @@ def merged(target: bytes, source: bytes) -> bytes:
     return b"{" + b",".join(name + b":" + value for name, value in members.values()) + b"}"
 
 
-def _members(text: bytes) -> dict[str, tuple[bytes, bytes]]:
-    """Key to its spelling and its value, in document order; of a repeated key the last value."""
+def members_of(text: bytes) -> dict[str, tuple[bytes, bytes]]:
+    """What a well-formed object holds: key to its spelling and its value, in document order; of a repeated key the last
+    value."""
     spans = _member_spans(np.frombuffer(text, np.uint8))
     found: dict[str, tuple[bytes, bytes]] = {}
     for key_start, key_stop, start, end in spans.tolist():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -32,13 +33,13 @@ class Sheet:
 
 def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sheet:
     sheet = Sheet()
-    rows: list[dict[Path, str]] = []
+    rows: list[list[tuple[Path, str, bool]]] = []
     for index, document in enumerate(documents):
         text = None if document is None else slow_json.reads(document)
         if text is None:
             sheet.failed.append(index)
             continue
-        values = dict(slow_json.leaves(text))
+        values = list(slow_json.every_leaf(text))
         if values:
             sheet.rows.append(index)
             rows.append(values)
@@ -48,7 +49,12 @@ def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sh
     columns: dict[str, list[str | None]] = {}
     filled: dict[str, set[Path]] = {}
     for row, (values, left) in enumerate(zip(rows, unmapped, strict=True)):
-        for path, value in values.items():
+        replaced: Counter[Path] = Counter()
+        for path, value, counts in values:
+            if not counts:
+                replaced[path] += 1
+                left[f"{format_path(path)}#{replaced[path]}"] = slow_json.compact(value)
+                continue
             name = column_name(path)
             column = columns.setdefault(name, [None] * len(rows)) if name != "_unmapped" else []
             if name == "_unmapped" or column[row] is not None:
@@ -57,7 +63,7 @@ def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sh
             else:
                 column[row] = value
                 filled.setdefault(name, set()).add(path)
-    met = list(dict.fromkeys(path for values in rows for path in values))
+    met = list(dict.fromkeys(path for values in rows for path, _, counts in values if counts))
     for name, column in columns.items():
         sheet.types[name] = inner = column_type([v for v in column if v is not None], infer_timestamps)
         sheet.cells[name] = [None if v is None else cell(v, inner) for v in column]

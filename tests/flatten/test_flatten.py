@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.flatten import Collision, Column, Flattened, flatten, flatten_pieces
 from penstock.flatten.fitting import plain_text
+from penstock.flatten.spelling import spelled
 from penstock.flatten.types import InnerType, common_type
 
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
@@ -385,10 +389,20 @@ def test_a_batch_without_values_is_a_table_without_columns(documents: list[str |
     assert found.columns == ()
 
 
-def test_repeated_keys_keep_the_last_and_are_counted() -> None:
-    found = of('{"a":1,"a":"x"}')
-    assert found.table.to_pydict() == {"a": ["x"]}
-    assert found.replaced == 1
+@pytest.mark.parametrize(
+    ("document", "row"),
+    [
+        ('{"a":1,"a":"x"}', {"a": "x", "_unmapped": '{"/a#1":1}'}),
+        ('{"a":"x","a":null}', {"_unmapped": '{"/a#1":"x"}'}),
+        ('{"o":{"p":1},"o":{"q":2}}', {"o_q": 2, "_unmapped": '{"/o/p#1":1}'}),
+        ('{"a":1,"a":[2],"a":3,"a":4}', {"a": 4, "_unmapped": '{"/a#1":1,"/a#2":[2],"/a#3":3}'}),
+        ('{"A":1,"a":2,"a":3}', {"a": 1, "_unmapped": '{"/a#1":2,"/a":3}'}),
+    ],
+)
+def test_what_a_repeated_key_replaces_is_kept_aside(document: str, row: dict[str, object]) -> None:
+    found = of(document, '{"b":1}')
+    assert {name: value for name, value in found.table.to_pylist()[0].items() if value is not None} == row
+    assert found.replaced == max(1, document.count('"a"') - 1)
 
 
 def test_long_names_are_cut_to_what_the_destination_takes() -> None:
@@ -430,14 +444,24 @@ def test_a_column_of_more_than_strings_can_be_had_as_json_and_as_text() -> None:
     [
         (["9007199254740993", "1.5"], F, True),
         (["1.5", "-9223372036854775808", "9223372036854775807", "true"], F, True),
-        (["9007199254740992", "1.5"], F, False),
+        (["9007199254740992", "1.5"], F, True),
+        (["5", "2.50"], F, True),
+        (["2.5", "1152921504606846976.0"], F, True),
+        (["2.5", "-0.25", "9.0", "0.0", "1234567890.5", "0.00001", "0.30000000000000004", "-0.0"], F, False),
+        (["2.50"], F, True),
+        (["1e2"], F, True),
+        (["2.5", "0.1234567890123456789"], F, True),
+        (["123456789012345678901.5"], F, True),
+        (["18446744073709551616", "1.5"], S, True),
+        (["1.8446744073709551616"], F, True),
+        (["18446744073709551616.0"], F, True),
         (["9007199254740993", "7"], I, False),
         (["9223372036854775808", "1.5"], S, True),
         (["9007199254740993", "1e400"], S, True),
         (["9007199254740993", "1e-400"], S, True),
     ],
 )
-def test_an_integer_beside_a_float_makes_floats_whether_or_not_a_double_would_round_it(
+def test_numbers_are_doubles_that_keep_their_spelling_or_json_that_does(
     values: list[str], inner: InnerType, as_json: bool
 ) -> None:
     together = pa.array([f'{{"a":{value}}}' for value in values])
@@ -447,3 +471,23 @@ def test_an_integer_beside_a_float_makes_floats_whether_or_not_a_double_would_ro
     assert common_type(apart) is inner
     if as_json:
         assert flat.table.column("a").to_pylist() == values
+
+
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+MULTIPLES = st.tuples(st.integers(1, 99), st.integers(0, 25)).map(
+    lambda found: f"{(digits := str(found[0] * 2**64))[: found[1] or 1]}.{digits[found[1] or 1 :] or 0}"
+)
+
+
+@given(NUMBERS | MULTIPLES | st.floats(allow_nan=False, allow_infinity=False).map(repr))
+def test_a_double_is_the_nearest_to_what_was_sent(number: str) -> None:
+    found = of(f'{{"a":{number}}}', casts={"/a": "double precision"})
+    value = float(number)
+    assert found.table.column("a").to_pylist() == ([value] if math.isfinite(value) else [None])
+    ((_, flat),) = flatten_pieces(pa.array([f'{{"a":{number}}}']), keep_json=True)
+    column = flat.table.column("a")
+    if column.type == pa.float64():
+        assert column.to_pylist() == [value]
+        assert spelled(column.combine_chunks()).to_pylist() == [number]
+    elif column.type == pa.string():
+        assert column.to_pylist() == [number]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.flatten import Flattened, flatten, flatten_pieces
 from penstock.flatten.names import column_name
-from penstock.json.paths import format_path, parse_path
+from penstock.json.paths import format_path
 from tests.flatten import reference
 from tests.json import reference as slow_json
 from tests.json.spelling import DOCUMENTS, damaged
@@ -24,6 +24,13 @@ CASTS = {"/a": "bigint", "/b": "boolean", "/A": "numeric(12,2)", "/é": "timesta
 def leaves(document: bytes | None) -> dict[tuple[str, ...], str]:
     text = slow_json.reads(document or b"")
     return dict(slow_json.leaves(text)) if text else {}
+
+
+def replaced(document: bytes | None) -> list[str]:
+    """Under which keys what a document says more than once is kept, but for the last time."""
+    text = slow_json.reads(document or b"")
+    paths = [path for path, _, counts in slow_json.every_leaf(text) if not counts] if text else []
+    return [f"{format_path(path)}#{paths[: place + 1].count(path)}" for place, path in enumerate(paths)]
 
 
 def rows(found: Flattened) -> list[dict[str, object]]:
@@ -49,7 +56,8 @@ def test_the_leaves_of_an_event_are_found_by_the_paths_of_the_columns(documents:
                 assert row[column.name] == reference.cell(missing.pop(filling[0]), column.type)
             else:
                 assert column.name == "_unmapped" or column.name not in row
-        assert {parse_path(key) for key, _ in members(row)} == set(missing)
+        again = replaced(documents[index])
+        assert sorted(key for key, _ in members(row)) == sorted([*map(format_path, missing), *again])
 
 
 @given(ANY_BATCHES)
@@ -57,13 +65,16 @@ def test_with_casts_every_leaf_is_in_its_column_or_unmapped(documents: list[byte
     found = flatten(pa.array(documents, pa.binary()), CASTS, max_name=20)
     found.table.validate(full=True)
     for index, row in zip(found.rows.to_pylist(), rows(found), strict=True):
-        expected = leaves(documents[index])
-        kept = members(row)
+        expected, again = leaves(documents[index]), replaced(documents[index])
+        kept = [(key, value) for key, value in members(row) if key not in again]
+        assert len(kept) + len(again) == len(members(row))
         assert len(row.keys() - {"_unmapped"}) + len(kept) == len(expected)
         names = {column_name(path, 20) for path in expected}
         assert row.keys() - {"_unmapped"} <= names
         assert {key for key, _ in kept} <= names | {format_path(path) for path in expected}
-    assert set(found.rows.to_pylist()) == {index for index, document in enumerate(documents) if leaves(document)}
+    assert set(found.rows.to_pylist()) == {
+        index for index, document in enumerate(documents) if leaves(document) or replaced(document)
+    }
 
 
 @given(BATCHES)

@@ -56,6 +56,20 @@ def leaves(text: str, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
             yield (*above, key), value
 
 
+def every_leaf(
+    text: str, above: tuple[str, ...] = (), kept: bool = True
+) -> Iterator[tuple[tuple[str, ...], str, bool]]:
+    """The same with those whose key comes again, in the order of the text, and whether each is the one that counts."""
+    found = list(members(text))
+    last = {key: place for place, (key, _) in enumerate(found)}
+    for place, (key, value) in enumerate(found):
+        counts = kept and last[key] == place
+        if value.startswith("{"):
+            yield from every_leaf(value, (*above, key), counts)
+        elif value != "null":
+            yield (*above, key), value, counts
+
+
 def as_text(string: str) -> str:
     """A decoded string with lone surrogates as their escapes."""
     return re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", string)

@@ -18,14 +18,20 @@ class DuckdbDialect(Dialect):
         return _canonical(super().cast_type(asked))
 
     def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        # A member that a patch has as null is taken out.
-        gone = ", ".join(
-            f"CASE WHEN {value} IS NOT NULL THEN {self.literal(json.dumps(name) + ':null')} END"
-            for name, value in carried.items()
+        """Members are put together as text where none of the old ones goes. Else DuckDB must take the text apart, and
+        spells numbers its own way."""
+        names = ", ".join(
+            f"CASE WHEN {value} IS NOT NULL THEN {self.literal(name)} END" for name, value in carried.items()
         )
-        taken = f"'{{' || concat_ws(',', {gone}) || '}}'" if gone else "'{}'"
-        merged = f"NULLIF(json_merge_patch({there}, {taken}, COALESCE({comes}, '{{}}')), '{{}}')"
-        return f"CASE WHEN {there} IS NULL THEN {comes} ELSE {merged} END"
+        gone = f"list_concat([{names}]::VARCHAR[], json_keys({comes}))"
+        # A member that a patch has as null is taken out.
+        taken = f"'{{' || list_aggregate(list_transform({gone}, lambda n: to_json(n) || ':null'), 'string_agg', ',') || '}}'"
+        patched = f"NULLIF(json_merge_patch({there}, {taken}, COALESCE({comes}, '{{}}')), '{{}}')"
+        added = f"CAST(left({there}::VARCHAR, -1) || ',' || substr({comes}::VARCHAR, 2) AS JSON)"
+        return (
+            f"CASE WHEN {there} IS NULL THEN {comes} WHEN list_has_any(json_keys({there}), {gone}) THEN {patched}"
+            f" WHEN {comes} IS NULL THEN {there} ELSE {added} END"
+        )
 
     def is_aside(self, spare: str, name: str) -> str:
         return f"json_exists({spare}, {self.literal(f'$.{json.dumps(name)}')})"

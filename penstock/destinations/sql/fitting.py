@@ -7,18 +7,17 @@ fails. Nothing here knows an engine: it is Arrow in, Arrow out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.operations import Table
+from penstock.destinations.sql.readable import readable_json
 from penstock.destinations.sql.staging import OFFSET, PARTITION
 from penstock.destinations.sql.unmapping import members
 from penstock.flatten.casts import DEFAULT_SCALE, Cast
@@ -171,6 +170,9 @@ class Fitting:
                 found.append(_failed(rows, lost, "type_conflict", message))
         for name in self._key:
             column = fitted[name].array if name in fitted else rows.column(name) if name in self._targets else None
+            if name in fitted and (lost := fitted[name].lost) is not None:
+                there = self._table.columns[name].type
+                found.append(_failed(rows, lost, "no_key", f"the key column '{name}' is {there} and cannot hold this"))
             missing = pa.repeat(pa.scalar(True), rows.num_rows) if column is None else column.is_null()
             found.append(_failed(rows, missing, "no_key", f"there is no value for the key column '{name}'"))
         failures = pa.concat_batches(found) if found else NO_FAILURES
@@ -223,33 +225,6 @@ def without_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
     """All rows, failed because none of them has the key."""
     everything = pa.repeat(pa.scalar(True), rows.num_rows)
     return _failed(rows, everything, "no_key", f"there is no value for the key ({', '.join(key)})")
-
-
-def readable_json(text: pa.Array, takes_nul: bool) -> pa.Array:
-    """JSON that engines can read. What they cannot (half a surrogate pair, U+0000, a number of thousands of digits) is
-    kept whole, as text under ''."""
-    odd = pc.or_(pc.match_substring_regex(text, r"\\u|[eE][+-]?[0-9]{5}"), pc.greater(pc.binary_length(text), _LONG))
-    doubtful = pc.fill_null(odd, False)
-    if not pc.any(doubtful).as_py():
-        return text
-    wrapped = [
-        value if _is_readable(value, takes_nul) else orjson.dumps({"": value}).decode()
-        for value in text.filter(doubtful).to_pylist()
-    ]
-    return pc.replace_with_mask(text, doubtful, pa.array(wrapped, text.type))
-
-
-def _is_readable(value: str, takes_nul: bool) -> bool:
-    try:
-        orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return False
-    return (takes_nul or "\\u0000" not in value) and _HUGE_NUMBER.search(value) is None
-
-
-_LONG = 16_000
-"""Bytes below which no number has too many digits for an engine that counts them."""
-_HUGE_NUMBER = re.compile(r"[eE][+-]?[0-9]{5}|[0-9]{16000}")
 
 
 def _surely_fits(staged: pa.DataType, target: Cast) -> bool:

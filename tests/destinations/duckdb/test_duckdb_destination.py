@@ -184,7 +184,7 @@ def test_json_that_the_engine_cannot_read_is_kept_as_text(tmp_path: Path) -> Non
     raw = b'{"a":1,"A":"\\ud800"}'
     warehouse.destination.write(batch(), warehouse.staging.stage([raw]))
     ((kept,),) = ask(tmp_path, "SELECT _unmapped FROM events")
-    assert json.loads(json.loads(kept)[""]) == {"/A": "\ud800"}
+    assert json.loads(kept) == {"/A": r"\ud800"}
 
 
 def test_text_with_a_nul_character_is_stored_as_it_is(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import json
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -83,8 +82,7 @@ def test_a_number_that_numeric_cannot_hold_is_kept_aside(database: Database, tmp
 def test_text_that_postgresql_cannot_store_loses_only_its_nul_characters(database: Database, tmp_path: Path) -> None:
     Warehouse(database, tmp_path).load_raw([b'{"a":"x\\u0000y","A":"\\u0000"}', b'{"a":1,"A":"\\ud800"}'])
     assert database.ask("SELECT a FROM events") == [("xy",), ("1",)]
-    kept = [json.loads(row[0][""]) for row in database.ask("SELECT _unmapped FROM events")]
-    assert kept == [{"/A": "\0"}, {"/A": "\ud800"}]
+    assert database.ask("SELECT _unmapped FROM events") == [({"/A": r"\u0000"},), ({"/A": r"\ud800"},)]
 
 
 def test_quotes_commas_newlines_and_empty_text_arrive_as_they_are(database: Database, tmp_path: Path) -> None:
@@ -298,8 +296,8 @@ def test_a_number_that_jsonb_cannot_hold_is_kept_as_text(database: Database, tmp
     warehouse.load({"a": 1})
     (receipt,) = warehouse.load_raw([b'{"a": %s}' % number.encode()])
     assert receipt.failures is None
-    ((kept,),) = database.ask("SELECT _unmapped ->> '' FROM events WHERE _unmapped IS NOT NULL")
-    assert kept == f'{{"a":{number}}}'
+    ((kept,),) = database.ask("SELECT _unmapped -> 'a' FROM events WHERE _unmapped IS NOT NULL")
+    assert kept == number
 
 
 def test_a_row_that_a_trigger_of_the_table_forbids_fails_alone(database: Database, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from tests.warehouse.case import (
     DUCKDB_ONLY,
     EVERY_ENGINE,
@@ -440,5 +442,41 @@ CASES: list[Case] = [
         outcome({"a": "STRING"}, [{"a": "1"}, {"a": "x"}, {"a": "2"}]),
         streamed=outcome({"a": "INT64", "_unmapped": "JSON"}, [{"a": 1}, {"_unmapped": {"a": "x"}}, {"a": 2}]),
         options={"on_type_conflict": "unmapped"},
+    ),
+    either_way(
+        # Whatever stands beside it: digits and spelling as they were sent.
+        "number-into-text-is-spelled-as-it-was-sent",
+        [b'{"n":1,"s":1152921504606846976}', b'{"n":2,"s":2.50}', b'{"n":3,"s":5}', b'{"n":4,"s":1e2}'],
+        outcome(
+            {"n": "INT64", "s": "STRING"},
+            [{"n": 1, "s": "1152921504606846976"}, {"n": 2, "s": "2.50"}, {"n": 3, "s": "5"}, {"n": 4, "s": "1e2"}],
+        ),
+        existing=Existing({"n": "INT64", "s": "STRING"}),
+    ),
+    either_way(
+        "number-kept-aside-has-all-its-digits",
+        [b'{"n":1,"s":123456789012345678901.5}', b'{"n":2,"s":1.50}', b'{"n":3,"s":3}'],
+        outcome(
+            {"n": "INT64", "s": "INT64", "_unmapped": "JSON"},
+            [
+                {"n": 1, "_unmapped": '{"s":123456789012345678901.5}'},
+                {"n": 2, "_unmapped": '{"s":1.50}'},
+                {"n": 3, "s": 3},
+            ],
+        ),
+        existing=Existing({"n": "INT64", "s": "INT64"}),
+    ),
+    either_way(
+        "number-whose-digits-are-a-multiple-of-two-to-the-64th",
+        [b'{"n":1,"f":1.8446744073709551616}', b'{"n":2,"f":368934881474191032320.0}', b'{"n":3,"f":1.5}'],
+        outcome(
+            {"n": "INT64", "f": "FLOAT64", "_unmapped": "JSON"},
+            [
+                {"n": 1, "f": Decimal("1.8446744073709551")},
+                {"n": 2, "_unmapped": '{"f":368934881474191032320.0}'},
+                {"n": 3, "f": Decimal("1.5")},
+            ],
+        ),
+        engines=NUMERIC,
     ),
 ]

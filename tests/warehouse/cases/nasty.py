@@ -149,7 +149,7 @@ CASES: list[Case] = [
         "half-a-surrogate-pair-kept-aside",
         [b'{"a":"x","A":"\\ud800","n":1}'],
         outcome(
-            {"a": "STRING", "n": "INT64", "_unmapped": "JSON"}, [{"a": "x", "n": 1, "_unmapped": '{"/A":"\\ud800"}'}]
+            {"a": "STRING", "n": "INT64", "_unmapped": "JSON"}, [{"a": "x", "n": 1, "_unmapped": {"/A": "\\ud800"}}]
         ),
     ),
     either_way(
@@ -165,11 +165,35 @@ CASES: list[Case] = [
         engines=DUCKDB_ONLY,
     ),
     either_way(
-        "nul-that-is-kept-aside-is-kept-whole",
+        "nul-that-is-kept-aside-stays-as-its-escape-where-it-cannot-be-stored",
+        [b'{"a":1,"b":"x\\u0000y"}'],
+        outcome({"a": "INT64", "_unmapped": "JSON"}, [{"a": 1, "_unmapped": {"b": "x\\u0000y"}}]),
+        options={"schema": "freeze"},
+        existing=Existing({"a": "INT64"}),
+        engines=NUMERIC,
+    ),
+    either_way(
+        "nul-that-is-kept-aside-stays-where-it-can-be-stored",
         [b'{"a":1,"b":"x\\u0000y"}'],
         outcome({"a": "INT64", "_unmapped": "JSON"}, [{"a": 1, "_unmapped": '{"b":"x\\u0000y"}'}]),
         options={"schema": "freeze"},
         existing=Existing({"a": "INT64"}),
+        engines=DUCKDB_ONLY,
+    ),
+    in_turn(
+        "odd-characters-that-are-kept-aside-are-kept-by-field",
+        [
+            [{"k": 1, "a": 1, "b": 2, "c": 3}],
+            [b'{"k":1,"a":"x\\u0000"}', b'{"k":1,"c":"\\ud800"}'],
+            [b'{"k":1,"b":"y\\u0000"}'],
+            [{"k": 1, "a": 5}],
+        ],
+        outcome(
+            {"k": "INT64", "a": "INT64", "b": "INT64", "c": "INT64", "_unmapped": "JSON"},
+            [{"k": 1, "a": 5, "_unmapped": {"b": "y\\u0000", "c": "\\ud800"}}],
+        ),
+        options={"primary_key": ["k"]},
+        engines=NUMERIC,
     ),
     either_way(
         "nul-in-an-array",
@@ -179,11 +203,13 @@ CASES: list[Case] = [
         engines=MODEL_ONLY,
     ),
     either_way(
-        # As every JSON reader does: a key that comes again replaces what it said before.
+        # As every JSON reader does: a key that comes again replaces what it said before. Here that is not lost.
         "a-key-twice-the-last-one-counts",
         [b'{"a":1,"a":2,"n":1}', b'{"a":{"x":1},"a":{"y":2},"n":2}'],
-        outcome({"a": "INT64", "n": "INT64", "a_y": "INT64"}, [{"a": 2, "n": 1}, {"a_y": 2, "n": 2}]),
-        engines=MODEL_ONLY,
+        outcome(
+            {"a": "INT64", "n": "INT64", "a_y": "INT64", "_unmapped": "JSON"},
+            [{"a": 2, "n": 1, "_unmapped": {"/a#1": 1}}, {"a_y": 2, "n": 2, "_unmapped": {"/a/x#1": 1}}],
+        ),
     ),
     either_way(
         "numbers-beyond-every-type-kept-aside",
