@@ -36,8 +36,8 @@ def show_log(
     json: NdjsonOption = False,
 ) -> None:
     """Show records: place, time, mode, op, namespace and data."""
-    wanted = _wanted(offsets)
-    log = _log(config)
+    wanted = None if offsets is None else parsed_range(offsets)
+    log = open_log(config)
     bounds = _bounds(log, partition)
     if print_records(_records(log, bounds, wanted, last), json, full) == 0:
         held = ", ".join(f"partition {p} holds {b.oldest}..{b.end - 1}" for p, b in bounds.items() if b.end > b.oldest)
@@ -46,29 +46,28 @@ def show_log(
 
 def current(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
     """Show the newest offset of every partition, and the one that the next record gets."""
-    log = _log(config)
+    log = open_log(config)
     owners = log.partitions()
-    found = _bounds(log, partition)
+    found = {p: (log.holding(p).last, b.end) for p, b in _bounds(log, partition).items()}
     if json:
         print_json(
             [
-                {"partition": p, "source": owners[p].source, "current": _newest(b), "next": b.end}
-                for p, b in found.items()
+                {"partition": p, "source": owners[p].source, "current": last, "next": end}
+                for p, (last, end) in found.items()
             ]
         )
         return
     listing = table("partition", "source", "current", "next", numbers=("partition", "current", "next"))
-    for p, b in found.items():
-        newest = _newest(b)
-        listing.add_row(str(p), owners[p].source, "-" if newest is None else count(newest), count(b.end))
+    for p, (last, end) in found.items():
+        listing.add_row(str(p), owners[p].source, "-" if last is None else count(last), count(end))
     show(listing)
 
 
 def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
     """Show the oldest offset that every partition still holds."""
-    log = _log(config)
+    log = open_log(config)
     owners = log.partitions()
-    found = {p: (b.oldest if b.end > b.oldest else None) for p, b in _bounds(log, partition).items()}
+    found = {p: log.holding(p).first for p in chosen_partitions(log, partition)}
     if json:
         print_json([{"partition": p, "source": owners[p].source, "oldest": first} for p, first in found.items()])
         return
@@ -78,7 +77,8 @@ def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, jso
     show(listing)
 
 
-def _log(config: Path) -> LocalLog:
+def open_log(config: Path) -> LocalLog:
+    """The log of a pipeline, to read. It need not have run."""
     from penstock.engine.layout import Layout
     from penstock.log.local import LocalLog
 
@@ -86,19 +86,23 @@ def _log(config: Path) -> LocalLog:
     return LocalLog(Layout(read.data_dir).log, read.log)
 
 
-def _bounds(log: LocalLog, partition: int | None) -> dict[int, Bounds]:
-    return {p: log.bounds(p) for p in (log.partitions() if partition is None else [partition])}
+def chosen_partitions(log: LocalLog, partition: int | None) -> list[int]:
+    """All partitions, or the one that was named. Raises if there is none of that number."""
+    if partition is None:
+        return list(log.partitions())
+    log.owner(partition)
+    return [partition]
 
 
-def _newest(bounds: Bounds) -> int | None:
-    return bounds.end - 1 if bounds.end > bounds.oldest else None
-
-
-def _wanted(text: str | None) -> OffsetRange | None:
+def parsed_range(text: str) -> OffsetRange:
     try:
-        return None if text is None else parse_range(text)
+        return parse_range(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="A..B") from None
+
+
+def _bounds(log: LocalLog, partition: int | None) -> dict[int, Bounds]:
+    return {p: log.bounds(p) for p in chosen_partitions(log, partition)}
 
 
 def _records(log: LocalLog, bounds: Mapping[int, Bounds], wanted: OffsetRange | None, last: int) -> Iterator[Record]:

@@ -11,7 +11,26 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import about, demo, doctor, failed, init, log, offset, plan, run, schema, status, tap, validate
+from penstock.cli import (
+    about,
+    demo,
+    doctor,
+    failed,
+    init,
+    log,
+    log_compact,
+    log_export,
+    log_import,
+    log_repair,
+    log_verify,
+    offset,
+    plan,
+    run,
+    schema,
+    status,
+    tap,
+    validate,
+)
 from penstock.cli import list as listing
 from penstock.cli.exits import guarded
 
@@ -66,6 +85,11 @@ app.add_typer(failed.app, name="failed")
 log.app.command("show")(guarded(log.show_log))
 log.app.command("current")(guarded(log.current))
 log.app.command("oldest")(guarded(log.oldest))
+log.app.command("verify")(guarded(log_verify.verify_log))
+log.app.command("repair")(guarded(log_repair.repair_log))
+log.app.command("compact")(guarded(log_compact.compact_log))
+log.app.command("export")(guarded(log_export.export_log))
+log.app.command("import")(guarded(log_import.import_log))
 app.add_typer(log.app, name="log")
 
 offset.app.command("list")(guarded(offset.list_offsets))

@@ -15,6 +15,7 @@ from penstock.config.addresses import split_address
 from penstock.config.pipeline import RouteConfig, RouteMode
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
+from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
 from penstock.engine.lock import EngineLock
@@ -38,6 +39,7 @@ class Engine:
         self._pipeline = pipeline
         self._once = once
         self._lock = EngineLock(pipeline.layout.run)
+        self._compacting = Compacting(pipeline.log)
 
     def run(self, stopping: Event) -> bool:
         """Returns whether everything that was begun was finished."""
@@ -91,13 +93,16 @@ class Engine:
 
     def _release(self) -> None:
         try:
-            removed = self._pipeline.log.apply_retention(self._pipeline.floors(), datetime.now(UTC))
+            floors = self._pipeline.floors()
+            removed = self._pipeline.log.apply_retention(floors, datetime.now(UTC))
         except (PenstockError, OSError, SQLAlchemyError) as error:
             # Disk that is not freed is no reason to stop delivering.
             narrate.retention_failed(str(error))
             return
         if removed:
             narrate.log_released(len(removed), sum(segment.bytes for segment in removed))
+        if self._pipeline.config.log.compaction:
+            self._compacting.start(floors)
 
     def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event, jvm: Jvm) -> bool:
         while any(runner.is_alive() for runner in runners):

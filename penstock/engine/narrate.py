@@ -19,6 +19,7 @@ _CRASHES = Counter(
 )
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
+_COMPACTED = Counter("penstock_log_compacted_bytes_total", "Bytes of log that compaction freed.")
 
 
 def show_metrics(host: str, port: int) -> None:
@@ -98,6 +99,15 @@ def log_released(segments: int, size: int) -> None:
 
 def retention_failed(reason: str) -> None:
     log.error("retention: nothing was removed: %s", reason)
+
+
+def log_compacted(partition: int, dropped: int, size: int) -> None:
+    _COMPACTED.inc(max(0, size))
+    log.info("compaction: %d records of partition %d dropped, %d bytes freed", dropped, partition, size)
+
+
+def compaction_failed(partition: int, reason: str) -> None:
+    log.error("compaction: partition %d stays as it is: %s", partition, reason)
 
 
 def process_started(name: str, pid: int) -> None:

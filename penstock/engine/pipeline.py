@@ -46,22 +46,31 @@ class Pipeline:
     def plan(self, route: str) -> RoutePlan:
         return route_plan(self.config, route)
 
-    def floors(self) -> dict[int, int]:
-        """Per partition the offset below which no route needs the log any more.
+    def needs(self) -> dict[str, dict[int, int]]:
+        """Per route, and per partition that it reads, the offset from which on it needs the log.
 
         A route needs what it has not committed, what it waits on, and what Spark may still ask for again: that is
         released only when Spark says so, through the log's holds. A route that has committed nothing needs everything.
         """
-        floors: dict[int, int] = {}
         released = self.log.holds.get()
+        needs: dict[str, dict[int, int]] = {}
         for route in self.config.routes:
-            positions = self.ledger.offsets(route)
-            for partition in self.log.partitions(self.sources_of(route)):
-                position = positions.get(partition)
-                spark = released.get(route, {}).get(partition, 0)
-                needed = min(position.hold, spark) if position is not None else 0
-                floors[partition] = min(floors.get(partition, needed), needed)
-        for partition in self.log.partitions():
+            positions, spark = self.ledger.offsets(route), released.get(route, {})
+            needs[route] = {
+                partition: min(positions[partition].hold, spark.get(partition, 0)) if partition in positions else 0
+                for partition in self.log.partitions(self.sources_of(route))
+            }
+        return needs
+
+    def floors(self) -> dict[int, int]:
+        """Per partition the offset below which no route needs the log any more."""
+        # Listed first: a partition that appears meanwhile is not taken for one that no route reads.
+        known = self.log.partitions()
+        floors: dict[int, int] = {}
+        for needed in self.needs().values():
+            for partition, offset in needed.items():
+                floors[partition] = min(floors.get(partition, offset), offset)
+        for partition in known:
             floors.setdefault(partition, self.log.bounds(partition).end)
         return floors
 

@@ -41,4 +41,10 @@ class LogConfig(ComponentConfig):
         "`never`: left to the operating system (a segment is still synced when it is closed).",
     )
     compression: Literal["lz4", "zstd", "none"] = Field("lz4", description="How frames are compressed.")
+    compaction: bool = Field(
+        False,
+        description="`true`: of what every route is done with, keep only the newest record of each key (its namespace "
+        "and, where it has one, its own key). Done while the pipeline runs, whenever half of a partition is new since "
+        "the last time. `penstock log compact` does it at once, whatever stands here.",
+    )
     retention: Retention = Field(default_factory=Retention, description="When closed segments are removed.")

@@ -53,11 +53,12 @@ def damaged(segment: Path, position: int, why: str) -> LogError:
     return LogError(
         "PEN-LOG-003",
         f"segment {segment} is damaged at byte {position}: {why}.",
-        "Nothing was cut or skipped. Put an undamaged copy of the file in its place and start again.",
+        "Nothing was cut or skipped. Put an undamaged copy of the file in its place and start again. If there is none: "
+        "penstock log verify shows what is lost, penstock log repair goes on without it.",
     )
 
 
-def replace_durably(path: Path, content: bytes) -> None:
+def replace_durably(path: Path, content: bytes | memoryview) -> None:
     """Put ``content`` at ``path``: after a crash at any moment the file is the old one or the new one."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:

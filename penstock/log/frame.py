@@ -6,6 +6,10 @@ header carries what a reader needs to pass over the frame without opening it, a 
 of itself: walking from header to header is safe without touching payloads, and no damaged byte is ever read as data.
 Frames are a multiple of 8 bytes long, so that an uncompressed batch can be used where it lies in a mapped file.
 
+A frame without records is a header alone. It says that the offsets up to its last one are gone, on purpose: that is how
+a segment that was compacted or repaired still reaches the first offset of the next one, so that a file that was merely
+cut short never looks like it.
+
 No I/O happens here.
 """
 
@@ -27,6 +31,7 @@ MAGIC = b"PNSF"
 VERSION = 1
 HEADER_BYTES = 64
 MAX_FRAME_BYTES = 64 * 2**20
+NO_TIMESTAMP = -(2**63)
 _WORTH_COMPRESSING = 8 * 2**10
 
 _LAYOUT = struct.Struct("<4sBBHIIqqIIqqI")
@@ -43,6 +48,7 @@ class FrameFlag(IntFlag):
     """How the batch is compressed; neither flag: not at all."""
 
 
+_NO_ENTRIES = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in ENTRY_SCHEMA], schema=ENTRY_SCHEMA)
 SCATTERED_SCHEMA: pa.Schema = pa.schema([pa.field("offset", pa.int64(), nullable=False), *ENTRY_SCHEMA])
 
 
@@ -57,6 +63,8 @@ class FrameHeader(NamedTuple):
     payload_checksum: int
     min_timestamp: int
     max_timestamp: int
+    generation: int = 0
+    """How often the segment was written anew: its index must be of the same generation to be of the same file."""
 
     @property
     def frame_bytes(self) -> int:
@@ -104,14 +112,19 @@ def encode(batch: pa.RecordBatch, compression: str) -> Body:
     return Body(flags | how, tuple(pieces), raw_bytes, batch.num_rows, checksum, int(times.min()), int(times.max()))
 
 
-def place(body: Body, base_offset: int, last_offset: int) -> tuple[FrameHeader, bytes]:
+def place(body: Body, base_offset: int, last_offset: int, generation: int = 0) -> tuple[FrameHeader, bytes]:
     """The header of a frame with this body at these offsets, and its bytes. The payload is written behind it."""
     payload_bytes = sum(piece.size for piece in body.pieces)
     header = FrameHeader(
         body.flags, payload_bytes, body.raw_bytes, base_offset, last_offset, body.records, body.checksum,
-        body.min_timestamp, body.max_timestamp,
+        body.min_timestamp, body.max_timestamp, generation,
     )  # fmt: skip
-    return header, _pack(header)
+    return header, pack_header(header)
+
+
+def gone(base_offset: int, last_offset: int, generation: int) -> FrameHeader:
+    """A frame without records: these offsets are gone."""
+    return FrameHeader(0, 0, 0, base_offset, last_offset, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, generation)
 
 
 def decode_header(data: bytes) -> FrameHeader:
@@ -119,7 +132,9 @@ def decode_header(data: bytes) -> FrameHeader:
     if len(data) < HEADER_BYTES:
         raise BadFrame("the header is cut short")
     (found,) = _CHECKSUM.unpack_from(data, _CHECKED_BYTES)
-    magic, version, flags, _, payload, raw, base, last, count, checksum, oldest, newest, _ = _LAYOUT.unpack_from(data)
+    magic, version, flags, _, payload, raw, base, last, count, checksum, oldest, newest, generation = (
+        _LAYOUT.unpack_from(data)
+    )
     if magic != MAGIC:
         raise BadFrame("no frame starts here")
     if google_crc32c.value(data[:_CHECKED_BYTES]) != found:
@@ -130,7 +145,7 @@ def decode_header(data: bytes) -> FrameHeader:
             f"the log was written in format {version}; this version reads {VERSION}.",
             "Upgrade Penstock.",
         )
-    return FrameHeader(flags, payload, raw, base, last, count, checksum, oldest, newest)
+    return FrameHeader(flags, payload, raw, base, last, count, checksum, oldest, newest, generation)
 
 
 def payload_is_whole(header: FrameHeader, payload: np.ndarray) -> bool:
@@ -139,6 +154,8 @@ def payload_is_whole(header: FrameHeader, payload: np.ndarray) -> bool:
 
 def decode(header: FrameHeader, payload: pa.Buffer) -> tuple[pa.RecordBatch, np.ndarray]:
     """The entries of a frame whose checksum was found right, and their offsets."""
+    if header.records == 0:
+        return _NO_ENTRIES, np.empty(0, np.int64)
     message = _message(header, payload)
     if header.flags & FrameFlag.SCATTERED:
         batch = pa.ipc.read_record_batch(message, SCATTERED_SCHEMA)
@@ -165,9 +182,9 @@ def _message(header: FrameHeader, payload: pa.Buffer) -> pa.Buffer:
     return payload
 
 
-def _pack(h: FrameHeader) -> bytes:
+def pack_header(h: FrameHeader) -> bytes:
     fields = _LAYOUT.pack(
         MAGIC, VERSION, h.flags, 0, h.payload_bytes, h.raw_bytes, h.base_offset, h.last_offset,
-        h.records, h.payload_checksum, h.min_timestamp, h.max_timestamp, 0,
+        h.records, h.payload_checksum, h.min_timestamp, h.max_timestamp, h.generation,
     )  # fmt: skip
     return fields + _CHECKSUM.pack(google_crc32c.value(fields))

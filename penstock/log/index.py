@@ -3,7 +3,8 @@
 A place is a frame boundary and what lies before it in the segment: how many records, how many bytes of them, and the
 newest timestamp. So one entry answers by offset, by time, and how much a stretch holds. The file is a convenience:
 every entry carries its checksum, entries count up to the first bad one, and what is missing is found by walking frame
-headers. It is never synced and never trusted for more than where to start.
+headers. It is never synced and never trusted for more than where to start. It names the generation of its segment: when
+compaction puts another file in the segment's place, the index that it left behind is no longer read.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 
+from penstock.log.frame import NO_TIMESTAMP
+
 EVERY_BYTES = 2**20
 EVERY_RECORDS = 4096
-NO_TIMESTAMP = -(2**63)
 
 
 class Place(NamedTuple):
@@ -51,18 +53,22 @@ _ENTRY = np.dtype(
 )
 _PLACE = struct.Struct("<qqqqq")
 _CHECKSUM = struct.Struct("<Q")
-_HEADER = struct.Struct("<8sqq16x")
+_HEADER = struct.Struct("<8sqqI12x")
 _MAGIC = b"PNSIDX01"
 assert _PLACE.size + _CHECKSUM.size == _HEADER.size + _CHECKSUM.size == _ENTRY.itemsize
 
 
-def read_index(path: Path, base: int) -> np.ndarray:
-    """The good entries of the index of the segment at ``base``, in order, with the fields of ``Place``."""
+def read_index(path: Path, base: int, generation: int) -> np.ndarray:
+    """The good entries of the index of the segment at ``base``, in order, with the fields of ``Place``.
+
+    There are none if the index is of another generation of the segment.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return np.empty(0, _ENTRY)
-    if _header_time(content, base) is None:
+    header = _header(content, base)
+    if header is None or header[1] != generation:
         return np.empty(0, _ENTRY)
     size = _ENTRY.itemsize
     good = size
@@ -79,10 +85,10 @@ class IndexWriter:
     """Appends places to an index file. Trouble with the file is no trouble for the log: the entries wait for the next
     ``add``, and a reader that misses them walks a little further."""
 
-    def __init__(self, path: Path, base: int, kept: np.ndarray | None = None) -> None:
+    def __init__(self, path: Path, base: int, generation: int = 0, kept: np.ndarray | None = None) -> None:
         """Start the file anew with the entries to keep; its creation time stays if it had one."""
         self.created = created(path, base) or time.time()
-        content = _with_checksum(_HEADER.pack(_MAGIC, base, int(self.created * 1e6)))
+        content = _with_checksum(_HEADER.pack(_MAGIC, base, int(self.created * 1e6), generation))
         if kept is not None:
             content += kept.tobytes()
         self._waiting = [content]
@@ -114,17 +120,19 @@ def created(path: Path, base: int) -> float | None:
     """When the index, and so its segment, was started; None if the file does not say."""
     try:
         with path.open("rb") as file:
-            return _header_time(file.read(_ENTRY.itemsize), base)
+            header = _header(file.read(_ENTRY.itemsize), base)
     except FileNotFoundError:
         return None
+    return None if header is None else header[0]
 
 
-def _header_time(content: bytes, base: int) -> float | None:
+def _header(content: bytes, base: int) -> tuple[float, int] | None:
+    """When the index was started, and the generation of its segment; None if it is not of this segment."""
     header = content[: _ENTRY.itemsize]
     if len(header) < _ENTRY.itemsize or not _is_whole(header):
         return None
-    magic, found_base, micros = _HEADER.unpack_from(header)
-    return micros / 1e6 if (magic, found_base) == (_MAGIC, base) else None
+    magic, found_base, micros, generation = _HEADER.unpack_from(header)
+    return (micros / 1e6, generation) if (magic, found_base) == (_MAGIC, base) else None
 
 
 def _with_checksum(fields: bytes) -> bytes:

@@ -13,6 +13,7 @@ import json
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,10 +24,11 @@ import pyarrow as pa
 from penstock.durable import make_directory
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
-from penstock.log.files import is_full, locked, no_room, replace_durably, segment_path
+from penstock.log.files import is_full, locked, no_room, replace_durably
 from penstock.log.holds import Holds
-from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader
-from penstock.log.retention import ClosedSegment, RemovedSegment, removable, remove
+from penstock.log.housekeeping import housekeeping
+from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, Holding, PartitionReader
+from penstock.log.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove
 from penstock.log.writer import PartitionWriter
 from penstock.record import RECORD_SCHEMA
 
@@ -73,6 +75,20 @@ class LocalLog:
         owners = self._read_owners()
         return {p: owner for p, owner in sorted(owners.items()) if sources is None or owner.source in sources}
 
+    def owner(self, partition: int) -> PartitionOwner:
+        """Whose partition it is. Raises ``LogError`` if there is none of that number."""
+        owners = self._read_owners()
+        if partition not in owners:
+            raise LogError(
+                "PEN-LOG-005",
+                f"the log in {self.directory} has no partition {partition}.",
+                f"It has: {', '.join(map(str, sorted(owners))) or 'none yet'}.",
+            )
+        return owners[partition]
+
+    def partition_dir(self, partition: int) -> Path:
+        return self.directory / str(partition)
+
     def writer(self, source: str, worker: int = 0) -> PartitionWriter:
         """The writer of the partition that belongs to a worker of a source, which gets one on first use.
 
@@ -81,7 +97,7 @@ class LocalLog:
         """
         try:
             partition = self._allocate(PartitionOwner(source, worker))
-            directory = self._partition_dir(partition)
+            directory = self.partition_dir(partition)
             return PartitionWriter(directory, partition, self.config, self.holds.highest(partition))
         except OSError as error:
             if is_full(error):
@@ -95,6 +111,10 @@ class LocalLog:
     def bounds(self, partition: int) -> Bounds:
         """From the oldest offset that may still be there up to the one that the next record gets."""
         return self._reader(partition).bounds()
+
+    def holding(self, partition: int) -> Holding:
+        """The offsets of the first and the last record that are there."""
+        return self._reader(partition).holding()
 
     def read(
         self,
@@ -110,6 +130,17 @@ class LocalLog:
         no longer there yields the next higher one.
         """
         return self._reader(partition).read(start, end, max_batch_records, max_batch_bytes)
+
+    def read_times(
+        self, partition: int, since: datetime | None = None, until: datetime | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Records from the first one not before ``since`` on, up to the first one not before ``until``.
+
+        That is a stretch of the log, in order. Where records came out of order, one of another time may lie in it.
+        """
+        start = self.bounds(partition).oldest if since is None else self.offset_at(partition, since)
+        end = self.bounds(partition).end if until is None else self.offset_at(partition, until)
+        return self.read(partition, start, max(start, end))
 
     def offset_at(self, partition: int, time: datetime) -> int:
         """The first offset whose record's timestamp is not before ``time`` (UTC if it names no zone)."""
@@ -149,53 +180,32 @@ class LocalLog:
         """
         closed: dict[int, list[ClosedSegment]] = {}
         total = 0
-        for partition in self.partitions():
-            closed[partition], size = self._closed_segments(partition)
-            total += size
-        chosen = removable(closed, floors, self.config.retention, total, _micros(now))
-        return [remove(segment) for segment in chosen]
+        with ExitStack() as locks:
+            for partition in self.partitions():
+                ours = locks.enter_context(housekeeping(self.partition_dir(partition)))
+                closed[partition] = []
+                for segment, _ in self._reader(partition).chain.segments():
+                    total += segment.size
+                    # What is being compacted has its turn next time.
+                    if ours and segment.is_closed:
+                        closed[partition].append(closed_segment(partition, segment))
+            chosen = removable(closed, floors, self.config.retention, total, _micros(now))
+            return [remove(segment) for segment in chosen]
 
     def usage(self) -> dict[int, PartitionUsage]:
         """Bytes, segments and records of every partition."""
         found: dict[int, PartitionUsage] = {}
         for partition, owner in self.partitions().items():
-            reader = self._reader(partition)
-            view = reader.view()
-            segments = [reader.segment(view, base) for base in view.bases] if view is not None else []
-            kept = [segment for segment in segments if segment is not None]
-            found[partition] = PartitionUsage(
-                owner,
-                bytes=sum(segment.size for segment in kept),
-                segments=len(kept),
-                records=sum(segment.end.records for segment in kept),
-            )
+            sizes = [(s.size, s.end.records) for s, _ in self._reader(partition).chain.segments()]
+            size, records = (sum(column) for column in zip(*sizes, strict=True)) if sizes else (0, 0)
+            found[partition] = PartitionUsage(owner, bytes=size, segments=len(sizes), records=records)
         return found
-
-    def _closed_segments(self, partition: int) -> tuple[list[ClosedSegment], int]:
-        """A partition's closed segments, oldest first, and the bytes of all its segments."""
-        reader = self._reader(partition)
-        view = reader.view()
-        if view is None:
-            return [], 0
-        closed: list[ClosedSegment] = []
-        for base in view.bases:
-            segment = reader.segment(view, base)
-            if segment is not None and base != view.head.segment:
-                path = segment_path(self._partition_dir(partition), base)
-                end = segment.end
-                closed.append(ClosedSegment(partition, path, base, end.offset, segment.size, end.max_timestamp))
-        return closed, sum(segment.bytes for segment in closed) + view.head.position
 
     def _reader(self, partition: int) -> PartitionReader:
         with self._lock:
             if partition not in self._readers:
-                if partition not in self._read_owners():
-                    raise LogError(
-                        "PEN-LOG-005",
-                        f"the log in {self.directory} has no partition {partition}.",
-                        f"It has: {', '.join(map(str, self.partitions())) or 'none yet'}.",
-                    )
-                self._readers[partition] = PartitionReader(self._partition_dir(partition), partition)
+                self.owner(partition)
+                self._readers[partition] = PartitionReader(self.partition_dir(partition), partition)
             return self._readers[partition]
 
     def _allocate(self, owner: PartitionOwner) -> int:
@@ -206,7 +216,7 @@ class LocalLog:
                 if known == owner:
                     return partition
             partition = max(owners, default=-1) + 1
-            make_directory(self._partition_dir(partition))
+            make_directory(self.partition_dir(partition))
             owners[partition] = replace(owner, identity=uuid.uuid4().hex)
             content = {str(p): asdict(o) for p, o in sorted(owners.items())}
             replace_durably(self._owners_path, json.dumps(content, indent=1).encode())
@@ -231,9 +241,6 @@ class LocalLog:
     @property
     def _owners_path(self) -> Path:
         return self.directory / "partitions.json"
-
-    def _partition_dir(self, partition: int) -> Path:
-        return self.directory / str(partition)
 
 
 def _pointer_arrays(pointers: Iterable[tuple[int, int]] | pa.Table) -> tuple[np.ndarray, np.ndarray]:

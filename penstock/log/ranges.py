@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock.errors import LogError
@@ -71,8 +71,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         sources=tuple(sources) or None,
         starting=_position(given, "startingOffsets", "earliest"),
         ending=_position(given, "endingOffsets", "latest"),
-        starting_time=_time(given, "startingTime"),
-        ending_time=_time(given, "endingTime"),
+        starting_time=_time(given, "startingTimestamp"),
+        ending_time=_time(given, "endingTimestamp"),
         max_records=_positive(given, "maxRecordsPerTrigger"),
         max_bytes=_positive(given, "maxBytesPerTrigger"),
         consumer=given.get("consumer") or None,
@@ -187,9 +187,9 @@ def _time(given: Mapping[str, str], name: str) -> datetime | None:
     if not text:
         return None
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise _wrong(name, text, "a time such as 2030-01-31T12:00:00Z") from None
+        return datetime.fromtimestamp(int(text) / 1000, UTC) if text.isdecimal() else datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        raise _wrong(name, text, "a time such as 2030-01-31T12:00:00Z, or milliseconds since 1970") from None
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:

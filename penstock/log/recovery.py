@@ -59,7 +59,7 @@ def recover(partition_dir: Path) -> Recovered | None:
         path = segment_path(partition_dir, base)
         if base in durable:
             _require_whole(path, base, durable[base])
-        _complete_index(path, base)
+        complete_index(path, base)
     last = bases[-1]
     end, cut = _cut_torn_tail(segment_path(partition_dir, last), last, durable.get(last, 0))
     next_offset = max(end.offset, head.next_offset if head is not None else 0)
@@ -68,11 +68,12 @@ def recover(partition_dir: Path) -> Recovered | None:
 
 def open_index(path: Path, base: int, end: Place) -> tuple[IndexWriter, Place]:
     """The segment's index, mended up to ``end``, ready for more; and the last place in it."""
-    entries = read_index(index_path(path), base)
+    segment = Segment(path, base, end.position)
+    entries = read_index(index_path(path), base, segment.generation)
     kept = entries[entries["position"] <= end.position]
-    writer = IndexWriter(index_path(path), base, kept)
+    writer = IndexWriter(index_path(path), base, segment.generation, kept)
     indexed = place_at(kept, len(kept) - 1) if len(kept) else first_place(base)
-    for place, _ in Segment(path, base, end.position).walk(indexed):
+    for place, _ in segment.walk(indexed):
         if place.is_far_from(indexed):
             writer.add(place)
             indexed = place
@@ -93,15 +94,16 @@ def _require_whole(path: Path, base: int, durable: int) -> None:
         segment.open(place, header)
 
 
-def _complete_index(path: Path, base: int) -> None:
+def complete_index(path: Path, base: int) -> None:
     """Give a closed segment the index entry for its end, and those before it, if they are missing."""
-    size = path.stat().st_size
-    entries = read_index(index_path(path), base)
-    if len(entries) and int(entries["position"][-1]) == size:
-        return
-    # Damage in an old segment is for its readers to report; it does not keep new records out of the log.
-    with contextlib.suppress(LogError):
-        end = Segment(path, base).end
+    # Damage in an old segment is for its readers to report; it does not keep new records out of the log. And one that
+    # compaction or retention takes away at this moment needs no index.
+    with contextlib.suppress(LogError, FileNotFoundError):
+        segment = Segment(path, base)
+        entries = read_index(index_path(path), base, segment.generation)
+        if len(entries) and int(entries["position"][-1]) == segment.size:
+            return
+        end = segment.end
         writer, _ = open_index(path, base, end)
         writer.add(end)
         writer.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.durable import sync_directory
 from penstock.log.config import Retention
 from penstock.log.files import index_path
+from penstock.log.segment import Segment
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class ClosedSegment:
     end: int
     bytes: int
     max_timestamp: int
+
+
+def closed_segment(partition: int, segment: Segment) -> ClosedSegment:
+    end = segment.end
+    return ClosedSegment(partition, segment.path, segment.base, end.offset, segment.size, end.max_timestamp)
 
 
 @dataclass(frozen=True)

@@ -23,24 +23,36 @@ from penstock.log.index import Place, first_place, place_at, read_index
 
 class Segment:
     def __init__(self, path: Path, base: int, end: int | None = None) -> None:
-        """View ``path`` up to byte ``end``, or all of it. Raises ``FileNotFoundError`` if it is gone."""
+        """View ``path`` up to byte ``end``, or all of it. Raises ``FileNotFoundError`` if it is gone.
+
+        ``content`` is its bytes, unchecked.
+        """
         self.path = path
         self.base = base
+        self.is_closed = end is None
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = os.fstat(fd).st_size
+            status = os.fstat(fd)
+            size, self.inode = status.st_size, status.st_ino
             self.size = size if end is None else end
             if self.size > size:
                 raise damaged(path, size, f"it ends here, but was written up to byte {end}")
-            self._map = mmap.mmap(fd, self.size, prot=mmap.PROT_READ) if self.size else b""
+            self.content = mmap.mmap(fd, self.size, prot=mmap.PROT_READ) if self.size else b""
         finally:
             os.close(fd)
-        self._buffer = pa.py_buffer(self._map)
-        self._bytes = np.frombuffer(self._map, np.uint8)
+        self._buffer = pa.py_buffer(self.content)
+
+    @cached_property
+    def generation(self) -> int:
+        """How often it was written anew; 0 if it is as it was appended, or if its first frame does not say."""
+        try:
+            return decode_header(self.content[:HEADER_BYTES]).generation
+        except BadFrame:
+            return 0
 
     @cached_property
     def _places(self) -> np.ndarray:
-        entries = read_index(index_path(self.path), self.base)
+        entries = read_index(index_path(self.path), self.base, self.generation)
         return entries[entries["position"] <= self.size]
 
     @cached_property
@@ -86,6 +98,15 @@ class Segment:
         last = int(np.searchsorted(positions, end.position, "left"))
         return [p for p in (place_at(self._places, i) for i in range(first, last)) if self._starts_frame(p)]
 
+    def last_frame(self) -> FrameHeader | None:
+        """The last frame that has records; None if there is none."""
+        starts = [first_place(self.base), *self.marks(first_place(self.base), self.end)]
+        for start in reversed(starts):
+            found = [header for _, header in self.walk(start) if header.records]
+            if found:
+                return found[-1]
+        return None
+
     def walk(self, place: Place) -> Iterator[tuple[Place, FrameHeader]]:
         """Frames from a place on: where each starts, and its header."""
         while place.position < self.size:
@@ -95,16 +116,23 @@ class Segment:
 
     def open(self, place: Place, header: FrameHeader) -> tuple[pa.RecordBatch, np.ndarray]:
         """The entries of a frame and their offsets, after its checksum was found right."""
-        start = place.position + HEADER_BYTES
-        end = start + header.payload_bytes
-        if not payload_is_whole(header, self._bytes[start:end]):
+        return decode(header, self.payload(place, header))
+
+    def payload(self, place: Place, header: FrameHeader) -> pa.Buffer:
+        """The bytes behind a frame's header, after their checksum was found right."""
+        payload = self.bytes(place.position + HEADER_BYTES, header.payload_bytes)
+        if not payload_is_whole(header, np.frombuffer(payload, np.uint8)):
             raise damaged(self.path, place.position, "the frame's checksum is wrong")
-        return decode(header, self._buffer.slice(start, header.payload_bytes))
+        return payload
+
+    def bytes(self, position: int, length: int) -> pa.Buffer:
+        """A stretch of the file as it is, unchecked."""
+        return self._buffer.slice(position, length)
 
     def _header(self, place: Place) -> FrameHeader:
         position = place.position
         try:
-            header = decode_header(self._map[position : position + HEADER_BYTES])
+            header = decode_header(self.content[position : position + HEADER_BYTES])
         except BadFrame as bad:
             raise damaged(self.path, position, str(bad)) from None
         if position + header.frame_bytes > self.size:
@@ -122,7 +150,7 @@ class Segment:
         if place.position == self.size:
             return True
         try:
-            header = decode_header(self._map[place.position : place.position + HEADER_BYTES])
+            header = decode_header(self.content[place.position : place.position + HEADER_BYTES])
         except BadFrame:
             return False
         return header.base_offset >= place.offset

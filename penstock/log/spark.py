@@ -2,14 +2,15 @@
 
     penstock.log.spark.register(spark)
     spark.readStream.format("penstock_log").option("path", "data/log").option("maxRecordsPerTrigger", 100_000).load()
+    spark.read.format("penstock_log").option("path", "data/log").option("startingTimestamp", "2030-01-31").load()
 
 | option | means |
 |---|---|
 | `path` | the log's directory |
 | `sources` | only partitions of these sources, separated by commas |
 | `startingOffsets` | `earliest` (default), `latest` or JSON `{"0": 12}`, for a stream without a checkpoint |
-| `startingTime` | start at the first record not before this ISO time |
-| `endingOffsets`, `endingTime` | for a batch: stop before these |
+| `startingTimestamp` | start at the first record not before this time, ISO or milliseconds since 1970 |
+| `endingOffsets`, `endingTimestamp` | for a batch: stop before these |
 | `maxRecordsPerTrigger`, `maxBytesPerTrigger` | how much one batch of a stream takes, over all partitions |
 | `consumer` | the name under which finished offsets are noted as holds, so that retention may pass them |
 | `fixedRange` | JSON `{"start": {...}, "end": {...}}`: a batch that starts there ends there |

@@ -16,6 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.durable import sync_directory
@@ -23,12 +25,12 @@ from penstock.errors import LogError
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.files import index_path, is_full, no_room, segment_path, try_lock
-from penstock.log.frame import Body, encode, place
+from penstock.log.frame import SCATTERED_SCHEMA, Body, encode, place
 from penstock.log.head import Head, HeadFile
 from penstock.log.index import IndexWriter, Place, first_place
 from penstock.log.recovery import Recovered, Recovery, open_index, recover
 from penstock.log.segment import after
-from penstock.record import ENTRY_SCHEMA
+from penstock.record import ENTRY_SCHEMA, int64_array
 
 _AHEAD = 2
 """How many batches ``append_all`` prepares before it waits for the disk."""
@@ -86,6 +88,22 @@ class PartitionWriter:
         """
         return self.write(self.prepare(batch))
 
+    def append_at(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> range:
+        """Append entries at offsets of their own, ascending and none below ``next_offset``, as one frame.
+
+        For a log that comes from elsewhere and keeps its offsets. Raises as ``append`` does.
+        """
+        _check(batch)
+        if batch.num_rows == 0:
+            return range(self._next, self._next)
+        if len(offsets) != batch.num_rows or np.any(offsets[1:] <= offsets[:-1]):
+            raise LogError("PEN-LOG-014", "the offsets do not ascend, or are not as many as the entries.")
+        first, last = int(offsets[0]), int(offsets[-1])
+        if last - first + 1 != len(offsets):
+            columns = [int64_array(offsets), *batch.columns]
+            batch = pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA)
+        return self.write(encode(batch, self._compression), at=(first, last))
+
     def append_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[range]:
         """Append many batches, a frame and a sync each; the next is prepared while the disk works on the last.
 
@@ -105,13 +123,20 @@ class PartitionWriter:
         _check(batch)
         return encode(batch, self._compression) if batch.num_rows else None
 
-    def write(self, body: Body | None) -> range:
-        """The other half: one write, one sync."""
+    def write(self, body: Body | None, at: tuple[int, int] | None = None) -> range:
+        """The other half: one write, one sync. ``at``: the first and the last offset, if they are not the next ones."""
         with self._lock:
             self._check_usable()
             if body is None:
                 return range(self._next, self._next)
-            header, header_bytes = place(body, self._next, self._next + body.records - 1)
+            first, last = (self._next, self._next + body.records - 1) if at is None else at
+            if first < self._next:
+                raise LogError(
+                    "PEN-LOG-014",
+                    f"offset {first} was given already: the next one of partition {self.partition} is {self._next}.",
+                    "An offset is never given to two records.",
+                )
+            header, header_bytes = place(body, first, last)
             try:
                 if self._is_time_to_roll(header.frame_bytes):
                     self._roll()
@@ -132,7 +157,7 @@ class PartitionWriter:
                 # Readers may or may not have seen the frame: opening the partition again decides.
                 self._broken = f"an append was interrupted by {type(interruption).__name__}"
                 raise
-            taken = range(self._next, end.offset)
+            taken = range(first, end.offset)
             self._end, self._next = end, end.offset
             if end.is_far_from(self._indexed):
                 self._index.add(end)

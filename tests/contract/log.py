@@ -214,6 +214,26 @@ class LogContract:
     def test_the_first_record_at_or_after_a_time_is_found(self, log: LocalLog, seconds: float, offset: int) -> None:
         assert self.filled(log).offset_at(0, START + timedelta(seconds=seconds)) == offset
 
+    @pytest.mark.parametrize(
+        ("since", "until", "expected"),
+        [
+            (None, None, range(200)),
+            (57, None, range(57, 200)),
+            (None, 3.5, range(4)),
+            (10, 20, range(10, 20)),
+            (10, 10, range(0)),
+            (20, 10, range(0)),
+            (500, None, range(0)),
+        ],
+    )
+    def test_a_range_of_times_is_read(
+        self, log: LocalLog, since: float | None, until: float | None, expected: range
+    ) -> None:
+        self.filled(log)
+        first, last = (None if s is None else START + timedelta(seconds=s) for s in (since, until))
+        found = [o for batch in log.read_times(0, first, last) for o in batch.column("offset").to_pylist()]
+        assert found == list(expected)
+
     def test_time_is_found_although_records_came_out_of_order(self, log: LocalLog) -> None:
         with log.writer("web") as writer:
             writer.append(numbered([5, 3, 9]))

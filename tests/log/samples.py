@@ -29,6 +29,24 @@ def numbered(numbers: Iterable[int], size: int = 0) -> pa.RecordBatch:
     )
 
 
+def repeating(numbers: Iterable[int], size: int = 0) -> pa.RecordBatch:
+    """Entries like ``numbered``, but with few different keys: see ``key_of``."""
+    return entries(
+        Record(
+            data=b"%d" % n + b"." * size,
+            namespace=key_of(n)[0],
+            key=key_of(n)[1],
+            timestamp=START + timedelta(seconds=n),
+        )
+        for n in numbers
+    )
+
+
+def key_of(n: int) -> tuple[str, str | None]:
+    """The key by which compaction knows the n-th of ``repeating``: its namespace, and its own key if it has one."""
+    return f"shop.{n % 3}", None if n % 4 == 0 else "" if n % 4 == 1 else f"k{n % 10}"
+
+
 def number(data: bytes) -> int:
     return int(data.rstrip(b"."))
 

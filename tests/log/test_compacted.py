@@ -1,16 +1,20 @@
-"""Frames that compaction leaves, whose offsets are not consecutive, read like any other."""
+"""What compaction leaves, whose offsets are not consecutive, reads like anything else."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from penstock.log.frame import SCATTERED_SCHEMA, encode, place
+from penstock.errors import LogError
+from penstock.log.frame import HEADER_BYTES, SCATTERED_SCHEMA, encode, gone, pack_header, place
+from penstock.log.index import IndexWriter, Place
 from penstock.log.local import LocalLog
+from penstock.log.reader import Bounds, Holding
 from tests.contract.log import config
-from tests.log.samples import numbered, numbers, segments
+from tests.log.samples import START, numbered, numbers, segments
 
 KEPT = [[2, 5, 6], [11, 19], [24]]
 
@@ -27,9 +31,10 @@ def log(tmp_path: Path) -> LocalLog:
     for segment, kept in zip(closed, KEPT, strict=True):
         columns = [pa.array(kept, pa.int64()), *numbered(kept).columns]
         body = encode(pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA), "lz4")
-        _, header = place(body, kept[0], kept[-1])
-        segment.write_bytes(header + b"".join(piece.to_pybytes() for piece in body.pieces))
-        segment.with_suffix(".idx").unlink()
+        _, header = place(body, kept[0], kept[-1], generation=1)
+        last = int(segment.stem) + 9
+        rest = pack_header(gone(kept[-1] + 1, last, generation=1)) if kept[-1] < last else b""
+        segment.write_bytes(header + b"".join(piece.to_pybytes() for piece in body.pieces) + rest)
     return log
 
 
@@ -55,3 +60,32 @@ def test_limits_count_the_records_that_are_left(log: LocalLog, start: int, limit
 
 def test_pointers_to_what_is_gone_are_left_out(log: LocalLog) -> None:
     assert log.fetch((0, n) for n in range(40)).column("offset").to_pylist() == LEFT
+    assert log.fetch([(0, 0), (0, 7), (0, 29)]).num_rows == 0
+    assert log.fetch([(0, 0), (0, 19), (0, 38)]).column("offset").to_pylist() == [19, 38]
+
+
+def test_a_time_is_found_among_what_is_left(log: LocalLog) -> None:
+    for seconds in range(45):
+        later = [n for n in LEFT if n >= seconds]
+        assert log.offset_at(0, START + timedelta(seconds=seconds)) == (later[0] if later else 40)
+
+
+def test_what_is_held_is_told_by_its_records_not_by_its_files(log: LocalLog) -> None:
+    assert log.bounds(0) == Bounds(0, 40)
+    assert log.holding(0) == Holding(first=2, last=39)
+
+
+def test_a_segment_cut_off_behind_a_whole_frame_is_no_compacted_one(log: LocalLog) -> None:
+    segment = segments(log)[0]
+    segment.write_bytes(segment.read_bytes()[:-HEADER_BYTES])
+    with pytest.raises(LogError, match=r"PEN-LOG-003.*the file is missing"):
+        numbers(log)
+
+
+def test_an_index_of_the_segment_as_it_was_is_not_believed(log: LocalLog) -> None:
+    index = segments(log)[0].with_suffix(".idx")
+    stale = IndexWriter(index, 0)
+    stale.add(Place(offset=3, position=0, records=3, raw_bytes=0, max_timestamp=0))
+    stale.close()
+    assert numbers(LocalLog(log.directory), 0, 0, 10) == [(n, n) for n in KEPT[0]]
+    assert LocalLog(log.directory).usage()[0].records == len(LEFT)

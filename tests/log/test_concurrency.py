@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock.log.local import LocalLog
-from tests.log.samples import seal_holds
+from tests.log.samples import key_of, number, numbers, seal_holds, segments
 
 _WRITER = """
 import sys
@@ -46,3 +46,43 @@ def test_a_reader_never_sees_half_a_record_while_another_process_writes_and_rete
     assert writing.returncode == 0
     assert read >= 3000
     assert removed > 5
+
+
+_COMPACTOR = """
+import sys
+from pathlib import Path
+from penstock.log.compaction import compact
+from penstock.log.local import LocalLog
+from tests.contract.log import config
+from tests.log.samples import repeating
+log = LocalLog(Path(sys.argv[1]), config(segment_bytes=5000, fsync="never", retention={"max_age": None}))
+with log.writer("web") as writer:
+    while writer.next_offset < 2000:
+        for _ in range(20):
+            writer.append(repeating(range(writer.next_offset, writer.next_offset + 5)))
+        compact(log, {0: writer.next_offset})
+compact(log, {0: 2000})
+"""
+
+
+def test_a_reader_beside_compaction_meets_every_record_once_and_never_an_error(tmp_path: Path) -> None:
+    LocalLog(tmp_path).writer("web").close()
+    root = str(Path(__file__).parents[2])
+    compacting = subprocess.Popen([sys.executable, "-c", _COMPACTOR, str(tmp_path)], env={"PYTHONPATH": root})
+    log = LocalLog(tmp_path)
+    reads = 0
+    while compacting.poll() is None:
+        for start in (0, reads * 37 % 2000):
+            seen: list[int] = []
+            for batch in log.read(0, start, max_batch_records=10):
+                seen += batch.column("offset").to_pylist()
+                assert [number(data) for data in batch.column("data").to_pylist()] == seen[-batch.num_rows :]
+            assert seen == sorted(set(seen))
+            assert log.fetch((0, n) for n in range(0, 2000, 50)).num_rows <= 40
+            assert log.advance(0, start, max_records=7) >= start
+        reads += 1
+    assert compacting.returncode == 0
+    assert reads > 3
+    end = int(segments(log)[-1].stem)
+    newest = {key_of(n): n for n in range(2000)}
+    assert numbers(log) == [(n, n) for n in range(2000) if n >= end or newest[key_of(n)] == n]

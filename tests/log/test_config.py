@@ -23,6 +23,8 @@ def test_options_are_read_as_written() -> None:
     assert options.fsync == FsyncInterval(interval=0.25)
     assert (options.retention.max_age, options.retention.max_bytes) == (172_800, 2**30)
     assert LogConfig.model_validate_json(options.model_dump_json()) == options
+    assert config(compaction="on").compaction
+    assert not options.compaction
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,7 @@ def test_options_are_read_as_written() -> None:
         {"compression": "gzip"},
         {"segment_byte": 5},
         {"retention": {"max_age": "soon"}},
+        {"compaction": "sometimes"},
     ],
 )
 def test_a_wrong_option_is_refused(wrong: dict[str, object]) -> None:

@@ -7,14 +7,18 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from penstock.log.compaction import compact
 from penstock.log.local import LocalLog
+from penstock.log.reader import Holding
+from penstock.log.verify import verify
 from penstock.log.writer import PartitionWriter
 from tests.contract.log import config
-from tests.log.samples import START, numbered, numbers
+from tests.log.samples import START, key_of, numbers, repeating
 
 offsets = st.integers(0, 400)
 
@@ -31,16 +35,34 @@ class LogBesideAList(RuleBasedStateMachine):
         self.log, self.writer = self._open()
 
     def _open(self) -> tuple[LocalLog, PartitionWriter]:
-        options = config(segment_bytes=6000, fsync="never", retention={"max_age": "1s"})
+        options = config(segment_bytes=6000, retention={"max_age": "1s"})
         log = LocalLog(self.directory, options)
         return log, log.writer("web")
 
     @rule(count=st.integers(1, 30), size=st.sampled_from([0, 10, 400]))
     def append(self, count: int, size: int) -> None:
-        taken = self.writer.append(numbered(range(self.next, self.next + count), size))
+        taken = self.writer.append(repeating(range(self.next, self.next + count), size))
         assert taken == range(self.next, self.next + count)
         self.kept.update((n, n) for n in taken)
         self.next += count
+
+    @rule(gaps=st.lists(st.integers(0, 4), min_size=1, max_size=10))
+    def append_with_offsets_of_its_own(self, gaps: list[int]) -> None:
+        offsets = self.next - 1 + np.cumsum(np.array(gaps) + 1)
+        self.writer.append_at(repeating(offsets.tolist(), 20), offsets)
+        self.kept.update((n, n) for n in offsets.tolist())
+        self.next = int(offsets[-1]) + 1
+
+    @rule(torn=st.binary(min_size=1, max_size=200))
+    def tear(self, torn: bytes) -> None:
+        """A write that stopped somewhere: bytes behind the last frame that are none."""
+        self.writer.close()
+        last = max((self.directory / "0").glob("*.seg"))
+        with last.open("ab") as file:
+            file.write(torn)
+        self.log, self.writer = self._open()
+        assert self.writer.recovered is not None
+        assert self.writer.recovered.bytes_cut == len(torn)
 
     @rule()
     def reopen(self) -> None:
@@ -99,12 +121,29 @@ class LogBesideAList(RuleBasedStateMachine):
             for offset in [o for o in self.kept if removed.base <= o < removed.end]:
                 del self.kept[offset]
 
+    @rule(floor=offsets)
+    def compact(self, floor: int) -> None:
+        bases = [int(path.stem) for path in (self.directory / "0").glob("*.seg")]
+        end = max((base for base in bases if base <= floor), default=0)
+        newest = {key_of(n): o for o, n in self.kept.items()}
+        left = {o: n for o, n in self.kept.items() if o >= end or newest[key_of(n)] == o}
+        [done] = compact(self.log, {0: floor})
+        assert done.dropped == len(self.kept) - len(left)
+        self.kept = left
+
+    @rule()
+    def verify(self) -> None:
+        [check] = verify(self.log)
+        assert check.is_whole
+        assert check.records == len(self.kept)
+
     @invariant()
     def holds_the_same(self) -> None:
         bounds = self.log.bounds(0)
         assert bounds.end == self.next
         assert self.log.usage()[0].records == len(self.kept)
         assert bounds.oldest <= min(self.kept, default=self.next)
+        assert self.log.holding(0) == Holding(min(self.kept, default=None), max(self.kept, default=None))
 
     def teardown(self) -> None:
         self.writer.close()

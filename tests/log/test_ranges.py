@@ -41,7 +41,7 @@ def stream(log: LocalLog, **options: object) -> LogStreamReader:
         ({"startingOffsets": "latest"}, {"0": 100, "1": 10, "2": 50}),
         ({"startingOffsets": '{"0": 12, "2": 999}'}, {"0": 12, "1": 0, "2": 50}),
         ({"sources": "files"}, {"2": 0}),
-        ({"sources": "files, web", "startingTime": "2030-01-01T00:00:20Z"}, {"0": 20, "1": 10, "2": 20}),
+        ({"sources": "files, web", "startingTimestamp": "2030-01-01T00:00:20Z"}, {"0": 20, "1": 10, "2": 20}),
     ],
 )
 def test_a_stream_starts_where_it_is_told(log: LocalLog, options: dict[str, str], start: dict[str, int]) -> None:
@@ -150,7 +150,8 @@ def test_reader_and_partitions_travel_to_a_task(log: LocalLog) -> None:
         ("startingOffsets", '{"a": 1}'),
         ("startingOffsets", '{"0": -1}'),
         ("endingOffsets", '{"0": "x"}'),
-        ("startingTime", "yesterday"),
+        ("startingTimestamp", "yesterday"),
+        ("endingTimestamp", "99999999999999999999"),
         ("maxRecordsPerTrigger", "0"),
         ("maxBytesPerTrigger", "1MB"),
         ("fixedRange", '{"start": {}}'),

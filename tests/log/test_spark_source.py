@@ -83,7 +83,13 @@ def test_a_record_is_the_same_in_spark_and_in_the_log(spark: SparkSession, log: 
         ({}, WEB + FILES),
         ({"sources": "files"}, FILES),
         ({"startingOffsets": '{"0": 95}', "endingOffsets": '{"0": 97, "1": 0}'}, WEB[95:97]),
-        ({"sources": "web", "startingTime": "2030-01-01T00:00:30Z", "endingTime": "2030-01-01T00:00:33Z"}, WEB[30:33]),
+        (
+            {"sources": "web", "startingTimestamp": "2030-01-01T00:00:30Z", "endingTimestamp": "2030-01-01T00:00:33Z"},
+            WEB[30:33],
+        ),
+        ({"sources": "web", "startingTimestamp": "1893456095000"}, WEB[95:]),
+        ({"sources": "web", "endingTimestamp": "1893456003500"}, WEB[:4]),
+        ({"startingOffsets": '{"0": 99}', "endingTimestamp": "2030-01-01T00:00:00Z"}, []),
         ({"startingOffsets": "latest"}, []),
     ],
 )

@@ -25,7 +25,8 @@ class DuckdbDialect(Dialect):
         )
         gone = f"list_concat([{names}]::VARCHAR[], json_keys({comes}))"
         # A member that a patch has as null is taken out.
-        taken = f"'{{' || list_aggregate(list_transform({gone}, lambda n: to_json(n) || ':null'), 'string_agg', ',') || '}}'"
+        nulls = f"list_transform({gone}, lambda n: to_json(n) || ':null')"
+        taken = f"'{{' || array_to_string({nulls}, ',') || '}}'"
         patched = f"NULLIF(json_merge_patch({there}, {taken}, COALESCE({comes}, '{{}}')), '{{}}')"
         added = f"CAST(left({there}::VARCHAR, -1) || ',' || substr({comes}::VARCHAR, 2) AS JSON)"
         return (

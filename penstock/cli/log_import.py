@@ -1,0 +1,38 @@
+"""``penstock log import``: a file of another program taken into the log, with its offsets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.log import open_log
+from penstock.cli.log_export import FormatOption, LogFormat
+from penstock.cli.opening import read_config
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli.screen import counted, note, print_json, show, size
+
+
+def import_log(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The file to read.")],
+    source: Annotated[
+        str, typer.Option("--source", metavar="NAME", help="Routes from this source take the records.")
+    ] = "import",
+    layout: FormatOption = LogFormat.TRANSPORTER,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Append the entries of a file to a partition of its own. A damaged file is refused whole."""
+    from penstock.log.exchange.importing import import_transporter
+
+    done = import_transporter(open_log(config), file, source)
+    if json:
+        print_json({**asdict(done), "format": layout})
+    else:
+        new = counted(done.entries - done.there_before, "entry", "entries")
+        before = f"; {done.there_before:,} were there from an earlier import" if done.there_before else ""
+        show(f"partition {done.partition} ({done.source}): {new} of {size(done.bytes)}{before}")
+    if not any(source in route.from_ for route in read_config(config).routes.values()):
+        note(f"no route takes records from '{source}': nothing holds them against the log's retention")

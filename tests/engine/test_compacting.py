@@ -1,0 +1,79 @@
+"""Compaction beside delivery: when it is worth it, never in the way, and never over what a route needs."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.compacting import Compacting
+from penstock.engine.engine import Engine
+from penstock.engine.pipeline import Pipeline
+from penstock.log.housekeeping import housekeeping
+from tests.engine.projects import append, commit, pipeline
+from tests.support.waiting import eventually
+
+CONFIG = """\
+name: shop
+log: {segment_bytes: 4KB, compaction: %s}
+sources:
+  web: {type: file, path: ./web.ndjson}
+  other: {type: file, path: ./other.ndjson}
+routes:
+  a: {from: web, to: {type: "null"}}
+"""
+RECORDS = 60
+
+
+def opened(folder: Path, compaction: str = "true", delivered: int = RECORDS) -> Pipeline:
+    """Sixty records of one key, in many segments, in two partitions; route ``a`` reads the first."""
+    found = pipeline(folder, CONFIG % compaction)
+    for source in ("web", "other"):
+        append(found, source, [b'{"n": %d, "pad": "%s"}' % (n, b"x" * 500) for n in range(RECORDS)])
+    found.ledger.open_route("a", {0: 0})
+    commit(found, "a", 0, delivered)
+    found.log.holds.set("a", {0: delivered})
+    return found
+
+
+def records(found: Pipeline) -> list[int]:
+    return [usage.records for usage in found.log.usage().values()]
+
+
+def test_an_engine_compacts_what_its_routes_are_done_with(tmp_path: Path) -> None:
+    found = opened(tmp_path, delivered=40)
+    Engine(found)._release()
+    eventually(lambda: sum(records(found)) < RECORDS, "both partitions are compacted")
+    kept = [offset for batch in found.log.read(0, 40) for offset in batch.column("offset").to_pylist()]
+    assert kept == list(range(40, RECORDS))
+
+
+def test_without_the_option_an_engine_compacts_nothing(tmp_path: Path) -> None:
+    found = opened(tmp_path, "false")
+    Engine(found)._release()
+    assert records(found) == [RECORDS, RECORDS]
+
+
+def test_a_run_is_told_and_the_next_has_nothing_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = opened(tmp_path)
+    compacting = Compacting(found.log)
+    with caplog.at_level(logging.INFO, "penstock"):
+        compacting.run(found.floors())
+        assert [message.split(":")[0] for message in caplog.messages] == ["compaction", "compaction"]
+        before = records(found)
+        assert max(before) < RECORDS / 2
+        caplog.clear()
+        compacting.run(found.floors())
+    assert (caplog.messages, records(found)) == ([], before)
+
+
+def test_a_partition_that_cannot_be_compacted_does_not_keep_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = opened(tmp_path)
+    with housekeeping(found.log.partition_dir(0)):
+        Compacting(found.log).run(found.floors())
+    assert records(found)[0] == RECORDS
+    assert records(found)[1] < RECORDS
+    assert "partition 0 stays as it is: PEN-LOG-013" in caplog.text
