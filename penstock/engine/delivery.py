@@ -110,7 +110,9 @@ class Delivery:
         done = {table.table: table for table in self.ledger.tables_loaded(batch)}
         backoff = Backoff()
         first = True
-        while first or len(done) < len(staged):
+        # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
+        # look as if the batch had become empty.
+        while len(done) < len(staged) or (first and not staged):
             parts = [part for part in report.parts if part.table not in done]
             try:
                 receipts = self._tried(batch, parts, again or not first)

@@ -11,6 +11,7 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
+from penstock import faults
 from penstock.destinations.contract import (
     UNRECORDED,
     Batch,
@@ -115,6 +116,18 @@ def test_a_batch_that_is_delivered_again_changes_nothing(bench: Bench) -> None:
     assert bench.written() == [2]
     assert bench.ledger.totals("out") == Totals(items=2, loaded=1, failed=1)
     assert bench.ledger.failed_extent("out").entries == 1
+
+
+def test_files_that_are_written_and_noted_are_still_there_after_a_crash_before_the_commit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.append(b'{"n": 2}', b'{"n": 3}')
+    monkeypatch.setattr(faults, "_armed", faults.parse("route.before_ledger_commit=raise"))
+    with pytest.raises(faults.InjectedFault):
+        bench.deliver(0, 2)
+    bench.deliver(0, 2)
+    assert bench.written() == [2, 3]
+    assert bench.ledger.totals("out") == Totals(items=2, loaded=2)
 
 
 def test_a_destination_that_is_away_is_tried_again_until_it_is_back(bench: Bench) -> None:
