@@ -94,6 +94,11 @@ class RouteMode(StrEnum):
     BATCH = "batch"
 
 
+class OnError(StrEnum):
+    DEAD_LETTER = "dead_letter"
+    STOP = "stop"
+
+
 DEFAULT_EVERY = {RouteMode.STREAM: 0.25, RouteMode.BATCH: 300.0}
 
 _ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -134,6 +139,12 @@ class RouteConfig(ComponentConfig):
     )
     max_records: int = Field(default=1_000_000, gt=0, description="Most records in one batch.")
     max_bytes: ByteSize = Field(default=2**30, gt=0, description="Most bytes in one batch, as the log stores them.")
+    on_error: OnError = Field(
+        default=OnError.DEAD_LETTER,
+        description="What happens to a record that a step fails or the destination refuses. `dead_letter`: it goes to"
+        " the failed store, and the route goes on. `stop`: the route stops before it and waits for an operator"
+        " (`penstock offset ack`); other routes go on.",
+    )
 
     @property
     def interval(self) -> float:

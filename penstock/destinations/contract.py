@@ -6,7 +6,17 @@ visible at the target. So records are parsed once, in parallel, and what travels
 
 The engine may call ``write`` again for a batch that was written (it was killed before it could note so). A destination
 with ``transactions`` must then change nothing; any other must do no worse than write the same rows again under the same
-delivery ids.
+delivery ids. The id of a row is its batch (scope, route, number) and its record's place in the log (partition, offset),
+with a running number where a record became several rows.
+
+A destination says which of two things went wrong, and the engine does what follows from it:
+
+- ``TransientError``: not now. No connection, a timeout, a lock, a full disk, a right that is missing, 429, 5xx. The
+  engine waits, longer each time, and tries the same batch again.
+- ``RefusedError``: never, as it is. A broken constraint, a value that is bad or too long, any other 4xx. Nothing of the
+  batch may be written then, now or by an earlier attempt: the engine cuts the batch in two and tries the halves, each
+  as a batch of its own, down to the single records that are refused. A destination that can do better finds the rows
+  itself and names them in its receipt; one that writes table by table must, once a table has its rows.
 """
 
 from __future__ import annotations
@@ -158,8 +168,8 @@ ConfigT = TypeVar("ConfigT", bound=DestinationConfig)
 class Destination(ABC, Generic[ConfigT]):
     """Built from its config in the driver and again, for ``stager``, in every task; holds no open connection between
     calls. ``write`` may raise ``TransientError`` (the engine waits and calls again with the parts of every table that
-    was not written) or ``RefusedError`` (the engine fails these parts' records, with the message); anything else counts
-    as a bug and stops the route until it is restarted.
+    was not written) or ``RefusedError`` (nothing was written; the engine calls again with fewer records); anything else
+    counts as a bug and stops the route until it is restarted.
     """
 
     capabilities: Capabilities = Capabilities()
@@ -174,6 +184,12 @@ class Destination(ABC, Generic[ConfigT]):
     @abstractmethod
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         """Make the parts visible at the target, in order of (partition, first_offset). Parts may be an empty list."""
+
+    def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        """``write`` for a route that stops at the first record that is refused: nothing behind that record may be
+        written, so if any row is refused, nothing of the batch stays written and ``RefusedError`` is raised. As it is
+        here it is right for destinations that never refuse a part of a batch."""
+        return self.write(batch, parts, book)
 
     def plan(self, parts: Sequence[Part], offline: bool = False) -> Sequence[str]:
         """The schema changes that ``write`` would make for these parts, as statements. Changes nothing. ``offline``:

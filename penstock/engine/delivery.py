@@ -2,13 +2,19 @@
 
 In order: the ledger fixes the range and its number, the destination writes, the failed store appends, the ledger
 commits. A crash between any two of them leads to the same batch again, and each of them does no harm a second time.
+
+What Spark asks for is delivered in one piece as a rule. It is cut where the ledger says so (a part of it is behind the
+route, was begun before a crash, was acknowledged by an operator, is the record that the route had stopped at) and where
+the destination refuses it as a whole: then in halves, down to the records that are refused. Each piece is a batch of
+its own. A record that fails goes to the failed store; on a route with ``on_error: stop`` it ends the delivery instead,
+with everything before it delivered and nothing behind it.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -16,26 +22,39 @@ from threading import Event
 import pyarrow as pa
 
 from penstock import faults
-from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, Stager, TableReceipt
+from penstock.config.pipeline import OnError
+from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableReceipt
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff
-from penstock.engine.book import RouteBook
-from penstock.engine.carriage import failed_records, read_failed
+from penstock.engine.carriage import carried
 from penstock.engine.failed import FailedStore
-from penstock.engine.ledger import Ledger, RouteState, Settlement
+from penstock.engine.ledger import ACKNOWLEDGED, Halt, Ledger, Settlement, Standing
+from penstock.engine.pieces import Piece, Ranges, around, begins, course, halves, left_of
 from penstock.engine.plan import RoutePlan
+from penstock.engine.refusals import (
+    DESTINATION_LABEL,
+    REFUSED,
+    all_failed,
+    first_failed,
+    first_of,
+    originals,
+    record_in,
+    refused_records,
+)
 from penstock.engine.reports import BatchReport
 from penstock.engine.unnoted import TableWatch
-from penstock.errors import RefusedError, RouteError, TransientError
+from penstock.engine.writing import BatchWriter, Stopped
+from penstock.errors import RefusedError
 from penstock.log.local import LocalLog
-from penstock.steps.chain import labelled
-from penstock.steps.contract import FAILURE_SCHEMA
 
-DESTINATION_LABEL = "destination"
+__all__ = ["Delivery", "Halted", "Stopped", "clean_stage"]
+
+REFUSED_IN_A_ROW = 1_000
+"""After so many single records, one behind the other, that were refused, what is refused next fails as it is: a
+destination that takes nothing at all must not be asked record by record."""
 
 
-class Stopped(Exception):
-    """A stop was asked for before the batch was delivered. It is still in the log; this is no error."""
+class Halted(Stopped):
+    """The route has stopped before a record and waits for an operator. The ledger says why; this is no error."""
 
 
 @dataclass(frozen=True)
@@ -49,41 +68,98 @@ class Delivery:
     failed_store: FailedStore
     stopping: Event
     watch: TableWatch = field(default_factory=TableWatch)
+    carry_again: Callable[[Ranges], BatchReport] | None = None
+    """Carries ranges anew where a step runs in Spark; routes of Arrow steps need none."""
 
     def deliver(self, report: BatchReport, began: float | None = None) -> None:
-        """Returns when the batch is committed, by this call or an earlier one. Raises ``Stopped`` if asked to stop.
+        """Returns when all that the report covers is committed, by this call or an earlier one. Raises ``Stopped`` if
+        asked to stop, and ``Halted`` at a record that fails on a route with ``on_error: stop``.
 
         ``began`` is the monotonic time at which the batch's tasks started.
         """
         started = time.monotonic() if began is None else began
-        route = self.plan.name
         if not report.ranges:
             return
         owners = self.log.partitions()
         self.ledger.recognise({partition: owners[partition].identity for partition in report.ranges})
-        again = self.ledger.pending(route) is not None
-        batch = self.ledger.begin(route, report.ranges)
-        if batch is None:
-            narrate.batch_known(route)
+        standing = self.ledger.standing(self.plan.name)
+        left = left_of(report.ranges, {p: position.committed for p, position in standing.positions.items()})
+        if not left:
+            narrate.batch_known(self.plan.name)
             return
+        todo = deque(_course(left, standing))
+        search = _Search()
+        while todo:
+            piece = todo.popleft()
+            if piece.acknowledged:
+                self._pass_over(piece.ranges)
+                continue
+            whole = piece.ranges == report.ranges
+            todo.extendleft(reversed(self._piece(piece, report if whole else self._carried(piece), search, started)))
+            started = time.monotonic()
+            if todo and self.stopping.is_set():
+                raise Stopped
+
+    def _piece(self, piece: Piece, report: BatchReport, search: _Search, started: float) -> Sequence[Piece]:
+        """Deliver a piece and commit it, or return the pieces to deliver in its stead."""
+        stops = self.plan.on_error is OnError.STOP
+        # What was begun may be at the destination, and must stay what it was.
+        failed = first_failed(report) if stops and not piece.again else None
+        if failed is not None:
+            pieces = around(report.ranges, (failed.partition, failed.offset))
+            if (failed.partition, failed.offset) not in _firsts(pieces[0].ranges):
+                return pieces
+            raise self._halted(failed)
+        batch = self.ledger.begin(self.plan.name, report.ranges)
+        if batch is None:
+            narrate.batch_known(self.plan.name)
+            return ()
         faults.reach("route.range_fixed")
-
-        refused: list[pa.RecordBatch] = []
-        receipts: list[TableReceipt] = []
+        writer = BatchWriter(self.destination, self.ledger, self.stopping, stops, self.watch)
         try:
-            receipts = self._written(batch, report, again)
+            receipts = writer.write(batch, report.parts, piece.again)
         except RefusedError as error:
-            narrate.batch_refused(route, batch.number, str(error))
-            refused = list(self._all_staged(batch, str(error)))
-        refused += [self._originals(found) for found in Receipt(receipts).failures]
-        faults.reach("route.destination_done")
+            if report.items > 1 and not search.hopeless:
+                return self._in_halves(batch, error)
+            if stops:
+                place = record_in(self.log, report.ranges)
+                raise self._halted(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
+            search.refused()
+            narrate.batch_refused(self.plan.name, batch.number, error.what)
+            records = refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
+            self._settle(batch, report, (), records, report.staged, started)
+            return ()
+        search.taken()
+        found = Receipt(receipts).failures
+        refused = originals(self.log, found)
+        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started)
+        if stops and (refused or report.failed):
+            raise self._halted_behind([*all_failed(report, refused)])
+        return ()
 
-        loaded = Receipt(receipts).rows
-        failed = report.failed_rows + sum(rows.num_rows for rows in refused)
+    def _in_halves(self, batch: Batch, error: RefusedError) -> Sequence[Piece]:
+        first, second = halves(batch.ranges)
+        self.ledger.shorten(batch, first)
+        narrate.batch_cut(self.plan.name, batch.number, error.what)
+        faults.reach("route.batch_cut")
+        return Piece(first, again=True), Piece(second)
+
+    def _settle(
+        self,
+        batch: Batch,
+        report: BatchReport,
+        receipts: Sequence[TableReceipt],
+        refused: Iterable[pa.RecordBatch],
+        refused_rows: int,
+        started: float,
+    ) -> None:
+        faults.reach("route.destination_done")
+        route, loaded = batch.route, Receipt(receipts).rows
+        failed = report.failed_rows + refused_rows
         extent = None
         if failed:
             extent = self.failed_store.append(
-                route, batch.number, self.ledger.failed_extent(route), _all_failed(report, refused)
+                route, batch.number, self.ledger.failed_extent(route), all_failed(report, refused)
             )
         faults.reach("route.before_ledger_commit")
         settlement = Settlement(
@@ -96,89 +172,73 @@ class Delivery:
             failed_extent=extent,
             seconds=time.monotonic() - started,
         )
+        self._commit(batch, settlement)
+
+    def _pass_over(self, ranges: Ranges) -> None:
+        """Commit records that an operator has declared done, without delivering them."""
+        batch = self.ledger.begin(self.plan.name, ranges)
+        if batch is None:
+            return
+        items = sum(rows.num_rows for p, (start, end) in ranges.items() for rows in self.log.read(p, start, end))
+        self._commit(batch, Settlement(items, 0, {ACKNOWLEDGED: items} if items else {}))
+
+    def _commit(self, batch: Batch, settlement: Settlement) -> None:
         self.ledger.commit(batch, settlement)
+        skipped = sum(settlement.skipped.values())
         narrate.batch_committed(
-            route, batch.number, loaded, sum(report.skipped.values()), failed, 0, settlement.seconds
+            batch.route, batch.number, settlement.loaded, skipped, settlement.failed, 0, settlement.seconds
         )
 
-    def _written(self, batch: Batch, report: BatchReport, again: bool) -> list[TableReceipt]:
-        """Write until every table is written, waiting while the destination is away. What is written stays written:
-        only the other tables are tried again, by this call or after a crash (``again``)."""
-        staged: Counter[str] = Counter()
-        for part in report.parts:
-            staged[part.table] += part.rows
-        done = {table.table: table for table in self.ledger.tables_loaded(batch)}
-        backoff = Backoff()
-        first = True
-        # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
-        # look as if the batch had become empty.
-        while len(done) < len(staged) or (first and not staged):
-            parts = [part for part in report.parts if part.table not in done]
-            try:
-                receipts = self._tried(batch, parts, again or not first)
-                problem = next((table.away for table in receipts if table.away is not None), None)
-            except TransientError as error:
-                receipts, problem = (), error
-            first = False
-            for table in receipts:
-                if table.away is None:
-                    self._check(table, staged[table.table])
-                    done[table.table] = table
-                    if table.failures is None:
-                        self.ledger.table_loaded(batch, table)
-            if problem is not None:
-                self._wait(batch, backoff, problem)
-            elif len(done) < len(staged):
-                raise _unaccounted(batch.route, sum(staged.values()), Receipt(list(done.values())).rows)
-        if backoff.waited:
-            self.ledger.note(self.plan.name, RouteState.RUNNING)
-        return list(done.values())
+    def _carried(self, piece: Piece) -> BatchReport:
+        """A piece of a batch, staged anew; what the batch had staged is of no use to it."""
+        clean_stage(self.plan.stage_dir)
+        if self.carry_again is not None:
+            return self.carry_again(piece.ranges)
+        return carried(self.plan, self.log, piece.ranges)
 
-    def _tried(self, batch: Batch, parts: Sequence[Part], again: bool) -> Sequence[TableReceipt]:
-        book = RouteBook(self.ledger, batch.route)
-        whole = False
-        try:
-            self.watch.before_try(self.destination, {part.table for part in parts}, book, batch.number, again)
-            receipts = self.destination.write(batch, parts, book).tables
-            whole = all(table.away is None for table in receipts)
-            return receipts
-        finally:
-            self.watch.after_try(book, whole)
+    def _halted(self, halt: Halt) -> Halted:
+        route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"
+        where = f"{halt.offset} --partition {halt.partition}"
+        message = (
+            f"stopped before {place}: {halt.step}: {halt.message}"
+            f" Mend it, then: penstock offset resume {route}."
+            f" Or go on without the record: penstock offset ack {route} {where}"
+        )
+        return self._stop_at(halt, message)
 
-    def _check(self, table: TableReceipt, staged: int) -> None:
-        accounted = table.rows + (table.failures.num_rows if table.failures is not None else 0)
-        if accounted != staged:
-            raise _unaccounted(self.plan.name, staged, accounted)
+    def _halted_behind(self, failed: Sequence[pa.RecordBatch]) -> Halted:
+        """For a batch of which a part had been written before anything was refused: it could not be taken back."""
+        halt = first_of(pa.Table.from_batches(failed))
+        count = sum(batch.num_rows for batch in failed)
+        message = (
+            f"stopped behind a batch that was delivered without {count} of its records, which are in the failed store;"
+            f" the first is offset {halt.offset} of partition {halt.partition}: {halt.step}: {halt.message}"
+            f" Look at them: penstock failed list --route {self.plan.name}."
+            f" Then: penstock offset resume {self.plan.name}"
+        )
+        return self._stop_at(halt, message)
 
-    def _wait(self, batch: Batch, backoff: Backoff, problem: TransientError) -> None:
-        wait = backoff.next()
-        self.ledger.note(self.plan.name, RouteState.RETRYING, str(problem))
-        narrate.destination_unavailable(self.plan.name, str(problem), wait)
-        if self.stopping.wait(wait):
-            narrate.batch_put_off(self.plan.name, batch.number)
-            raise Stopped from problem
-
-    def _all_staged(self, batch: Batch, message: str) -> Iterator[pa.RecordBatch]:
-        """The original records of everything that was staged, each failed with the destination's message."""
-        chain = self.plan.head_chain()
-        stager = self.destination.stager(self.plan.stage_dir, self.plan.casts)
-        for partition, (start, end) in batch.ranges.items():
-            for rows in self.log.read(partition, start, end):
-                taken = stager.add(chain.run(rows).kept, rows).kept
-                yield failed_records(rows, labelled(_failures(taken, message), DESTINATION_LABEL))
-        _discard(stager)
-
-    def _originals(self, failures: pa.RecordBatch) -> pa.RecordBatch:
-        rows = self.log.fetch(pa.table(failures.select(["partition", "offset"])))
-        return failed_records(_one_batch(rows), labelled(failures, DESTINATION_LABEL))
+    def _stop_at(self, halt: Halt, message: str) -> Halted:
+        self.ledger.halt(self.plan.name, halt, message)
+        narrate.route_halted(self.plan.name, message)
+        return Halted(message)
 
 
-def _unaccounted(route: str, staged: int, accounted: int) -> RouteError:
-    return RouteError(
-        "PEN-RTE-003",
-        f"route '{route}' staged {staged} rows and its destination accounts for {accounted}.",
-        "This is a defect of the destination; the batch is not committed.",
-    )
+@dataclass
+class _Search:
+    """How many single records in a row were refused, over the pieces of one batch."""
+
+    in_a_row: int = 0
+
+    def refused(self) -> None:
+        self.in_a_row += 1
+
+    def taken(self) -> None:
+        self.in_a_row = 0
+
+    @property
+    def hopeless(self) -> bool:
+        return self.in_a_row >= REFUSED_IN_A_ROW
 
 
 def clean_stage(directory: Path) -> None:
@@ -187,26 +247,12 @@ def clean_stage(directory: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _failures(rows: pa.RecordBatch, message: str) -> pa.RecordBatch:
-    count = rows.num_rows
-    code, text = (pa.repeat(pa.scalar(value), count) for value in ("refused", message))
-    return pa.RecordBatch.from_arrays(
-        [rows.column("partition"), rows.column("offset"), code, text], schema=FAILURE_SCHEMA
-    )
+def _course(left: Ranges, standing: Standing) -> list[Piece]:
+    pending, halt = standing.pending, standing.halt
+    begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
+    stopped_at = None if halt is None else (halt.partition, halt.offset)
+    return course(left, begun, standing.acknowledged, stopped_at)
 
 
-def _all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for file in report.failed:
-        yield from read_failed(file.path)
-    yield from refused
-
-
-def _discard(stager: Stager) -> None:
-    for part in stager.finish():
-        if part.path:
-            Path(part.path).unlink(missing_ok=True)
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+def _firsts(ranges: Ranges) -> set[tuple[int, int]]:
+    return {(partition, start) for partition, (start, _) in ranges.items()}

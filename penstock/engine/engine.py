@@ -79,9 +79,7 @@ class Engine:
         in_rounds = config.mode is RouteMode.BATCH
         pace = Pace(config.interval, config.max_records, config.max_bytes, self._once, in_rounds)
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
-        return RouteRunner(
-            spark, delivery, pipeline.layout.checkpoint(name, pipeline.ledger.scope), pipeline.layout.log, pace, backoff
-        )
+        return RouteRunner(spark, delivery, pipeline.layout, pace, backoff)
 
     def _until(self, stopping: Event, jvm: Jvm) -> None:
         due = time.monotonic() + RETENTION_EVERY
@@ -115,7 +113,7 @@ class Engine:
         """Stream routes deliver what the log holds, batch routes finish what they are on, as far as time allows."""
         deadline = time.monotonic() + self._pipeline.config.engine.drain
         streams = [r for r in runners if self._pipeline.config.routes[r.plan.name].mode == "stream"]
-        while time.monotonic() < deadline and not all(r.caught_up() or not r.is_alive() for r in streams):
+        while time.monotonic() < deadline and not all(r.halted or not r.is_alive() or r.caught_up() for r in streams):
             jvm.check()
             time.sleep(0.05)
         whole = [runner.stop(deadline - time.monotonic()) for runner in runners]

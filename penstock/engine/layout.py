@@ -27,9 +27,10 @@ class Layout:
         """Locks, pids and scratch space of running processes."""
         return self.root / "run"
 
-    def checkpoint(self, route: str, scope: str) -> Path:
-        """A checkpoint is worth something only with the ledger that it grew with."""
-        return self.root / "checkpoints" / f"{route}-{scope[:8]}"
+    def checkpoint(self, route: str, scope: str, generation: int = 0) -> Path:
+        """A checkpoint is worth something only with the ledger that it grew with, and until the route is moved back."""
+        turn = f"-{generation}" if generation else ""
+        return self.root / "checkpoints" / f"{route}-{scope[:8]}{turn}"
 
     def stage(self, route: str) -> Path:
         return self.root / "stage" / route

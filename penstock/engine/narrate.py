@@ -17,6 +17,7 @@ _RETRIES = Counter("penstock_destination_retries_total", "Writes that were put o
 _CRASHES = Counter(
     "penstock_route_crashes_total", "Queries that ended with an error and were started again.", ["route"]
 )
+_HALTS = Counter("penstock_route_halts_total", "Records at which a route stopped (`on_error: stop`).", ["route"])
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
 _COMPACTED = Counter("penstock_log_compacted_bytes_total", "Bytes of log that compaction freed.")
@@ -54,6 +55,10 @@ def destination_unavailable(route: str, reason: str, wait: float) -> None:
     log.warning("route %s: %s Trying again in %.1f s.", route, reason, wait)
 
 
+def batch_cut(route: str, number: int, reason: str) -> None:
+    log.info("route %s: batch %d was refused as a whole, its halves are tried: %s", route, number, reason)
+
+
 def batch_refused(route: str, number: int, reason: str) -> None:
     log.warning("route %s: batch %d was refused, its records go to the failed store: %s", route, number, reason)
 
@@ -72,6 +77,16 @@ def route_crashed(route: str, reason: str, wait: float) -> None:
     _RUNNING.labels(route).set(0)
     _CRASHES.labels(route).inc()
     log.error("route %s: %s Starting again in %.1f s.", route, reason, wait)
+
+
+def route_halted(route: str, message: str) -> None:
+    _RUNNING.labels(route).set(0)
+    _HALTS.labels(route).inc()
+    log.error("route %s: %s", route, message)
+
+
+def route_resumed(route: str) -> None:
+    log.info("route %s: goes on", route)
 
 
 def route_gave_up(route: str, reason: str, crashes: int) -> None:

@@ -94,4 +94,5 @@ def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
         destination_config=chosen.to,
         stage_dir=Layout(config.data_dir).stage(route),
         only_keys=tuple(chosen.only_keys),
+        on_error=chosen.on_error,
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.component import DestinationConfig, StepConfig
+from penstock.config.pipeline import OnError
 from penstock.destinations.contract import AnyDestination
 from penstock.registry import Kind, component
 from penstock.steps.chain import Chain, Link
@@ -47,6 +48,7 @@ class RoutePlan:
     destination_config: DestinationConfig
     stage_dir: Path
     only_keys: tuple[str, ...] = ()
+    on_error: OnError = OnError.DEAD_LETTER
 
     @cached_property
     def head(self) -> tuple[PlannedStep, ...]:

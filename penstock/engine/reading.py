@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -18,7 +18,7 @@ from penstock.engine.carriage import carry, pass_on
 from penstock.engine.plan import PlannedStep, RoutePlan, links
 from penstock.engine.reports import REPORT_SCHEMA
 from penstock.log.ranges import ReadOptions, Stretch
-from penstock.log.spark import LogSource, LogStreamReader
+from penstock.log.spark import LogBatchReader, LogSource, LogStreamReader
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import Chain
 from penstock.steps.contract import SparkStep
@@ -41,6 +41,9 @@ def route_source(plan: RoutePlan) -> type[LogSource]:
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
             return RouteReader(self.read_options, plan)
 
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return RangeReader(self.read_options, plan)
+
     return RouteSource
 
 
@@ -50,12 +53,27 @@ class RouteReader(LogStreamReader):
         self._plan = plan
 
     def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan, chain = self._plan, self._plan.head_chain()
-        place = (stretch.partition, stretch.start, stretch.end)
-        if plan.rest:
-            yield from pass_on(plan, chain, batches, f"head-{'-'.join(map(str, place))}", *place)
-        else:
-            yield carry(plan, chain, batches, *place).to_batch()
+        return _carried(self._plan, stretch, batches)
+
+
+class RangeReader(LogBatchReader):
+    """The same for a fixed range: a part of a batch that is carried anew."""
+
+    def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
+        super().__init__(options)
+        self._plan = plan
+
+    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _carried(self._plan, stretch, batches)
+
+
+def _carried(plan: RoutePlan, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    chain = plan.head_chain()
+    place = (stretch.partition, stretch.start, stretch.end)
+    if plan.rest:
+        yield from pass_on(plan, chain, batches, f"head-{'-'.join(map(str, place))}", *place)
+    else:
+        yield carry(plan, chain, batches, *place).to_batch()
 
 
 def through_spark(plan: RoutePlan, frame: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -15,12 +16,14 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.carriage import reports_left
-from penstock.engine.delivery import Delivery, Stopped, clean_stage
+from penstock.engine.delivery import Delivery, Halted, Stopped, clean_stage
+from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.pieces import Ranges
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reading import route_source, through_spark
 from penstock.engine.reports import BatchReport, TaskReport, add_up
-from penstock.engine.session import quiet_queries
+from penstock.engine.session import loud_queries, quiet_queries
 from penstock.errors import LedgerAway, RouteError, TransientError
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+RESUME_CHECK_EVERY = 0.5
+"""Seconds between looks at whether an operator has let a halted route go on."""
 ONCE_TRIES = 5
 """How often in a row a route may crash in a run that is to come to an end."""
 
@@ -54,22 +59,15 @@ class RouteRunner(threading.Thread):
     A query that ends with an error is started again after a growing pause: the range it was on is fixed, so it goes on
     exactly there. Only a ``once`` run gives up, after ``ONCE_TRIES`` crashes without a batch between them; errors that
     pass by themselves do not count. ``finished`` tells whether a ``once`` run came to its end.
+
+    A route that halts at a record is not started again until an operator says so, through the ledger.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        delivery: Delivery,
-        checkpoint: Path,
-        log_dir: Path,
-        pace: Pace,
-        backoff: Backoff,
-    ) -> None:
+    def __init__(self, spark: SparkSession, delivery: Delivery, layout: Layout, pace: Pace, backoff: Backoff) -> None:
         super().__init__(name=f"route-{delivery.plan.name}", daemon=True)
         self._spark = spark
-        self._delivery = delivery
-        self._checkpoint = checkpoint
-        self._log_dir = log_dir
+        self._delivery = replace(delivery, carry_again=self._carried_again if delivery.plan.rest else None)
+        self._layout = layout
         self._pace = pace
         self._backoff = backoff
         self._gate = threading.Lock()
@@ -77,6 +75,7 @@ class RouteRunner(threading.Thread):
         self._crashes = 0
         self._cause: Exception | None = None
         self.finished = False
+        self.halted = False
 
     @property
     def plan(self) -> RoutePlan:
@@ -94,7 +93,7 @@ class RouteRunner(threading.Thread):
             try:
                 self._note(RouteState.STARTING)
                 self._query = self._start()
-                self._note(RouteState.RUNNING)
+                self._note(RouteState.RUNNING, after=RouteState.STARTING)
                 if not said:
                     narrate.route_started(route)
                     said = True
@@ -105,7 +104,13 @@ class RouteRunner(threading.Thread):
                 self.finished = self._pace.once
                 break
             except Exception as ended:
-                # Whatever ended the query, the route must not stay down for it: data waits in the log meanwhile.
+                if isinstance(self._cause, Halted):
+                    self._cause = None
+                    if self._pace.once or not self._resumed():
+                        return
+                    said = False
+                    continue
+                # Whatever else ended the query, the route must not stay down for it: data waits in the log meanwhile.
                 if stopping.is_set():
                     break
                 if time.monotonic() - started > 60:
@@ -122,6 +127,23 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         narrate.route_stopped(route)
+
+    def _resumed(self) -> bool:
+        """Wait until an operator lets the route go on. ``False`` if the engine stops first: the route stays halted."""
+        route, stopping = self.plan.name, self._delivery.stopping
+        self.halted = True
+        loud_queries(self._spark)
+        while not stopping.wait(RESUME_CHECK_EVERY):
+            try:
+                activity = self._ledger.activity(route)
+            except SQLAlchemyError as error:
+                narrate.ledger_unavailable(route, reason_of(error))
+                continue
+            if activity is None or activity.state is not RouteState.HALTED:
+                self.halted = False
+                narrate.route_resumed(route)
+                return True
+        return False
 
     def _gives_up(self, error: Exception) -> bool:
         if not isinstance(error, _PASSING):
@@ -151,10 +173,10 @@ class RouteRunner(threading.Thread):
             if log.bounds(partition).end > 0
         )
 
-    def _note(self, state: RouteState, message: str = "") -> None:
+    def _note(self, state: RouteState, message: str = "", after: RouteState | None = None) -> None:
         """Tell the ledger how the route is doing. A ledger that is away must not end the thread that waits for it."""
         try:
-            self._ledger.note(self.plan.name, state, message)
+            self._ledger.note(self.plan.name, state, message, after)
         except SQLAlchemyError as error:
             narrate.ledger_unavailable(self.plan.name, reason_of(error))
 
@@ -165,12 +187,20 @@ class RouteRunner(threading.Thread):
         reader = self._spark.readStream.format(source.name()).options(**self._options())
         # Taken over by the query's thread: each route's tasks get their share of the cores.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
-        writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", str(self._checkpoint))
+        writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", str(self._checkpoint()))
         if pace.once or pace.in_rounds:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=_interval(pace.every))
         return writer.foreachBatch(self._take).start()
+
+    def _checkpoint(self) -> Path:
+        """The checkpoint that counts. Those from before the route was moved back go: their offsets hold no more."""
+        route, scope = self.plan.name, self._ledger.scope
+        generation = self._ledger.generation(route)
+        for earlier in range(generation):
+            shutil.rmtree(self._layout.checkpoint(route, scope, earlier), ignore_errors=True)
+        return self._layout.checkpoint(route, scope, generation)
 
     def _options(self) -> dict[str, str]:
         log, route = self._delivery.log, self.plan.name
@@ -186,7 +216,7 @@ class RouteRunner(threading.Thread):
                     "The log was replaced or lost its end. Restore it, or start with a new `data_dir`.",
                 )
         options = {
-            "path": str(self._log_dir),
+            "path": str(self._layout.log),
             "sources": ",".join(self.plan.sources),
             "consumer": route,
             "startingOffsets": _json(starts),
@@ -210,7 +240,8 @@ class RouteRunner(threading.Thread):
             clean_stage(self.plan.stage_dir)
             try:
                 self._delivery.deliver(self._carried(frame), began)
-            except Stopped:
+            except Stopped as stopped:
+                self._cause = stopped
                 quiet_queries(self._spark)
                 raise
             except Exception as error:
@@ -218,6 +249,18 @@ class RouteRunner(threading.Thread):
                 raise
             self._crashes = 0
             clean_stage(self.plan.stage_dir)
+
+    def _carried_again(self, ranges: Ranges) -> BatchReport:
+        """Run the tasks of a part of a batch, whose steps need Spark, as a job of its own."""
+        others = dict.fromkeys(self._delivery.log.partitions(self.plan.sources), (0, 0))
+        whole = {**others, **ranges}
+        options = {
+            "path": str(self._layout.log),
+            "sources": ",".join(self.plan.sources),
+            "startingOffsets": _json({p: start for p, (start, _) in whole.items()}),
+            "endingOffsets": _json({p: end for p, (_, end) in whole.items()}),
+        }
+        return self._carried(self._spark.read.format(route_source(self.plan).name()).options(**options).load())
 
     def _carried(self, frame: DataFrame) -> BatchReport:
         """Run the batch's tasks and add up their reports: a row per task, never data."""

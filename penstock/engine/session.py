@@ -46,9 +46,19 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
 
 def quiet_queries(spark: SparkSession) -> None:
     """A batch can leave Spark only by an error, and Spark tells errors with their traces. One that is our own stop is
-    none; the engine ends with it, so this need not be taken back."""
+    none."""
+    _tell_of_queries(spark, "OFF")
+
+
+def loud_queries(spark: SparkSession) -> None:
+    """Hear of errors again, after a route has stopped alone and the engine goes on."""
+    _tell_of_queries(spark, "ERROR")
+
+
+def _tell_of_queries(spark: SparkSession, level: str) -> None:
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    log4j.core.config.Configurator.setLevel(f"{_STREAMING}.runtime.MicroBatchExecution", log4j.Level.OFF)
+    query = f"{_STREAMING}.runtime.MicroBatchExecution"
+    log4j.core.config.Configurator.setLevel(query, getattr(log4j.Level, level))
 
 
 def _no_stop(record: logging.LogRecord) -> bool:

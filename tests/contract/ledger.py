@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import pytest
 
 from penstock.destinations.contract import TableReceipt
-from penstock.engine.ledger import Extent, Ledger, Position, RouteState, Settlement, Totals
+from penstock.engine.ledger import (
+    Act,
+    Advance,
+    Extent,
+    Halt,
+    Ledger,
+    Operator,
+    Position,
+    RouteState,
+    Settlement,
+    Totals,
+)
 from penstock.errors import LedgerError
+
+ADA = Operator("ada@example", "a test order")
+HALT = Halt(0, 6, "destination", "refused", "amount must be positive")
 
 
 class LedgerContract(ABC):
@@ -188,3 +203,126 @@ class LedgerContract(ABC):
         self.open().recognise({0: "first", 2: "third"})
         with pytest.raises(LedgerError, match="partition 1 was made anew"):
             ledger.recognise({0: "first", 1: "another", 2: "third"})
+
+    def committed(self, ledger: Ledger, end: int, start: int = 0) -> None:
+        batch = ledger.begin("shop", {0: (start, end)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(end - start, end - start))
+
+    def test_a_batch_that_was_refused_as_a_whole_goes_on_shorter_under_its_number(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.shorten(batch, {0: (0, 5)})
+        assert self.open().begin("shop", {0: (0, 5)}) == replace(batch, ranges={0: (0, 5)})
+
+    def test_a_route_that_halts_says_where_and_why_and_gives_up_what_it_had_begun(self, ledger: Ledger) -> None:
+        self.committed(ledger, 6)
+        begun = ledger.begin("shop", {0: (6, 7)})
+        assert begun is not None
+        ledger.halt("shop", HALT, "stopped before offset 6")
+        standing = self.open().standing("shop")
+        assert (standing.pending, standing.halt, standing.positions[0]) == (None, HALT, Position(6, 6))
+        activity = ledger.activity("shop")
+        assert activity is not None
+        assert (activity.state, activity.message) == (RouteState.HALTED, "stopped before offset 6")
+        again = ledger.begin("shop", {0: (6, 9)})
+        assert again is not None
+        assert again.number > begun.number
+
+    def test_a_commit_past_the_record_ends_the_halt(self, ledger: Ledger) -> None:
+        self.committed(ledger, 6)
+        ledger.halt("shop", HALT, "stopped")
+        self.committed(ledger, 9, start=6)
+        assert ledger.standing("shop").halt is None
+
+    def test_a_route_that_has_halted_is_not_said_to_run_by_its_start(self, ledger: Ledger) -> None:
+        ledger.note("shop", RouteState.STARTING)
+        ledger.halt("shop", HALT, "stopped")
+        ledger.note("shop", RouteState.RUNNING, after=RouteState.STARTING)
+        activity = ledger.activity("shop")
+        assert activity is not None
+        assert activity.state is RouteState.HALTED
+
+    def test_records_that_are_acknowledged_where_the_route_stands_are_skipped_at_once(self, ledger: Ledger) -> None:
+        self.committed(ledger, 6)
+        ledger.halt("shop", HALT, "stopped")
+        ledger.acknowledge("shop", 0, (6, 8), ADA, Advance(6, 8, 2), engine_runs=True)
+        assert ledger.offsets("shop")[0] == Position(8, 8)
+        assert ledger.totals("shop") == Totals(items=8, loaded=6, skipped=2)
+        assert ledger.skips("shop") == {"acknowledged": 2}
+        activity = ledger.activity("shop")
+        assert activity is not None
+        assert activity.state is RouteState.STARTING
+        (act,) = self.open().interventions("shop")
+        assert (act.act, act.who, act.reason) == (Act.ACK, "ada@example", "a test order")
+        assert (act.partition, act.start, act.end) == (0, 6, 8)
+
+    def test_records_that_are_acknowledged_ahead_are_remembered_until_the_route_is_past_them(
+        self, ledger: Ledger
+    ) -> None:
+        for stretch in ((7, 9), (12, 14), (8, 10)):
+            ledger.acknowledge("shop", 0, stretch, ADA)
+        assert self.open().standing("shop").acknowledged == {0: [(7, 10), (12, 14)]}
+        assert ledger.totals("shop") == Totals()
+        self.committed(ledger, 10)
+        assert ledger.standing("shop").acknowledged == {0: [(12, 14)]}
+
+    def test_nobody_moves_a_route_that_an_engine_works_on(self, ledger: Ledger) -> None:
+        ledger.note("shop", RouteState.RUNNING)
+        with pytest.raises(LedgerError, match="not halted"):
+            ledger.acknowledge("shop", 0, (0, 1), ADA, Advance(0, 1, 1), engine_runs=True)
+        with pytest.raises(LedgerError, match="not halted"):
+            ledger.resume("shop", ADA)
+        assert ledger.offsets("shop")[0] == Position(0, 0)
+        assert ledger.interventions("shop") == []
+
+    def test_records_of_a_batch_that_was_under_way_are_not_acknowledged(self, ledger: Ledger) -> None:
+        ledger.begin("shop", {0: (0, 10)})
+        with pytest.raises(LedgerError, match="the destination may have it"):
+            ledger.acknowledge("shop", 0, (9, 12), ADA)
+        ledger.acknowledge("shop", 0, (10, 12), ADA)
+        assert ledger.standing("shop").acknowledged == {0: [(10, 12)]}
+
+    def test_a_route_that_moved_meanwhile_is_not_moved_from_where_it_was(self, ledger: Ledger) -> None:
+        self.committed(ledger, 6)
+        with pytest.raises(LedgerError, match="has moved from 5 to 6"):
+            ledger.acknowledge("shop", 0, (5, 8), ADA, Advance(5, 8, 3))
+
+    def test_a_rewind_reads_again_under_new_numbers_and_another_checkpoint(self, ledger: Ledger) -> None:
+        self.committed(ledger, 10)
+        begun = ledger.begin("shop", {0: (10, 12)})
+        assert begun is not None
+        ledger.acknowledge("shop", 0, (20, 21), ADA)
+        ledger.rewind("shop", {0: 3}, ADA)
+        assert ledger.generation("shop") == 1
+        standing = ledger.standing("shop")
+        assert (standing.pending, standing.positions[0]) == (None, Position(3, 3))
+        assert standing.acknowledged == {0: [(20, 21)]}
+        again = ledger.begin("shop", {0: (3, 12)})
+        assert again is not None
+        assert again.number > begun.number
+        with pytest.raises(LedgerError, match="not under way"):
+            ledger.commit(begun, Settlement(2, 2))
+        act = ledger.interventions("shop")[0]
+        assert (act.act, act.partition, act.start, act.end) == (Act.REWIND, 0, 3, 10)
+
+    def test_what_waited_when_a_route_was_moved_back_is_counted_again_and_the_books_still_balance(
+        self, ledger: Ledger
+    ) -> None:
+        batch = ledger.begin("shop", {0: (0, 10), 1: (100, 110)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(20, 15, waiting=5, holds={1: 104}))
+        ledger.rewind("shop", {0: 2}, ADA)
+        assert {p: position.committed for p, position in ledger.offsets("shop").items()} == {0: 2, 1: 104}
+        assert ledger.totals("shop") == Totals(items=20, loaded=15, skipped=5)
+        assert ledger.skips("shop") == {"rewound": 5}
+
+    def test_a_halted_route_is_resumed_and_that_is_on_record(self, ledger: Ledger) -> None:
+        self.committed(ledger, 6)
+        ledger.halt("shop", HALT, "stopped")
+        ledger.resume("shop", ADA)
+        activity = ledger.activity("shop")
+        assert activity is not None
+        assert activity.state is RouteState.STARTING
+        assert ledger.standing("shop").halt == HALT
+        assert [(act.act, act.start) for act in ledger.interventions("shop")] == [(Act.RESUME, 6)]

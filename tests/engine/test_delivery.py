@@ -2,101 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 import pyarrow as pa
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import (
-    UNRECORDED,
-    Batch,
-    Destination,
-    Part,
-    Receipt,
-    Stager,
-    TableBook,
-    TableReceipt,
-)
-from penstock.destinations.file.config import FileConfig
-from penstock.engine.carriage import carry
-from penstock.engine.delivery import Delivery, Stopped
-from penstock.engine.failed import FailedStore
-from penstock.engine.ledger import Ledger, RouteState, Totals, sqlite_url
-from penstock.engine.plan import RoutePlan, planned
-from penstock.engine.reports import BatchReport, add_up
-from penstock.errors import PenstockError, RefusedError, RouteError, TransientError
-from penstock.log.local import LocalLog
-from penstock.record import Record, entries
+from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
+from penstock.engine.delivery import Stopped
+from penstock.engine.ledger import RouteState, Totals
+from penstock.engine.reports import BatchReport
+from penstock.errors import RouteError, TransientError
 from penstock.steps.contract import FAILURE_SCHEMA
-from penstock.steps.where.config import WhereConfig
-
-
-class Bench:
-    """A route over a log, into files, with nothing running."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = LocalLog(folder / "log")
-        self.ledger = Ledger.open(sqlite_url(folder / "ledger.db"), "test")
-        self.failed = FailedStore(folder / "failed")
-        self.plan = RoutePlan(
-            name="out",
-            sources=("web",),
-            namespace=".*",
-            steps=planned([("where", WhereConfig(condition="n > 1"))]),
-            destination_name="file",
-            destination_config=FileConfig(path=folder / "out"),
-            stage_dir=folder / "stage",
-        )
-        self.stopping = Event()
-        self.destination: Destination[FileConfig] = self.plan.destination()
-        self.writer = self.log.writer("web")
-        self.ledger.open_route("out", {self.writer.partition: 0})
-
-    def append(self, *data: bytes, headers: dict[str, str] | None = None) -> None:
-        self.writer.append(entries(Record(d, namespace="web", headers=headers or {}) for d in data))
-
-    def report(self, start: int, end: int) -> BatchReport:
-        partition = self.writer.partition
-        batches = self.log.read(partition, start, end)
-        return add_up([carry(self.plan, self.plan.head_chain(), batches, partition, start, end)])
-
-    def deliver(self, start: int, end: int, changed: Callable[[BatchReport], BatchReport] = lambda same: same) -> None:
-        delivery = Delivery(self.plan, self.destination, self.log, self.ledger, self.failed, self.stopping)
-        delivery.deliver(changed(self.report(start, end)))
-
-    def written(self) -> list[int]:
-        lines = [
-            line for file in sorted((self.folder / "out").glob("*.ndjson")) for line in file.read_text().splitlines()
-        ]
-        return [json.loads(line)["n"] for line in lines]
+from tests.engine.bench import Awkward, Bench
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-class Awkward(Destination[FileConfig]):
-    """The real destination behind a door that the test opens and shuts."""
-
-    def __init__(self, real: Destination[FileConfig], errors: Sequence[PenstockError | None]) -> None:
-        super().__init__(real.config)
-        self.real, self.errors = real, list(errors)
-
-    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
-        return self.real.stager(directory, casts)
-
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
-        return self.real.write(batch, parts, book)
 
 
 def test_every_record_of_a_batch_is_loaded_skipped_or_failed(bench: Bench) -> None:
@@ -152,17 +77,6 @@ def test_a_stop_while_the_destination_is_away_leaves_the_batch_in_the_log(bench:
     bench.destination = real
     bench.deliver(0, 1)
     assert bench.written() == [2]
-
-
-def test_a_refused_batch_goes_to_failed_with_the_destinations_message(bench: Bench) -> None:
-    bench.append(b'{"n": 1}', b'{"n": 2}', b'{"n": 3}', b"nonsense")
-    bench.destination = Awkward(bench.destination, [RefusedError("PEN-TST-002", "value too long for column n.")])
-    bench.deliver(0, 4)
-    assert bench.ledger.totals("out") == Totals(items=4, skipped=1, failed=3)
-    failed = list(bench.failed.read("out", bench.ledger.failed_extent("out")))
-    refused = [e for e in failed if e.step == "destination"]
-    assert [e.record.data for e in refused] == [b'{"n": 2}', b'{"n": 3}']
-    assert all("value too long for column n" in e.error for e in refused)
 
 
 def test_rows_that_the_destination_refuses_one_by_one_are_found_again_in_the_log(bench: Bench) -> None:

@@ -10,32 +10,44 @@ SQLite (WAL) by default; PostgreSQL by URL when several machines share it.
 from __future__ import annotations
 
 from penstock.engine.ledger.accounts import (
+    ACKNOWLEDGED,
+    Act,
     Activity,
     CommittedBatch,
     Extent,
+    Halt,
+    Intervention,
+    Operator,
     Position,
     RouteState,
     Settlement,
+    Standing,
     Totals,
 )
-from penstock.engine.ledger.batches import Batches
 from penstock.engine.ledger.database import shown_url, sqlite_url
 from penstock.engine.ledger.failed_books import FailedBooks
-from penstock.engine.ledger.inquiries import Inquiries
+from penstock.engine.ledger.interventions import Advance, Interventions
 
 __all__ = [
+    "ACKNOWLEDGED",
+    "Act",
     "Activity",
+    "Advance",
     "CommittedBatch",
     "Extent",
+    "Halt",
+    "Intervention",
     "Ledger",
+    "Operator",
     "Position",
     "RouteState",
     "Settlement",
+    "Standing",
     "Totals",
     "shown_url",
     "sqlite_url",
 ]
 
 
-class Ledger(Batches, Inquiries, FailedBooks):
+class Ledger(Interventions, FailedBooks):
     """Open it with ``Ledger.open``. Safe to use from several threads and processes at once."""

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.destinations.contract import TableReceipt
+from penstock.destinations.contract import Batch, TableReceipt
+
+ACKNOWLEDGED = "acknowledged"
+"""The label under which records count as skipped that an operator has declared done."""
+REWOUND = "rewound"
+"""The label under which items count as skipped that waited on a route when it was moved back: they come again."""
 
 
 class RouteState(StrEnum):
@@ -14,6 +19,8 @@ class RouteState(StrEnum):
     RUNNING = "running"
     RETRYING = "retrying"
     CRASHED = "crashed"
+    HALTED = "halted"
+    """It stands before a record that was refused, and waits for an operator (``on_error: stop``)."""
     STOPPED = "stopped"
 
 
@@ -23,6 +30,28 @@ class Position:
 
     committed: int
     hold: int
+
+
+@dataclass(frozen=True)
+class Halt:
+    """The record that a route stopped at, and why."""
+
+    partition: int
+    offset: int
+    step: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All that decides what a route delivers next, as of one moment."""
+
+    positions: Mapping[int, Position]
+    pending: Batch | None = None
+    acknowledged: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Per partition, offsets ``[start, end)`` ahead of the route that an operator has declared done."""
+    halt: Halt | None = None
 
 
 @dataclass(frozen=True)
@@ -85,3 +114,32 @@ class CommittedBatch:
     failed: int
     waiting: int
     seconds: float
+
+
+class Act(StrEnum):
+    """What an operator did to a route's offsets."""
+
+    ACK = "ack"
+    REWIND = "rewind"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who intervenes, and why."""
+
+    name: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """An operator's act, for later: the offsets ``[start, end)`` that were acknowledged, or that are read again."""
+
+    act: Act
+    at: float
+    who: str
+    reason: str
+    partition: int
+    start: int
+    end: int

@@ -1,7 +1,8 @@
 """Batches, from the range that is fixed to the books that are closed.
 
 A batch is counted once, however often it is tried: ``begin`` gives a range its number, the same one at every attempt,
-and knows a range that was committed. ``commit`` moves the offsets and the counts in one transaction.
+and knows a range that was committed. ``commit`` moves the offsets and the counts in one transaction. A number is never
+given to a second batch, also if the first was abandoned.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from penstock.destinations.contract import Batch, TableReceipt
-from penstock.engine.ledger.accounts import CommittedBatch, Position, Settlement
+from penstock.engine.ledger.accounts import CommittedBatch, Halt, Position, RouteState, Settlement, Standing
+from penstock.engine.ledger.inquiries import Inquiries
 from penstock.engine.ledger.offsets import Offsets
 from penstock.errors import LedgerError
 
@@ -25,14 +28,15 @@ KEPT_BATCHES = 10_000
 """How many batches of a route stay listed one by one; totals are kept for ever."""
 
 
-class Batches(Offsets):
+class Batches(Offsets, Inquiries):
+    def standing(self, route: str) -> Standing:
+        """Where the route stands, what it has begun, what it must pass over and what it stopped at."""
+        with self.reading() as connection:
+            return self._standing(connection, route)
+
     def pending(self, route: str) -> Batch | None:
         """The batch that was begun and not committed, if any: its range must be delivered exactly as it was fixed."""
-        b = self._t.batches
-        query = sa.select(b).where(b.c.route == route, b.c.committed_at.is_(None))
-        with self.reading() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else Batch(self.scope, route, row.number, _ranges(row.ranges))
+        return self.standing(route).pending
 
     def begin(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> Batch | None:
         """Give a range its batch number, or ``None`` if it was committed already.
@@ -40,36 +44,49 @@ class Batches(Offsets):
         The range must start where the route stands. The same range gets the same number again, so that a destination
         can tell a second attempt from a new batch.
         """
-        positions = self.offsets(route)
-        if all(end <= _committed(positions, partition) for partition, (_, end) in ranges.items()):
-            return None
-        for partition, (start, _) in ranges.items():
-            committed = _committed(positions, partition)
-            if start != committed:
+        with self.writing() as connection:
+            course = self._course(connection, route)
+            standing = self._standing(connection, route)
+            positions, pending = standing.positions, standing.pending
+            if all(end <= _committed(positions, partition) for partition, (_, end) in ranges.items()):
+                return None
+            for partition, (start, _) in ranges.items():
+                committed = _committed(positions, partition)
+                if start != committed:
+                    raise LedgerError(
+                        "PEN-LGR-003",
+                        f"route '{route}' was given partition {partition} from offset {start}, but stands at"
+                        f" {committed}.",
+                        "The route's checkpoint is not of this ledger: stop the pipeline, remove the checkpoint folder"
+                        " of the route and start again; it goes on from the ledger's offset.",
+                    )
+            if pending is not None:
+                if dict(pending.ranges) == dict(ranges):
+                    return pending
                 raise LedgerError(
-                    "PEN-LGR-003",
-                    f"route '{route}' was given partition {partition} from offset {start}, but stands at {committed}.",
-                    "The route's checkpoint is not of this ledger: stop the pipeline, remove the checkpoint folder of "
-                    "the route and start again; it goes on from the ledger's offset.",
+                    "PEN-LGR-004",
+                    f"route '{route}' has batch {pending.number} over {_text(pending.ranges)} under way and was given "
+                    f"{_text(ranges)}.",
+                    "Restart the pipeline; it delivers the batch that is under way first.",
                 )
-        pending = self.pending(route)
-        if pending is not None:
-            if dict(pending.ranges) == dict(ranges):
-                return pending
-            raise LedgerError(
-                "PEN-LGR-004",
-                f"route '{route}' has batch {pending.number} over {_text(pending.ranges)} under way and was given "
-                f"{_text(ranges)}.",
-                "Restart the pipeline; it delivers the batch that is under way first.",
-            )
+            return self._begun(connection, route, ranges, course.last_number)
+
+    def shorten(self, batch: Batch, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """Let a batch under way cover only these ranges, with which it began. The destination has refused it as a
+        whole, so nothing of it was written under its number."""
         b = self._t.batches
         with self.writing() as connection:
-            last = connection.execute(sa.select(sa.func.max(b.c.number)).where(b.c.route == route)).scalar()
-            number = (last or 0) + 1
-            connection.execute(
-                sa.insert(b).values(route=route, number=number, ranges=_text(ranges), began_at=time.time())
-            )
-        return Batch(self.scope, route, number, dict(ranges))
+            connection.execute(sa.update(b).where(*_under_way(b, batch.route)).values(ranges=_text(ranges)))
+
+    def halt(self, route: str, halt: Halt, message: str) -> None:
+        """Stop a route before a record that was refused: what it has begun is given up, for nothing of that was
+        written, and its state says why it waits."""
+        with self.writing() as connection:
+            self._course(connection, route)
+            self._abandon(connection, route)
+            connection.execute(sa.delete(self._t.halts).filter_by(route=route))
+            connection.execute(sa.insert(self._t.halts).values(route=route, **asdict(halt), at=time.time()))
+            self._note(connection, route, RouteState.HALTED, message)
 
     def commit(self, batch: Batch, settlement: Settlement) -> None:
         """Note what became of the batch and move the route's offsets, all or nothing."""
@@ -120,6 +137,9 @@ class Batches(Offsets):
             )
             if moved.rowcount == 0:
                 connection.execute(sa.insert(t.offsets).values(route=route, partition=partition, **values))
+            passed = {"route": route, "partition": partition}
+            connection.execute(sa.delete(t.halts).filter_by(**passed).where(t.halts.c.offset < end))
+            connection.execute(sa.delete(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.end <= end))
         extent = (
             {}
             if s.failed_extent is None
@@ -139,17 +159,19 @@ class Batches(Offsets):
         for receipt in s.tables:
             connection.execute(sa.insert(t.deliveries).values(_delivery(batch, receipt)))
         for step, items in s.skipped.items():
-            counted = connection.execute(
-                sa.update(t.skips)
-                .where(t.skips.c.route == route, t.skips.c.step == step)
-                .values(items=t.skips.c["items"] + items)
-            )
-            if counted.rowcount == 0:
-                connection.execute(sa.insert(t.skips).values(route=route, step=step, items=items))
+            self._skip(connection, route, step, items)
         for table in (t.batches, t.deliveries):
             connection.execute(
                 sa.delete(table).where(table.c.route == route, table.c.number <= batch.number - KEPT_BATCHES)
             )
+
+    def _skip(self, connection: sa.Connection, route: str, step: str, items: int) -> None:
+        skips = self._t.skips
+        counted = connection.execute(
+            sa.update(skips).filter_by(route=route, step=step).values(items=skips.c["items"] + items)
+        )
+        if counted.rowcount == 0:
+            connection.execute(sa.insert(skips).values(route=route, step=step, items=items))
 
     def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
         """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the
@@ -181,6 +203,47 @@ class Batches(Offsets):
                 )
                 for row in connection.execute(query)
             ]  # fmt: skip
+
+    def _standing(self, connection: sa.Connection, route: str) -> Standing:
+        t = self._t
+        positions = {
+            row.partition: Position(row.committed, row.hold)
+            for row in connection.execute(sa.select(t.offsets).filter_by(route=route))
+        }
+        begun = connection.execute(sa.select(t.batches).where(*_under_way(t.batches, route))).first()
+        done: dict[int, list[tuple[int, int]]] = {}
+        for row in connection.execute(sa.select(t.acknowledged).filter_by(route=route).order_by("partition", "first")):
+            done.setdefault(row.partition, []).append((row.first, row.end))
+        found = connection.execute(sa.select(t.halts).filter_by(route=route)).first()
+        return Standing(
+            positions,
+            None if begun is None else Batch(self.scope, route, begun.number, _ranges(begun.ranges)),
+            done,
+            None if found is None else Halt(found.partition, found.offset, found.step, found.code, found.message),
+        )
+
+    def _begun(
+        self, connection: sa.Connection, route: str, ranges: Mapping[int, tuple[int, int]], last_number: int
+    ) -> Batch:
+        b = self._t.batches
+        listed = connection.execute(sa.select(sa.func.max(b.c.number)).where(b.c.route == route)).scalar()
+        number = max(listed or 0, last_number) + 1
+        connection.execute(sa.insert(b).values(route=route, number=number, ranges=_text(ranges), began_at=time.time()))
+        return Batch(self.scope, route, number, dict(ranges))
+
+    def _abandon(self, connection: sa.Connection, route: str) -> None:
+        """Give up the batch under way, if any, and its number with it."""
+        t = self._t
+        number = connection.execute(sa.select(t.batches.c.number).where(*_under_way(t.batches, route))).scalar()
+        if number is None:
+            return
+        for table in (t.batches, t.deliveries):
+            connection.execute(sa.delete(table).filter_by(route=route, number=number))
+        connection.execute(sa.update(t.courses).filter_by(route=route).values(last_number=number))
+
+
+def _under_way(batches: sa.Table, route: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return batches.c.route == route, batches.c.committed_at.is_(None)
 
 
 def _delivery(batch: Batch, receipt: TableReceipt) -> dict[str, object]:

@@ -31,13 +31,21 @@ class Inquiries(Database):
         with self.reading() as connection:
             return {target: int(rows) for target, rows in connection.execute(query)}
 
-    def note(self, route: str, state: RouteState, message: str = "") -> None:
-        """Say how a route is doing; ``penstock status`` shows it."""
-        values = {"state": state.value, "since": time.time(), "message": message}
+    def note(self, route: str, state: RouteState, message: str = "", after: RouteState | None = None) -> None:
+        """Say how a route is doing; ``penstock status`` shows it. With ``after``, only if it is still in that state:
+        its first batch may have more to say already."""
         with self.writing() as connection:
-            known = connection.execute(sa.update(self._t.states).filter_by(route=route).values(values))
-            if known.rowcount == 0:
-                connection.execute(sa.insert(self._t.states).values(route=route, **values))
+            if after is not None:
+                now = sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()
+                if connection.execute(now).scalar() != after:
+                    return
+            self._note(connection, route, state, message)
+
+    def _note(self, connection: sa.Connection, route: str, state: RouteState, message: str = "") -> None:
+        values = {"state": state.value, "since": time.time(), "message": message}
+        known = connection.execute(sa.update(self._t.states).filter_by(route=route).values(values))
+        if known.rowcount == 0:
+            connection.execute(sa.insert(self._t.states).values(route=route, **values))
 
     def activity(self, route: str) -> Activity | None:
         with self.reading() as connection:

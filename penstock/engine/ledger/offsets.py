@@ -1,8 +1,14 @@
-"""Where every route stands in every partition, and that the partitions are still the same ones."""
+"""Where every route stands in every partition, and that the partitions are still the same ones.
+
+A route's course is one row that whoever moves the route locks first, so that an engine and an operator never do so at
+the same time. Its generation says which of the route's checkpoints counts: the ledger is the authority on offsets, and
+where they were moved back the checkpoint of before must not be gone on with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -45,6 +51,7 @@ class Offsets(Database):
             if partition not in known
         ]
         with self.writing() as connection:
+            self._course(connection, route)
             if new:
                 connection.execute(sa.insert(self._t.offsets), new)
             if connection.execute(sa.select(self._t.totals).filter_by(route=route)).first() is None:
@@ -55,6 +62,22 @@ class Offsets(Database):
                     )
                 )  # fmt: skip
         return self.offsets(route)
+
+    def generation(self, route: str) -> int:
+        """Which checkpoint of the route counts: it grows by one each time the route is moved back."""
+        with self.reading() as connection:
+            found = connection.execute(sa.select(self._t.courses.c.generation).filter_by(route=route)).scalar()
+        return found or 0
+
+    def _course(self, connection: sa.Connection, route: str) -> sa.Row[Any]:
+        """The route's course, locked until the transaction ends."""
+        courses = self._t.courses
+        locked = sa.select(courses).filter_by(route=route).with_for_update()
+        found = connection.execute(locked).first()
+        if found is None:
+            connection.execute(sa.insert(courses).values(route=route, generation=0, last_number=0))
+            found = connection.execute(locked).one()
+        return found
 
     def offsets(self, route: str) -> dict[int, Position]:
         with self.reading() as connection:

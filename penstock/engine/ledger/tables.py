@@ -21,6 +21,10 @@ class Tables:
     skips: sa.Table
     totals: sa.Table
     states: sa.Table
+    halts: sa.Table
+    acknowledged: sa.Table
+    interventions: sa.Table
+    courses: sa.Table
     replays: sa.Table
     settled: sa.Table
     columns: sa.Table
@@ -105,6 +109,46 @@ def tables(schema: str | None) -> Tables:
             column("state", text),
             column("since", sa.Float()),
             column("message", text),
+        ),
+        halts=sa.Table(
+            "halts",
+            metadata,
+            column("route", text, key=True),
+            column("partition", sa.Integer()),
+            column("offset", big),
+            column("step", text),
+            column("code", text),
+            column("message", text),
+            column("at", sa.Float()),
+        ),
+        acknowledged=sa.Table(
+            "acknowledged",
+            metadata,
+            column("route", text, key=True),
+            column("partition", sa.Integer(), key=True),
+            column("first", big, key=True),
+            column("end", big),
+            sa.CheckConstraint('"first" < "end"', name="something_is_acknowledged"),
+        ),
+        interventions=sa.Table(
+            "interventions",
+            metadata,
+            sa.Column("number", sa.Integer(), primary_key=True, autoincrement=True),
+            column("at", sa.Float()),
+            column("route", text),
+            column("act", text),
+            column("who", text),
+            column("reason", text),
+            column("partition", sa.Integer()),
+            column("first", big),
+            column("end", big),
+        ),
+        courses=sa.Table(
+            "courses",
+            metadata,
+            column("route", text, key=True),
+            column("generation", sa.Integer()),
+            column("last_number", big),
         ),
         replays=sa.Table(
             "replays",

@@ -1,0 +1,119 @@
+"""Writing all rows of a batch to a SQL engine, or none: for routes that stop at the first record that is refused.
+
+``SqlDestination.write`` finds refused rows and loads the others. Here it is given a session that says no for good when
+the first row is refused. One table is one transaction, so nothing of it stays. Several tables, or an engine without
+transactions, are tried first and taken back: they are loaded only when every row of every table was taken. Columns and
+tables that the rows need are made in either case.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableBook
+from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.sql.loading import from_text
+from penstock.destinations.sql.operations import Table, WidenColumn
+from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.errors import RefusedError
+
+
+def write_whole(destination: AnyDestination, batch: Batch, parts: Sequence[Part], book: TableBook) -> Receipt:
+    """``Destination.write_whole``. What an earlier attempt has loaded cannot be taken back: then the rows that are
+    refused are named in the receipt, and all others are written."""
+    if not isinstance(destination, SqlDestination):
+        return destination.write_whole(batch, parts, book)
+    tables = {part.table for part in parts}
+    try:
+        if len(tables) > 1 or not destination.capabilities.transactions:
+            trial = _attempt(destination, batch, parts, book, keep=False)
+            away = next((table.away for table in trial.tables if table.away is not None), None)
+            if away is not None:
+                return Receipt([replace(table, rows=0, away=away) for table in trial.tables])
+        return _attempt(destination, batch, parts, book, keep=True)
+    except RefusedError:
+        if len(tables) > 1 and _has_some(destination, batch, tables):
+            return destination.write(batch, parts, book)
+        raise
+
+
+def _attempt(
+    destination: SqlDestination[Any], batch: Batch, parts: Sequence[Part], book: TableBook, keep: bool
+) -> Receipt:
+    """The receipt of a write that ends at the first refusal."""
+
+    @contextmanager
+    def session() -> Iterator[Session]:
+        with destination.session() as real:
+            yield _Unforgiving(real, keep)
+
+    strict = copy.copy(destination)
+    strict.session = session  # type: ignore[method-assign]
+    try:
+        receipt = strict.write(batch, parts, book)
+        for table in receipt.tables:
+            if table.failures is not None and not table.repeated:
+                # It took none of its rows, without so much as a try.
+                raise _refusal(table.failures)
+    except _Refusal as refusal:
+        raise RefusedError("PEN-DST-024", str(refusal), "Nothing of it was written.") from refusal
+    return receipt
+
+
+def _has_some(destination: SqlDestination[Any], batch: Batch, tables: Iterable[str]) -> bool:
+    with destination.session() as session:
+        return any(session.mark(batch, table) is not None for table in tables)
+
+
+class _Refusal(Exception):
+    """Passes through a loader that would answer a ``RefusedError`` with a search for the bad rows."""
+
+
+def _refusal(failures: pa.RecordBatch) -> _Refusal:
+    return _Refusal(failures.column("message")[0].as_py())
+
+
+class _Unforgiving(Session):
+    """A session that takes all rows of a load or ends the write. Without ``keep`` it takes them back, too."""
+
+    def __init__(self, session: Session, keep: bool) -> None:
+        self._session = session
+        self._keep = keep
+        self.dialect = session.dialect
+
+    def table(self, name: str) -> Table | None:
+        return self._session.table(name)
+
+    def change(self, statements: Sequence[str]) -> None:
+        self._session.change(statements)
+
+    def loses(self, widening: WidenColumn) -> bool:
+        return self._session.loses(widening)
+
+    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        return self._session.patching(table, book)
+
+    def mark(self, batch: Batch, table: str) -> Mark | None:
+        return self._session.mark(batch, table)
+
+    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+        def of_all_rows() -> Mark:
+            assert mark is not None
+            found = mark()
+            failures = from_text(found.failures)
+            if failures is not None:
+                raise _refusal(failures)
+            return found
+
+        try:
+            self._session.load(load, of_all_rows if self._keep else None)
+        except RefusedError as error:
+            raise _Refusal(error.what) from error
+        if not self._keep:
+            of_all_rows()

@@ -1,0 +1,177 @@
+"""What operators do to a route's offsets: declare records done, move the route back, let it go on after it stopped.
+
+Each act is one transaction with its entry in the log of interventions, and is refused while the route is at work: an
+engine that runs is in nobody's way only where it waits for the operator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from penstock.engine.ledger.accounts import (
+    ACKNOWLEDGED,
+    REWOUND,
+    Act,
+    Intervention,
+    Operator,
+    RouteState,
+    Settlement,
+    Standing,
+)
+from penstock.engine.ledger.batches import Batches
+from penstock.errors import LedgerError
+
+
+@dataclass(frozen=True)
+class Advance:
+    """How far a route moves on without delivering: offsets ``[start, end)``, and how many records they hold."""
+
+    start: int
+    end: int
+    items: int
+
+
+class Interventions(Batches):
+    def acknowledge(
+        self,
+        route: str,
+        partition: int,
+        stretch: tuple[int, int],
+        operator: Operator,
+        advance: Advance | None = None,
+        engine_runs: bool = False,
+    ) -> None:
+        """Declare the offsets ``[start, end)`` done. With ``advance`` the route moves on at once, and a route that was
+        halted there goes on; without, it will pass over them when it gets there."""
+        with self.writing() as connection:
+            self._at_rest(connection, route, engine_runs)
+            standing = self._standing(connection, route)
+            _not_begun(standing, partition, stretch)
+            if advance is None:
+                self._remember(connection, route, partition, stretch)
+            else:
+                self._move_on(connection, route, partition, standing, advance)
+            self._record(connection, Act.ACK, route, operator, {partition: stretch})
+            halt = standing.halt
+            if advance is not None and halt is not None and halt.partition == partition and halt.offset < advance.end:
+                self._note(connection, route, RouteState.STARTING)
+
+    def rewind(self, route: str, targets: Mapping[int, int], operator: Operator) -> None:
+        """Move the route back to these offsets. A batch under way is given up, and its number with it: what of it the
+        destination has is not taken for what comes now.
+
+        With its checkpoint goes what the route's steps remember, so that in every other partition it goes back to the
+        lowest offset that something waits on.
+        """
+        t = self._t
+        with self.writing() as connection:
+            course = self._at_rest(connection, route, engine_runs=False)
+            standing = self._standing(connection, route)
+            self._abandon(connection, route)
+            for partition, position in standing.positions.items():
+                start = targets.get(partition, position.hold)
+                connection.execute(
+                    sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=start)
+                )
+            connection.execute(sa.update(t.courses).filter_by(route=route).values(generation=course.generation + 1))
+            connection.execute(sa.delete(t.halts).filter_by(route=route))
+            self._let_go_of_waiting(connection, route)
+            again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
+            self._record(connection, Act.REWIND, route, operator, again)
+            self._note(connection, route, RouteState.STOPPED)
+
+    def resume(self, route: str, operator: Operator) -> None:
+        """Let a route that is halted try its record again. An engine that runs sees it and starts the route."""
+        with self.writing() as connection:
+            self._at_rest(connection, route, engine_runs=True)
+            halt = self._standing(connection, route).halt
+            places = {} if halt is None else {halt.partition: (halt.offset, halt.offset + 1)}
+            self._record(connection, Act.RESUME, route, operator, places)
+            self._note(connection, route, RouteState.STARTING)
+
+    def interventions(self, route: str, last: int = 20) -> list[Intervention]:
+        """The newest acts, newest first."""
+        i = self._t.interventions
+        query = sa.select(i).where(i.c.route == route).order_by(i.c.number.desc()).limit(last)
+        with self.reading() as connection:
+            return [
+                Intervention(Act(row.act), row.at, row.who, row.reason, row.partition, row.first, row.end)
+                for row in connection.execute(query)
+            ]
+
+    def _at_rest(self, connection: sa.Connection, route: str, engine_runs: bool) -> sa.Row[tuple[object, ...]]:
+        """Lock the route's course, and refuse while an engine may be at work on the route."""
+        course = self._course(connection, route)
+        state = connection.execute(sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()).scalar()
+        if engine_runs and state != RouteState.HALTED:
+            raise LedgerError(
+                "PEN-LGR-010",
+                f"route '{route}' is not halted (it is {state or 'new'}), and the engine runs.",
+                "Stop the pipeline first, or wait until the route halts.",
+            )
+        return course
+
+    def _remember(self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]) -> None:
+        """Keep what was acknowledged ahead of the route, as stretches that do not touch."""
+        a = self._t.acknowledged
+        start, end = stretch
+        touching = sa.and_(a.c.route == route, a.c.partition == partition, a.c.first <= end, a.c.end >= start)
+        for row in connection.execute(sa.select(a).where(touching)).all():
+            start, end = min(start, row.first), max(end, row.end)
+        connection.execute(sa.delete(a).where(touching))
+        connection.execute(sa.insert(a).values(route=route, partition=partition, first=start, end=end))
+
+    def _move_on(
+        self, connection: sa.Connection, route: str, partition: int, standing: Standing, advance: Advance
+    ) -> None:
+        position = standing.positions.get(partition)
+        committed = position.committed if position else 0
+        if committed != advance.start:
+            raise LedgerError(
+                "PEN-LGR-012",
+                f"route '{route}' has moved from {advance.start} to {committed}.",
+                "Look again, then retry.",
+            )
+        course = self._course(connection, route)
+        batch = self._begun(connection, route, {partition: (advance.start, advance.end)}, course.last_number)
+        skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
+        self._commit(connection, batch, Settlement(advance.items, 0, skipped), advance.items)
+
+    def _let_go_of_waiting(self, connection: sa.Connection, route: str) -> None:
+        """What waited comes again, and is counted again: of what it was counted as before, the books let go."""
+        c = self._t.totals.c
+        waiting = connection.execute(sa.select(c.waiting).where(c.route == route)).scalar() or 0
+        if not waiting:
+            return
+        connection.execute(
+            sa.update(self._t.totals).where(c.route == route).values(waiting=0, skipped=c.skipped + waiting)
+        )
+        self._skip(connection, route, REWOUND, waiting)
+
+    def _record(
+        self, connection: sa.Connection, act: Act, route: str, operator: Operator, places: Mapping[int, tuple[int, int]]
+    ) -> None:
+        about = {"at": time.time(), "route": route, "act": act.value, "who": operator.name, "reason": operator.reason}
+        for partition, (first, end) in places.items():
+            connection.execute(
+                sa.insert(self._t.interventions).values(**about, partition=partition, first=first, end=end)
+            )
+
+
+def _not_begun(standing: Standing, partition: int, stretch: tuple[int, int]) -> None:
+    pending = standing.pending
+    if pending is None or partition not in pending.ranges:
+        return
+    start, end = pending.ranges[partition]
+    if stretch[0] < end and start < stretch[1]:
+        raise LedgerError(
+            "PEN-LGR-011",
+            f"offsets {start}..{end - 1} of partition {partition} are in batch {pending.number}, which was under way"
+            " when the engine ended: the destination may have it.",
+            "Start the pipeline, which settles it first. If that cannot be, give the batch up and read it again:"
+            f" penstock offset rewind {pending.route} --to {start} --partition {partition}",
+        )

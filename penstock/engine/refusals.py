@@ -1,0 +1,102 @@
+"""The records behind a refusal: which one comes first, and how they were in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.destinations.contract import AnyDestination, Stager
+from penstock.engine.carriage import failed_records, read_failed
+from penstock.engine.ledger import Halt
+from penstock.engine.pieces import Ranges
+from penstock.engine.plan import RoutePlan
+from penstock.engine.reports import BatchReport
+from penstock.log.local import LocalLog
+from penstock.record import RECORD_SCHEMA
+from penstock.steps.chain import labelled, place_key
+from penstock.steps.contract import FAILURE_SCHEMA
+
+DESTINATION_LABEL = "destination"
+REFUSED = "refused"
+
+
+def first_failed(report: BatchReport) -> Halt | None:
+    """The first record, in order of (partition, offset), that a step or the staging has failed."""
+    failed = [batch for file in report.failed for batch in read_failed(file.path)]
+    if not failed:
+        return None
+    return first_of(pa.Table.from_batches(failed))
+
+
+def first_of(failed: pa.Table) -> Halt:
+    """The first of some failures, by its place."""
+    chosen = failed.sort_by([("partition", "ascending"), ("offset", "ascending")]).slice(0, 1)
+    (row,) = chosen.select(["partition", "offset", "step", "code", "message"]).to_pylist()
+    return Halt(**row)
+
+
+def originals(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The records, as they are in the log, of rows that the destination refused. A record that became several rows is
+    there once: it is put through as a whole again, or not at all."""
+    if not failures:
+        return []
+    named = _each_once(pa.concat_batches(failures))
+    rows = log.fetch(pa.table(named.select(["partition", "offset"])))
+    return [failed_records(_one_batch(rows), labelled(named, DESTINATION_LABEL))]
+
+
+def refused_records(
+    plan: RoutePlan, destination: AnyDestination, log: LocalLog, ranges: Ranges, message: str
+) -> Iterator[pa.RecordBatch]:
+    """The records of ranges that the destination refused as a whole: all that the route's steps let through."""
+    chain = plan.head_chain()
+    stager = destination.stager(plan.stage_dir, plan.casts)
+    for partition, (start, end) in ranges.items():
+        for rows in log.read(partition, start, end):
+            kept = chain.run(rows).kept
+            # Behind a step that runs in Spark nobody can say here which records are left; such ranges hold one record.
+            taken = kept if plan.rest else stager.add(kept, rows).kept
+            yield failed_records(rows, labelled(_each_once(_failures(taken, message)), DESTINATION_LABEL))
+    _discard(stager)
+
+
+def record_in(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
+    """The place of the first record in ranges that hold one."""
+    for partition, (start, end) in sorted(ranges.items()):
+        for rows in log.read(partition, start, end):
+            return partition, rows.column("offset")[0].as_py()
+    raise ValueError("there is no record in these ranges")
+
+
+def _failures(rows: pa.RecordBatch, message: str) -> pa.RecordBatch:
+    code, text = (pa.repeat(pa.scalar(value), rows.num_rows) for value in (REFUSED, message))
+    return pa.RecordBatch.from_arrays(
+        [rows.column("partition"), rows.column("offset"), code, text], schema=FAILURE_SCHEMA
+    )
+
+
+def _each_once(failures: pa.RecordBatch) -> pa.RecordBatch:
+    """Failures without the second and further ones of a record."""
+    _, first = np.unique(place_key(failures).to_numpy(), return_index=True)
+    return failures if len(first) == failures.num_rows else failures.take(pa.array(np.sort(first)))
+
+
+def all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Everything of a batch that goes to the failed store."""
+    for file in report.failed:
+        yield from read_failed(file.path)
+    yield from refused
+
+
+def _discard(stager: Stager) -> None:
+    for part in stager.finish():
+        if part.path:
+            Path(part.path).unlink(missing_ok=True)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)

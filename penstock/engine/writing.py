@@ -1,0 +1,115 @@
+"""One batch to its destination: written until every table has its rows, waiting while the destination is away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
+from penstock.destinations.whole import write_whole
+from penstock.engine import narrate
+from penstock.engine.backoff import Backoff
+from penstock.engine.book import RouteBook
+from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.unnoted import TableWatch
+from penstock.errors import RefusedError, RouteError, TransientError
+
+
+class Stopped(Exception):
+    """A stop was asked for before the batch was delivered. It is still in the log; this is no error."""
+
+
+@dataclass(frozen=True)
+class BatchWriter:
+    """Writes the batches of one route. ``whole``: all rows of a batch or none."""
+
+    destination: AnyDestination
+    ledger: Ledger
+    stopping: Event
+    whole: bool = False
+    watch: TableWatch = field(default_factory=TableWatch)
+
+    def write(self, batch: Batch, parts: Sequence[Part], again: bool) -> list[TableReceipt]:
+        """What is written stays written: only the other tables are tried again, by this call or after a crash
+        (``again``). Raises ``RefusedError`` if the destination takes nothing of the batch, and ``Stopped``."""
+        staged: Counter[str] = Counter()
+        for part in parts:
+            staged[part.table] += part.rows
+        done = {table.table: table for table in self.ledger.tables_loaded(batch)}
+        backoff = Backoff()
+        first = True
+        # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
+        # look as if the batch had become empty.
+        while len(done) < len(staged) or (first and not staged):
+            missing = [part for part in parts if part.table not in done]
+            try:
+                # Beside tables that are written already it is too late for all or nothing.
+                receipts = self._tried(batch, missing, again or not first, self.whole and not done)
+                problem = next((table.away for table in receipts if table.away is not None), None)
+            except TransientError as error:
+                receipts, problem = (), error
+            except RefusedError as error:
+                if done:
+                    raise _refused_too_late(batch, error) from error
+                raise
+            first = False
+            for table in receipts:
+                if table.away is None:
+                    _check(batch, table, staged[table.table])
+                    done[table.table] = table
+                    if table.failures is None:
+                        self.ledger.table_loaded(batch, table)
+            if problem is not None:
+                self._wait(batch, backoff, problem)
+            elif len(done) < len(staged):
+                raise _unaccounted(batch, sum(staged.values()), Receipt(list(done.values())).rows)
+        if backoff.waited:
+            self.ledger.note(batch.route, RouteState.RUNNING)
+        return list(done.values())
+
+    def _tried(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool) -> Sequence[TableReceipt]:
+        book = RouteBook(self.ledger, batch.route)
+        ended = False
+        try:
+            self.watch.before_try(self.destination, {part.table for part in parts}, book, batch.number, again)
+            if whole:
+                receipts = write_whole(self.destination, batch, parts, book).tables
+            else:
+                receipts = self.destination.write(batch, parts, book).tables
+            ended = all(table.away is None for table in receipts)
+            return receipts
+        finally:
+            self.watch.after_try(book, ended)
+
+    def _wait(self, batch: Batch, backoff: Backoff, problem: TransientError) -> None:
+        wait = backoff.next()
+        self.ledger.note(batch.route, RouteState.RETRYING, str(problem))
+        narrate.destination_unavailable(batch.route, str(problem), wait)
+        if self.stopping.wait(wait):
+            narrate.batch_put_off(batch.route, batch.number)
+            raise Stopped from problem
+
+
+def _check(batch: Batch, table: TableReceipt, staged: int) -> None:
+    accounted = table.rows + (table.failures.num_rows if table.failures is not None else 0)
+    if accounted != staged:
+        raise _unaccounted(batch, staged, accounted)
+
+
+def _unaccounted(batch: Batch, staged: int, accounted: int) -> RouteError:
+    return RouteError(
+        "PEN-RTE-003",
+        f"route '{batch.route}' staged {staged} rows and its destination accounts for {accounted}.",
+        "This is a defect of the destination; the batch is not committed.",
+    )
+
+
+def _refused_too_late(batch: Batch, error: RefusedError) -> RouteError:
+    return RouteError(
+        "PEN-RTE-004",
+        f"batch {batch.number} of route '{batch.route}' was refused as a whole after tables of it were written:"
+        f" {error.what}",
+        "This is a defect of the destination, which must name the rows; the batch is not committed.",
+    )

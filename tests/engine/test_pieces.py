@@ -1,0 +1,114 @@
+"""Cutting a batch: whatever the cuts, every offset is in exactly one piece, and pieces follow each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.pieces import Piece, Ranges, around, begins, behind, course, halves, joined, left_of, span
+
+offsets = st.integers(0, 30)
+stretch = st.tuples(offsets, st.integers(1, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+ranges_of = st.dictionaries(st.integers(0, 3), stretch, min_size=1, max_size=3)
+
+
+def places(ranges: Ranges) -> list[tuple[int, int]]:
+    return [(p, offset) for p, (start, end) in sorted(ranges.items()) for offset in range(start, end)]
+
+
+def follow_each_other(ranges: Ranges, pieces: Iterable[Piece]) -> None:
+    stands = {p: start for p, (start, _) in ranges.items()}
+    for piece in pieces:
+        assert piece.ranges
+        for p, (start, end) in piece.ranges.items():
+            assert stands[p] == start < end
+            stands[p] = end
+    assert stands == {p: end for p, (_, end) in ranges.items()}
+
+
+@given(ranges_of)
+def test_halves_are_the_whole_and_each_has_something(ranges: Ranges) -> None:
+    first, second = halves(ranges)
+    follow_each_other(ranges, [Piece(half) for half in (first, second) if half])
+    assert abs(span(first) - span(second)) <= 1
+    if span(ranges) > 1:
+        assert first
+        assert second
+        assert max(places(first)) < min(places(second))
+
+
+@given(ranges_of, st.data())
+def test_what_is_around_a_record_is_before_it_or_behind_it(ranges: Ranges, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(places(ranges)))
+    pieces = around(ranges, place)
+    follow_each_other(ranges, pieces)
+    (at,) = [number for number, piece in enumerate(pieces) if places(piece.ranges) == [place]]
+    assert all(other < place for piece in pieces[:at] for other in places(piece.ranges))
+    assert all(other > place for piece in pieces[at + 1 :] for other in places(piece.ranges))
+
+
+@given(
+    ranges_of,
+    st.dictionaries(st.integers(0, 3), st.lists(stretch, max_size=3)),
+    st.none() | st.tuples(st.integers(0, 3), offsets),
+    st.data(),
+)
+def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
+    ranges: Ranges,
+    acknowledged: dict[int, list[tuple[int, int]]],
+    stopped_at: tuple[int, int] | None,
+    data: st.DataObject,
+) -> None:
+    begun = None
+    if data.draw(st.booleans()):
+        begun = {p: (start, data.draw(st.integers(start + 1, end))) for p, (start, end) in ranges.items()}
+        assert begins(ranges, begun)
+    pieces = course(ranges, begun, acknowledged, stopped_at)
+    follow_each_other(ranges, pieces)
+    rest = ranges
+    if begun is not None:
+        assert pieces[0] == Piece(begun, again=True)
+        pieces, rest = pieces[1:], behind(ranges, begun)
+    done = {(p, o) for p, stretches in acknowledged.items() for start, end in stretches for o in range(start, end)}
+    passed = {place for piece in pieces if piece.acknowledged for place in places(piece.ranges)}
+    assert passed == done & set(places(rest))
+    for piece in pieces:
+        careful = stopped_at is not None and any(
+            p == stopped_at[0] and start <= stopped_at[1] for p, (start, _) in piece.ranges.items()
+        )
+        if careful and not piece.acknowledged:
+            assert span(piece.ranges) == 1
+    assert len([piece for piece in pieces if len(piece.ranges) > 1]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("ranges", "committed", "left"),
+    [
+        ({0: (0, 10)}, {}, {0: (0, 10)}),
+        ({0: (0, 10)}, {0: 4}, {0: (4, 10)}),
+        ({0: (0, 10), 1: (5, 6)}, {0: 10, 1: 5}, {1: (5, 6)}),
+        ({0: (5, 10)}, {0: 3}, {0: (5, 10)}),
+        ({0: (0, 10)}, {0: 99}, {}),
+    ],
+)
+def test_what_is_left_begins_where_the_route_stands(ranges: Ranges, committed: dict[int, int], left: Ranges) -> None:
+    assert left_of(ranges, committed) == left
+
+
+@given(st.lists(stretch))
+def test_joined_stretches_do_not_touch_and_have_the_same_offsets(stretches: list[tuple[int, int]]) -> None:
+    together = joined(stretches)
+    assert {o for a, b in together for o in range(a, b)} == {o for a, b in stretches for o in range(a, b)}
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(together))
+
+
+def test_nothing_special_is_one_piece() -> None:
+    assert course({0: (3, 9), 1: (0, 2)}) == [Piece({0: (3, 9), 1: (0, 2)})]
+
+
+def test_the_record_that_a_route_stopped_at_comes_alone() -> None:
+    assert course({0: (6, 20), 1: (0, 4)}, stopped_at=(0, 6)) == [Piece({0: (6, 7)}), Piece({0: (7, 20), 1: (0, 4)})]
