@@ -40,6 +40,8 @@ UNKNOWN_NAME = frozenset(
         "PEN-ENG-007",
         "PEN-ENG-008",
         "PEN-ENG-011",
+        "PEN-ENG-013",
+        "PEN-ENG-014",
         "PEN-LOG-005",
     }
 )

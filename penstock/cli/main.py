@@ -24,6 +24,7 @@ from penstock.cli import (
     log_repair,
     log_verify,
     offset,
+    offset_moves,
     plan,
     run,
     schema,
@@ -94,6 +95,9 @@ app.add_typer(log.app, name="log")
 
 offset.app.command("list")(guarded(offset.list_offsets))
 offset.app.command("show")(guarded(offset.show_offset))
+offset.app.command("ack")(guarded(offset_moves.acknowledge_records))
+offset.app.command("rewind")(guarded(offset_moves.rewind_route))
+offset.app.command("resume")(guarded(offset_moves.resume_route))
 app.add_typer(offset.app, name="offset")
 
 app.command("demo")(guarded(demo.demo))

@@ -1,4 +1,4 @@
-"""``penstock offset``: where every route stands in the log."""
+"""``penstock offset list`` and ``show``: where every route stands in the log."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 
 from penstock.cli.opening import opened
 from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import JsonValue, count, moment_of, print_json, show, table
+from penstock.cli.screen import JsonValue, count, moment_of, note, print_json, printable, show, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.engine.ledger import CommittedBatch
+    from penstock.engine.ledger import CommittedBatch, Intervention, Standing
     from penstock.engine.positions import RoutePosition
 
-app = typer.Typer(no_args_is_help=True, help="Where every route stands in the log.")
+app = typer.Typer(no_args_is_help=True, help="Where every route stands in the log, and moving it.")
 
 
 def list_offsets(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
@@ -38,22 +38,77 @@ def show_offset(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Show one route's offsets and its newest batches."""
+    """Show one route's offsets, its newest batches, and what operators did to it."""
     from penstock.engine.positions import positions
 
     with opened(config) as pipeline:
         found = positions(pipeline, route)
         newest = pipeline.ledger.batches(route, last=batches) if batches else []
+        standing = pipeline.ledger.standing(route)
+        acts = pipeline.ledger.interventions(route)
     if json:
         print_json(
             {
                 "route": route,
                 "offsets": [position_object(position) for position in found],
+                "halted_at": halt_object(standing),
+                "acknowledged": acknowledged_ahead(standing),
                 "batches": [batch_object(batch) for batch in newest],
+                "interventions": [act_object(act) for act in acts],
             }
         )
         return
-    show(positions_table(found), *([batches_table(newest)] if newest else []))
+    show(
+        positions_table(found),
+        *([batches_table(newest)] if newest else []),
+        *([acts_table(acts)] if acts else []),
+    )
+    if standing.halt is not None:
+        halt = standing.halt
+        note(f"halted at {halt.partition}:{halt.offset}: {halt.step}: {printable(halt.message)}")
+    for ahead in acknowledged_ahead(standing):
+        note(f"acknowledged ahead: partition {ahead['partition']}, offsets {ahead['first']}..{ahead['last']}")
+
+
+def halt_object(standing: Standing) -> dict[str, JsonValue] | None:
+    halt = standing.halt
+    if halt is None:
+        return None
+    return {
+        "partition": halt.partition,
+        "offset": halt.offset,
+        "step": halt.step,
+        "code": halt.code,
+        "message": halt.message,
+    }
+
+
+def acknowledged_ahead(standing: Standing) -> list[dict[str, JsonValue]]:
+    return [
+        {"partition": partition, "first": start, "last": end - 1}
+        for partition, stretches in standing.acknowledged.items()
+        for start, end in stretches
+    ]
+
+
+def act_object(act: Intervention) -> dict[str, JsonValue]:
+    return {
+        "act": str(act.act),
+        "at": moment_of(act.at),
+        "who": act.who,
+        "reason": act.reason,
+        "partition": act.partition,
+        "first": act.start,
+        "last": act.end - 1,
+    }
+
+
+def acts_table(acts: Sequence[Intervention]) -> Table:
+    listing = table("when", "who", "did", "partition", "offsets", "why", numbers=("partition",), title="by operators")
+    for act in acts:
+        place = f"{act.start}..{act.end - 1}" if act.end - act.start > 1 else str(act.start)
+        listing.add_row(moment_of(act.at), act.who, str(act.act), str(act.partition), place, printable(act.reason))
+    return listing
 
 
 def position_object(position: RoutePosition) -> dict[str, JsonValue]:

@@ -154,7 +154,7 @@ def routes_table(found: PipelineStatus, pid: int | None) -> RenderableType:
 def shown_state(route: RouteStatus, pid: int | None) -> str:
     if route.state is None:
         return "new"
-    return "stopped" if pid is None and route.state != "crashed" else str(route.state)
+    return "stopped" if pid is None and route.state not in ("crashed", "halted") else str(route.state)
 
 
 def partitions_table(found: PipelineStatus) -> RenderableType:

@@ -1,0 +1,143 @@
+"""``penstock offset ack``, ``rewind`` and ``resume``: moving a route by hand. The ledger keeps who did it, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import opened
+from penstock.cli.operators import operator
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli.ranges import OffsetRange, parse_range
+from penstock.cli.screen import JsonValue, counted, note, print_json
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock.engine.intervening import Rewound
+
+RouteArgument = Annotated[str, typer.Argument(help="The route's name in the config.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="P", help="Which partition; offsets count per partition.")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger with your name.")]
+
+
+def acknowledge_records(
+    route: RouteArgument,
+    offsets: Annotated[
+        str, typer.Argument(metavar="OFFSET[..OFFSET]", help="Offsets, both ends included: 7, 7..9 or 7.. for all.")
+    ],
+    partition: PartitionOption = None,
+    reason: ReasonOption = "",
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Declare records done without sending them. Works while the pipeline runs if the route is halted."""
+    from penstock.engine.intervening import acknowledge
+
+    wanted = _offsets(offsets)
+    with opened(config) as pipeline:
+        done = acknowledge(pipeline, route, wanted.first, wanted.last, partition, operator(reason))
+    if json:
+        print_json(
+            {
+                "route": done.route,
+                "partition": done.partition,
+                "first": done.first,
+                "last": done.last,
+                "records": done.records,
+                "committed": done.committed,
+                "resumes": done.resumes,
+            }
+        )
+        return
+    place = f"{done.first}..{done.last}" if done.last > done.first else f"{done.first}"
+    sys.stdout.write(
+        f"{route}: {counted(done.records, 'record')} acknowledged at {place} of partition {done.partition};"
+        f" the route stands at {done.committed}\n"
+    )
+    if done.committed <= done.first:
+        note("the route has not come to them yet; it will pass over them")
+    if done.resumes:
+        note("the route was halted there and goes on now")
+
+
+def rewind_route(
+    route: RouteArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="OFFSET|TIME", help="An offset, a time (UTC), or how long ago: 90s, 1h, 7d.")
+    ],
+    partition: PartitionOption = None,
+    reason: ReasonOption = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
+    from penstock.engine.intervening import rewind, stretches_since
+
+    start = _start(to)
+    with opened(config) as pipeline:
+        found = stretches_since(pipeline, route, start, partition)
+        for each in found:
+            said = (
+                f"{route} reads partition {each.partition} ({each.source}) again from {each.start} to {each.before - 1}"
+            )
+            note(said if each.start < each.before else f"{route} stays at {each.start} of partition {each.partition}")
+            if each.gone:
+                note("the log begins there: what was before it is gone")
+        total = sum(each.before - each.start for each in found)
+        if found and not yes and not typer.confirm(f"Deliver {counted(total, 'record')} again?", err=True):
+            raise typer.Abort
+        rewind(pipeline, found, operator(reason))
+    if json:
+        print_json({"route": route, "rewound": [rewound_object(each) for each in found]})
+    elif found:
+        sys.stdout.write(f"{route}: {counted(total, 'record')} will be delivered again at the next start\n")
+    else:
+        note("the route has read nothing since then")
+
+
+def resume_route(
+    route: RouteArgument, reason: ReasonOption = "", config: ConfigOption = CONFIG, json: JsonOption = False
+) -> None:
+    """Let a route that is halted try its record again."""
+    from penstock.engine.intervening import resume
+
+    with opened(config) as pipeline:
+        now = resume(pipeline, route, operator(reason))
+    if json:
+        print_json({"route": route, "resumes": now})
+    else:
+        sys.stdout.write(f"{route}: {'tried again now' if now else 'tried again at the next start'}\n")
+
+
+def _offsets(text: str) -> OffsetRange:
+    try:
+        return parse_range(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="OFFSET[..OFFSET]") from None
+
+
+def _start(text: str) -> int | datetime:
+    from penstock.cli.times import time_since
+
+    if text.isdecimal():
+        return int(text)
+    try:
+        return time_since(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}, and no offset", param_hint="--to") from None
+
+
+def rewound_object(each: Rewound) -> dict[str, JsonValue]:
+    return {
+        "partition": each.partition,
+        "source": each.source,
+        "from": each.start,
+        "before": each.before,
+        "gone": each.gone,
+    }

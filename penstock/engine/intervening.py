@@ -1,0 +1,200 @@
+"""What an operator may do to a route's offsets: ``acknowledge`` records, ``rewind`` the route, ``resume`` it.
+
+Nothing here gets in the way of an engine that runs. A route can be moved back only while no engine runs, because
+retention may be removing what it would read again. Records can be acknowledged, and a route resumed, also while it is
+halted in an engine that runs: it sees that within a second and goes on by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.engine.ledger import Advance, Operator, Position, RouteState
+from penstock.engine.pieces import joined
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.presence import engine_pid
+from penstock.engine.replay import replay_source
+from penstock.errors import PenstockError
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What was declared done: offsets ``first..last`` of a partition, and how many records they hold."""
+
+    route: str
+    partition: int
+    first: int
+    last: int
+    records: int
+    committed: int
+    """The next offset that the route reads. Below ``first`` if they are ahead of it: then it passes over them later."""
+    resumes: bool
+    """Whether the route was halted there and an engine that runs goes on with it."""
+
+
+@dataclass(frozen=True)
+class Rewound:
+    """A partition that a route reads again from offset ``start``; it had come up to, not including, ``before``."""
+
+    route: str
+    partition: int
+    source: str
+    start: int
+    before: int
+    gone: bool
+    """Whether the log begins there, so that it may no longer have all that was asked for."""
+
+
+def acknowledge(
+    pipeline: Pipeline, route: str, first: int, last: int | None, partition: int | None, operator: Operator
+) -> Acknowledged:
+    """Declare the records ``first..last`` (both included; ``None``: up to the newest) done without sending them. They
+    count as skipped under ``acknowledged``."""
+    positions = _opened(pipeline, route)
+    halt = pipeline.ledger.standing(route).halt
+    chosen = _partition(pipeline, route, halt.partition if partition is None and halt is not None else partition)
+    bounds, committed = pipeline.log.bounds(chosen), positions[chosen].committed
+    end = bounds.end if last is None else last + 1
+    if end > bounds.end or first >= end:
+        held = f"{bounds.oldest}..{bounds.end - 1}" if bounds.end > bounds.oldest else "nothing"
+        raise PenstockError(
+            "PEN-ENG-014", f"partition {chosen} holds {held}: offset {max(first, end - 1)} is not there yet.",
+            "Acknowledge what is there.",
+        )  # fmt: skip
+    if end <= committed:
+        raise PenstockError(
+            "PEN-ENG-015", f"route '{route}' is past offset {end - 1} of partition {chosen}: it stands at {committed}.",
+            f"To read it again: penstock offset rewind {route} --to {first} --partition {chosen}",
+        )  # fmt: skip
+    stretch = (max(first, committed), end)
+    known = pipeline.ledger.standing(route).acknowledged.get(chosen, ())
+    reached = next((b for a, b in joined([*known, stretch]) if a <= committed < b), committed)
+    advance = Advance(committed, reached, _count(pipeline, chosen, committed, reached)) if reached > committed else None
+    running = _engine(pipeline) is not None
+    pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
+    return Acknowledged(
+        route,
+        chosen,
+        stretch[0],
+        end - 1,
+        _count(pipeline, chosen, *stretch),
+        reached,
+        resumes=running and halt is not None and halt.partition == chosen and halt.offset < reached,
+    )
+
+
+def stretches_since(pipeline: Pipeline, route: str, to: int | datetime, partition: int | None) -> list[Rewound]:
+    """What a route would read again from an offset, or from the first record at or after a time in every partition (but
+    for its replays). Empty if it has read nothing since that time. Changes nothing."""
+    positions = _opened(pipeline, route)
+    _refuse_while_it_runs(pipeline, route)
+    if isinstance(to, datetime):
+        return _since(pipeline, route, to, partition, positions)
+    return [_from(pipeline, route, to, _partition(pipeline, route, partition), positions)]
+
+
+def rewind(pipeline: Pipeline, stretches: Sequence[Rewound], operator: Operator) -> None:
+    """Let a route read these again, as ``stretches_since`` gave them.
+
+    The records are delivered under new batch numbers: a destination takes them for new ones, and only a key keeps them
+    from being there twice.
+    """
+    for route in {each.route for each in stretches}:
+        _refuse_while_it_runs(pipeline, route)
+        targets = {each.partition: each.start for each in stretches if each.route == route}
+        pipeline.ledger.rewind(route, targets, operator)
+
+
+def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
+    """Let a route that is halted try its record again. Returns whether an engine runs that does so now; otherwise it is
+    the first thing at the next start."""
+    _opened(pipeline, route)
+    activity = pipeline.ledger.activity(route)
+    if activity is None or activity.state is not RouteState.HALTED:
+        raise PenstockError(
+            "PEN-ENG-017",
+            f"route '{route}' is not halted: it is {activity.state if activity else 'new'}.",
+            "See: penstock status",
+        )
+    pipeline.ledger.resume(route, operator)
+    return _engine(pipeline) is not None
+
+
+def _engine(pipeline: Pipeline) -> int | None:
+    """The process of an engine that runs. This one is not in its own way."""
+    pid = engine_pid(pipeline.layout)
+    return None if pid == os.getpid() else pid
+
+
+def _opened(pipeline: Pipeline, route: str) -> dict[int, Position]:
+    """Where the route stands in every partition of its sources, also in those that it has not read from yet."""
+    partitions = pipeline.log.partitions(pipeline.sources_of(route))
+    pipeline.check_log()
+    known = pipeline.ledger.open_route(route, {p: pipeline.log.bounds(p).oldest for p in partitions})
+    return {p: known[p] for p in partitions}
+
+
+def _partition(pipeline: Pipeline, route: str, asked: int | None) -> int:
+    """The partition that is meant: offsets count per partition."""
+    own = pipeline.log.partitions(pipeline.sources_of(route))
+    if asked is None:
+        plain = [p for p, owner in own.items() if owner.source != replay_source(route)]
+        if len(plain) == 1:
+            return plain[0]
+    elif asked in own:
+        return asked
+    listed = ", ".join(f"{p} ({owner.source})" for p, owner in own.items()) or "none yet"
+    what = f"has no partition {asked}" if asked is not None else f"reads {len(own)} partitions, each with own offsets"
+    raise PenstockError("PEN-ENG-013", f"route '{route}' {what}.", f"Say which with --partition; it reads: {listed}.")
+
+
+def _refuse_while_it_runs(pipeline: Pipeline, route: str) -> None:
+    pid = _engine(pipeline)
+    if pid is not None:
+        raise PenstockError(
+            "PEN-ENG-016",
+            f"route '{route}' cannot be moved back while the engine runs (pid {pid}): retention may be removing what it"
+            " would read.",
+            "Stop the pipeline, then rewind, then start it again.",
+        )
+
+
+def _from(pipeline: Pipeline, route: str, offset: int, partition: int, positions: Mapping[int, Position]) -> Rewound:
+    bounds, committed = pipeline.log.bounds(partition), positions[partition].committed
+    if offset < bounds.oldest:
+        raise PenstockError(
+            "PEN-ENG-018",
+            f"the log no longer has offset {offset} of partition {partition}: it begins at {bounds.oldest}.",
+            f"Rewind to {bounds.oldest} or later; an archive may have the rest.",
+        )  # fmt: skip
+    if offset > committed:
+        raise PenstockError(
+            "PEN-ENG-019", f"route '{route}' stands at {committed} in partition {partition}, before offset {offset}.",
+            f"To pass over records: penstock offset ack {route} {committed}..{offset - 1} --partition {partition}",
+        )  # fmt: skip
+    source = pipeline.log.partitions()[partition].source
+    return Rewound(route, partition, source, offset, committed, gone=False)
+
+
+def _since(
+    pipeline: Pipeline, route: str, time: datetime, asked: int | None, positions: Mapping[int, Position]
+) -> list[Rewound]:
+    found = []
+    own = pipeline.log.partitions(pipeline.sources_of(route))
+    chosen = [_partition(pipeline, route, asked)] if asked is not None else list(own)
+    for partition in chosen:
+        if asked is None and own[partition].source == replay_source(route):
+            continue
+        start, oldest = pipeline.log.offset_at(partition, time), pipeline.log.bounds(partition).oldest
+        committed = positions[partition].committed
+        if start < committed:
+            gone = 0 < oldest == start
+            found.append(Rewound(route, partition, own[partition].source, max(start, oldest), committed, gone))
+    return found
+
+
+def _count(pipeline: Pipeline, partition: int, start: int, end: int) -> int:
+    return sum(rows.num_rows for rows in pipeline.log.read(partition, start, end))
