@@ -14,6 +14,7 @@ from penstock.cli.opening import opened, read_config
 from penstock.cli.options import CONFIG, ConfigOption
 from penstock.cli.screen import JsonValue, note, print_json_line, printable, show
 from penstock.cli.signals import stopping_in_two_steps
+from penstock.cli.stepping import step_through
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -24,10 +25,23 @@ if TYPE_CHECKING:
 
 def run(
     once: Annotated[bool, typer.Option("--once", help="Take what is there, deliver it, and end.")] = False,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", metavar="ROUTE", help="Deliver what waits in the log for one route, record by record."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --step: do not ask before each record.")] = False,
     config: ConfigOption = CONFIG,
-    json: Annotated[bool, typer.Option("--json", help="Print start and end as a JSON object each.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print start and end, or with --step each record, as a JSON object.")
+    ] = False,
 ) -> None:
     """Run the pipeline. Ctrl-C stops taking in and delivers what is there; a second one stops now."""
+    if step is not None:
+        if once:
+            raise typer.BadParameter("it ends by itself; leave --once out.", param_hint="--step")
+        raise typer.Exit(step_through(config, step, yes, json))
+    if yes:
+        raise typer.BadParameter("there is nothing to ask without --step.", param_hint="--yes")
     from penstock.engine.supervisor import Supervisor, run_once
 
     path = config.absolute()
@@ -115,6 +129,8 @@ def _account(path: Path, code: int, as_json: bool) -> None:
     for route in found.routes if code == Exit.UNFINISHED else ():
         if route.state == "crashed":
             note(f"route {route.route} gave up: {printable(route.message)}")
+        elif route.state == "halted":
+            note(f"route {route.route} {printable(route.message)}")
     if code == Exit.UNFINISHED:
         note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
     failed = sum(route.totals.failed for route in found.routes)

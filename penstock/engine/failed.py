@@ -73,14 +73,16 @@ class FailedStore:
             sync_directory(self._directory)
         return Extent(entries, end)
 
-    def read(self, route: str, extent: Extent) -> Iterator[FailedEntry]:
-        """The entries of committed batches, oldest first."""
+    def read(self, route: str, extent: Extent, after: Extent | None = None) -> Iterator[FailedEntry]:
+        """The entries of committed batches, oldest first; only those behind an earlier extent, if one is given."""
         path = self.path(route)
         self._check(path, extent)
         if not extent.bytes:
             return
-        left = extent.bytes
+        start = after.bytes if after is not None else 0
+        left = extent.bytes - start
         with path.open("rb") as file:
+            file.seek(start)
             for line in file:
                 left -= len(line)
                 if left < 0:
