@@ -15,6 +15,8 @@ from penstock.cli.records import data_text, record_object
 from penstock.cli.screen import JsonValue, console, counted, moment, note, print_json, print_json_line, printable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from penstock.engine.choosing import Choice
     from penstock.engine.failed import FailedEntry
     from penstock.engine.pipeline import Pipeline
@@ -28,6 +30,10 @@ SinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Only what failed since: 90s, 1h or 7d ago, or a time (UTC)."),
 ]
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Only what failed before: 90s, 1h or 7d ago, or a time (UTC)."),
+]
 IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Entries by id; needs --route.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every open entry of every route.")]
 
@@ -37,6 +43,7 @@ def list_failed(
     step: StepOption = None,
     code: CodeOption = None,
     since: SinceOption = None,
+    until: UntilOption = None,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show at most so many.")] = None,
     config: ConfigOption = CONFIG,
     json: NdjsonOption = False,
@@ -44,7 +51,7 @@ def list_failed(
     """List the entries that are open: neither replayed nor dropped."""
     from penstock.engine.choosing import open_entries
 
-    choice = _choice(None, route, step, code, since)
+    choice = _choice(None, route, step, code, since, until)
     screen = console()
     shown = 0
     with opened(config) as pipeline:
@@ -83,6 +90,7 @@ def replay_failed(
     step: StepOption = None,
     code: CodeOption = None,
     since: SinceOption = None,
+    until: UntilOption = None,
     everything: AllOption = False,
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
@@ -91,7 +99,7 @@ def replay_failed(
     from penstock.engine.choosing import open_entries
     from penstock.engine.replay import replay
 
-    choice = _deliberate_choice(ids, route, step, code, since, everything)
+    choice = _deliberate_choice(ids, route, step, code, since, until, everything)
     with opened(config) as pipeline:
         # Only routes that the config has: nobody would read what is appended for another.
         names = [route] if route is not None else list(pipeline.config.routes)
@@ -111,6 +119,7 @@ def drop_failed(
     step: StepOption = None,
     code: CodeOption = None,
     since: SinceOption = None,
+    until: UntilOption = None,
     everything: AllOption = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     config: ConfigOption = CONFIG,
@@ -119,7 +128,7 @@ def drop_failed(
     """Give entries up: they are no longer open and cannot be replayed. Asks first."""
     from penstock.engine.choosing import drop
 
-    choice = _deliberate_choice(ids, route, step, code, since, everything)
+    choice = _deliberate_choice(ids, route, step, code, since, until, everything)
     with opened(config) as pipeline:
         chosen = _ids_by_route(pipeline, choice)
         total = sum(map(len, chosen.values()))
@@ -171,15 +180,21 @@ def _facts(entry: FailedEntry, action: str | None) -> dict[str, str]:
     }
 
 
-def _choice(ids: list[int] | None, route: str | None, step: str | None, code: str | None, since: str | None) -> Choice:
-    from penstock.cli.times import time_since
+def _choice(
+    ids: list[int] | None, route: str | None, step: str | None, code: str | None, since: str | None, until: str | None
+) -> Choice:
     from penstock.engine.choosing import Choice
 
+    return Choice(route, step, code, _moment(since, "--since"), _moment(until, "--until"), frozenset(ids or ()))
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    from penstock.cli.times import time_since
+
     try:
-        moment_since = None if since is None else time_since(since)
+        return None if text is None else time_since(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--since") from None
-    return Choice(route, step, code, moment_since, frozenset(ids or ()))
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _deliberate_choice(
@@ -188,14 +203,15 @@ def _deliberate_choice(
     step: str | None,
     code: str | None,
     since: str | None,
+    until: str | None,
     everything: bool,
 ) -> Choice:
     """A choice for a verb that changes something: never all entries by leaving out a word."""
     if ids and route is None:
         raise typer.BadParameter("ids count per route: say which with --route.", param_hint="ID")
-    if not everything and not ids and (route, step, code, since) == (None, None, None, None):
-        raise typer.BadParameter("say which entries: ids, --route, --step, --code, --since, or --all.")
-    return _choice(ids, route, step, code, since)
+    if not everything and not ids and not any((route, step, code, since, until)):
+        raise typer.BadParameter("say which entries: ids, --route, --step, --code, --since, --until, or --all.")
+    return _choice(ids, route, step, code, since, until)
 
 
 def _ids_by_route(pipeline: Pipeline, choice: Choice) -> dict[str, list[int]]:

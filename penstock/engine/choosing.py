@@ -20,6 +20,7 @@ class Choice:
     step: str | None = None
     code: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
     ids: Collection[int] = ()
 
     def takes(self, entry: FailedEntry) -> bool:
@@ -27,6 +28,7 @@ class Choice:
             (self.step is None or entry.step == self.step)
             and (self.code is None or entry.code == self.code)
             and (self.since is None or entry.failed_at >= self.since)
+            and (self.until is None or entry.failed_at < self.until)
             and (not self.ids or entry.id in self.ids)
         )
 

@@ -42,6 +42,8 @@ def replayed_data(project: Project) -> list[bytes | None]:
         (["--step", "pick", "--code", "not_json"], []),
         (["--since", "1h"], [0, 1]),
         (["--since", "2999-01-01"], []),
+        (["--until", "2999-01-01"], [0, 1]),
+        (["--since", "2h", "--until", "1h"], []),
         (["--limit", "1"], [0]),
     ],
 )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 
 from penstock.engine.layout import Layout
+from penstock.engine.ledger import Settlement
 from penstock.engine.presence import engine_pid
+from tests.cli.processes import COMMAND
 from tests.cli.projects import Project
 
 
@@ -59,3 +63,20 @@ def test_a_pipeline_that_never_ran_says_how_to_start_it(fresh: Project) -> None:
     assert "PEN-ENG-004" in ran.err
     assert "penstock run" in ran.err
     assert not (fresh.folder / "data").exists()
+
+
+def test_a_watched_status_is_a_line_a_second_until_it_is_told_to_end(shop: Project) -> None:
+    words = [*COMMAND, "status", "--watch", "--json", "--config", str(shop.config)]
+    watching = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert watching.stdout is not None
+    first = json.loads(watching.stdout.readline())
+    pipeline = shop.open()
+    batch = pipeline.ledger.begin("warehouse", {0: (6, 8)})
+    assert batch is not None
+    pipeline.ledger.commit(batch, Settlement(2, 2))
+    pipeline.ledger.close()
+    lags = [json.loads(watching.stdout.readline())["routes"][0]["lag"] for _ in range(3)]
+    watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=20)
+    assert (watching.returncode, said) == (0, "")
+    assert (first["routes"][0]["lag"], lags[-1]) == (2, 0)

@@ -1,0 +1,92 @@
+"""A pipeline as processes of its own, and verbs beside it, as on an operator's two terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+COMMAND = [sys.executable, "-m", "penstock.cli.main"]
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """A shell in the project's folder."""
+
+    folder: Path
+
+    def penstock(self, *words: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *words], cwd=self.folder, input=answer, capture_output=True, text=True, timeout=240, check=False
+        )
+
+    def json(self, *words: str) -> Any:
+        ran = self.penstock(*words, "--json")
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    def route(self, name: str) -> dict[str, Any]:
+        """A route's line of ``penstock status``; empty before the pipeline has made its ledger."""
+        ran = self.penstock("status", "--json")
+        if ran.returncode != 0:
+            return {}
+        (found,) = [route for route in json.loads(ran.stdout)["routes"] if route["route"] == name]
+        return dict(found)
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """in, loaded, skipped, failed, lag"""
+        found = self.route(name)
+        return tuple(found.get(key, -1) for key in ("in", "loaded", "skipped", "failed", "lag"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """``penstock run``, under way."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def family(self) -> list[psutil.Process]:
+        """Every process of it: supervisor, sources, engine, JVM, Python workers."""
+        supervisor = psutil.Process(self.process.pid)
+        return [supervisor, *supervisor.children(recursive=True)]
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def running(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Run]:
+    """Leaves nothing behind, whatever happens inside."""
+    log = folder / "run.log"
+    with log.open("w") as told:
+        process = subprocess.Popen(
+            [*COMMAND, "run"],
+            cwd=folder,
+            stdout=told,
+            stderr=told,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+    run = Run(process, log)
+    try:
+        yield run
+    finally:
+        left = run.family() if process.poll() is None else []
+        for each in left:
+            if each.is_running():
+                each.kill()
+        process.wait(timeout=30)

@@ -1,0 +1,50 @@
+"""Stopping a pipeline that runs: first it takes no more and delivers what it has, then it stops now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+
+from penstock.cli.exits import Exit
+from tests.cli.processes import Terminal, running
+from tests.engine.test_engine import locked
+from tests.support.ports import free_port, listens
+from tests.support.waiting import eventually
+
+CONFIG = """\
+name: shop
+engine: {{drain: 10m}}
+sources:
+  web: {{type: http, listen: "127.0.0.1:{port}", workers: 1, tokens: [{{id: site, client_secret: demo}}]}}
+routes:
+  warehouse: {{from: web, to: {{type: duckdb, path: ./warehouse.duckdb, every: 100ms}}}}
+"""
+
+
+def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_everything(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "pipeline.yaml").write_text(CONFIG.format(port=port))
+    url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
+    with locked(tmp_path / "warehouse.duckdb"), running(tmp_path) as run:
+        eventually(lambda: listens(port), "the collector listens", 60)
+        eventually(lambda: httpx.post(url, json={"n": 1}).status_code == 200, "an event is taken", 60)
+        eventually(lambda: "Trying again in" in run.said, "the destination is away", 180)
+        family = run.family()
+        (engine,) = [each for each in family if "engine" in each.cmdline()]
+
+        run.interrupt()
+        eventually(lambda: not listens(port), "nobody takes events any more", 30)
+        assert "draining, up to 600 s" in run.said
+        assert run.process.poll() is None
+        assert engine.is_running()
+
+        run.interrupt()
+        assert run.process.wait(timeout=20) == Exit.UNFINISHED
+        eventually(lambda: not any(each.is_running() for each in family), "nothing of it is left", 30)
+    assert "stopping now" in run.said
+    status = json.loads(Terminal(tmp_path).penstock("status", "--json").stdout)
+    assert status["engine_pid"] is None
+    (route,) = status["routes"]
+    assert (route["in"], route["lag"]) == (0, 1)
