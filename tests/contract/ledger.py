@@ -266,6 +266,15 @@ class LedgerContract(ABC):
         assert ledger.totals("shop") == Totals()
         self.committed(ledger, 10)
         assert ledger.standing("shop").acknowledged == {0: [(12, 14)]}
+        self.committed(ledger, 13, start=10)
+        assert ledger.standing("shop").acknowledged == {0: [(13, 14)]}
+
+    def test_an_acknowledgement_ahead_is_kept_although_an_earlier_one_lets_the_route_move(self, ledger: Ledger) -> None:
+        ledger.acknowledge("shop", 0, (2, 4), ADA)
+        self.committed(ledger, 2)
+        ledger.acknowledge("shop", 0, (7, 8), ADA, Advance(2, 4, 2))
+        assert ledger.standing("shop").acknowledged == {0: [(7, 8)]}
+        assert ledger.offsets("shop")[0].committed == 4
 
     def test_nobody_moves_a_route_that_an_engine_works_on(self, ledger: Ledger) -> None:
         ledger.note("shop", RouteState.RUNNING)

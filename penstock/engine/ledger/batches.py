@@ -140,6 +140,8 @@ class Batches(Offsets, Inquiries):
             passed = {"route": route, "partition": partition}
             connection.execute(sa.delete(t.halts).filter_by(**passed).where(t.halts.c.offset < end))
             connection.execute(sa.delete(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.end <= end))
+            begun = sa.update(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.first < end)
+            connection.execute(begun.values(first=end))
         extent = (
             {}
             if s.failed_extent is None

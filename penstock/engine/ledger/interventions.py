@@ -51,9 +51,8 @@ class Interventions(Batches):
             self._at_rest(connection, route, engine_runs)
             standing = self._standing(connection, route)
             _not_begun(standing, partition, stretch)
-            if advance is None:
-                self._remember(connection, route, partition, stretch)
-            else:
+            self._remember(connection, route, partition, stretch)
+            if advance is not None:
                 self._move_on(connection, route, partition, standing, advance)
             self._record(connection, Act.ACK, route, operator, {partition: stretch})
             halt = standing.halt

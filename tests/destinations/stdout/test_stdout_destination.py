@@ -1,5 +1,7 @@
+import io
 import json
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +32,14 @@ class TestStdout(ReadableContract):
     def test_data_of_several_lines_is_printed_on_one(self, destination: StdoutDestination, staging: Staging) -> None:
         destination.write(batch(), staging.stage([b'{\n  "a": 1,\r\n  "b": 2\n}', b'{"c":3}']))
         assert self.capsys.readouterr().out == '{   "a": 1,    "b": 2 }\n{"c":3}\n'
+
+    def test_a_terminal_without_a_character_gets_it_spelled_out(
+        self, destination: StdoutDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        printed = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
+        destination.write(batch(), staging.stage(['{"a": "größe 日"}'.encode()]))
+        assert printed.getvalue() == b'{"a": "gr\\xf6\\xdfe \\u65e5"}\n'
 
     def test_a_record_without_data_is_skipped(self, staging: Staging) -> None:
         (part,) = staging.stage([b'{"a":1}', None, b""])

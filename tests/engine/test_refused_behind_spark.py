@@ -1,0 +1,96 @@
+"""Refused records on a route with a step that runs in Spark: parts of a batch are carried anew by Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.engine.failed import FailedStore
+from penstock.engine.layout import Layout
+from penstock.engine.ledger import Ledger, Totals, sqlite_url
+
+PLUGIN = """
+import json
+from pathlib import Path
+
+from penstock.config.component import StepConfig
+from penstock.destinations.contract import UNRECORDED
+from penstock.destinations.file.config import FileConfig
+from penstock.destinations.file.destination import FileDestination
+from penstock.errors import RefusedError
+from penstock.registry import Component, Kind
+from penstock.steps.contract import SparkStep
+
+step = Component(Kind.STEP, "only_even", "Keeps even numbers", "fussy:StepConfig", "fussy:OnlyEven")
+destination = Component(Kind.DESTINATION, "fussy", "Takes all but 8", "fussy:FussyConfig", "fussy:Fussy")
+
+
+class OnlyEven(SparkStep[StepConfig]):
+    def apply(self, frame):
+        return frame.where("cast(get_json_object(cast(data as string), '$.n') as int) % 2 = 0")
+
+
+class FussyConfig(FileConfig):
+    type: str = "fussy"
+
+
+class Fussy(FileDestination):
+    def write(self, batch, parts, book=UNRECORDED):
+        rows = [json.loads(line)["n"] for part in parts for line in Path(part.path).read_text().splitlines()]
+        if 8 in rows:
+            raise RefusedError("PEN-TST-002", "8 is unlucky")
+        return super().write(batch, parts, book)
+"""
+
+PIPELINE = """\
+name: shop
+sources: {numbers: {type: file, path: ./numbers.ndjson}}
+routes:
+  lenient: {from: numbers, steps: [{where: "n > 3"}, {only_even: {}}], to: {type: fussy, path: ./lenient}}
+  strict:
+    from: numbers
+    on_error: stop
+    steps: [{where: "n > 3"}, {only_even: {}}]
+    to: {type: fussy, path: ./strict}
+"""
+
+
+def numbers(folder: Path) -> list[int]:
+    found = [line for file in folder.glob("*.ndjson") for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["n"] for line in found)
+
+
+def test_the_refused_record_is_found_and_the_route_stops_before_it(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "fussy-1.dist-info").mkdir(parents=True)
+    (site / "fussy.py").write_text(PLUGIN)
+    (site / "fussy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fussy\nVersion: 1\n")
+    (site / "fussy-1.dist-info" / "entry_points.txt").write_text(
+        "[penstock.components]\nonly_even = fussy:step\nfussy = fussy:destination\n"
+    )
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "numbers.ndjson").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(14)))
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+    ran = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "run", "--once"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ran.returncode == 3, ran.stderr
+    assert numbers(tmp_path / "lenient") == [4, 6, 10, 12]
+    assert numbers(tmp_path / "strict") == [4, 6]
+    layout = Layout(tmp_path / "data")
+    ledger = Ledger.open(sqlite_url(layout.ledger), "shop")
+    assert ledger.totals("lenient") == Totals(items=14, loaded=4, skipped=9, failed=1)
+    (entry,) = FailedStore(layout.failed).read("lenient", ledger.failed_extent("lenient"))
+    assert (entry.record.offset, entry.error) == (8, "8 is unlucky")
+    standing = ledger.standing("strict")
+    assert standing.halt is not None
+    assert (standing.positions[0].committed, standing.halt.offset) == (8, 8)
+    ledger.close()
