@@ -50,6 +50,15 @@ class Header(StrEnum):
     """Which face of a source took it (``js``, ``api``, ``bulk``, ``pixel``, ``segment``)."""
     POSITION = "position"
     """Where in its source the record was (a file and line, a change position)."""
+    COLUMNS = "columns"
+    """Of a change to a table: a JSON object of its columns, each with the type that the source declares for it."""
+    KEY = "key"
+    """A JSON array of the columns that tell its rows apart; absent if none do."""
+    UNCHANGED = "unchanged"
+    """A JSON array of the columns that an update left out: they keep their value."""
+    OLD_KEY = "old_key"
+    """What an update's row was known by before, if that is another key now: a JSON object of key columns, or of the
+    whole row if the table has no key."""
 
 
 ENTRY_SCHEMA: pa.Schema = pa.schema(

@@ -71,6 +71,34 @@ class Cast:
         return self.bits < 64 or self.unsigned or short or self.fraction < MICROSECOND_DIGITS
 
 
+def covers(one: Cast, other: Cast) -> bool:
+    """Whether a column of one type takes every value of the other as it is written. Text without a limit takes all."""
+    if one.type is InnerType.STRING:
+        if one.max_length is None and one.max_bytes is None:
+            return True
+        return other.type is InnerType.STRING and _limit(other) <= _limit(one)
+    if one.type is None or other.type is None:
+        return one.type is InnerType.TIMESTAMP and other.form is Form.DATE
+    if one.type is not other.type:
+        digits = _INTEGER_DIGITS[other.bits]
+        whole = one.precision - one.scale if one.precision else (15 if one.bits == 64 else 7)
+        return (one.type, other.type) == (InnerType.FLOAT64, InnerType.INT64) and digits <= whole
+    if one.type is InnerType.FLOAT64:
+        if bool(one.precision) != bool(other.precision):
+            return False
+        wide = one.precision - one.scale >= other.precision - other.scale
+        return wide and one.scale >= other.scale and one.bits >= other.bits
+    return one.bits >= other.bits and one.unsigned == other.unsigned and one.fraction >= other.fraction
+
+
+def _limit(cast: Cast) -> float:
+    limits = [limit for limit in (cast.max_length, cast.max_bytes) if limit is not None]
+    return min(limits, default=float("inf"))
+
+
+_INTEGER_DIGITS = {16: 5, 32: 10, 64: 19}
+
+
 DEFAULT_CASTS: dict[tuple[str, ...], Cast] = {
     ("_timestamp",): Cast(None, InnerType.TIMESTAMP),
     ("eventn_ctx", "utc_time"): Cast(None, InnerType.TIMESTAMP),

@@ -32,6 +32,7 @@ from penstock.json.tokens import (
     COLON,
     COMMA,
     NULL,
+    OBJECT,
     OPEN_ARRAY,
     OPEN_OBJECT,
     QUOTE,
@@ -87,7 +88,7 @@ class Leaves:
     record: Int32s
     column: Int32s
     kind: npt.NDArray[np.int8]
-    """``Kind``; never ABSENT, NULL or OBJECT."""
+    """``Kind``; never ABSENT, and of leaves never NULL or OBJECT."""
     start: Int64s
     end: Int64s
     paths: tuple[Path, ...]
@@ -110,8 +111,17 @@ NO_BYTES = -2
 
 def leaves(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
     """Scan a (large) binary or string array of JSON documents."""
+    return _scanned(data, True)
+
+
+def fields(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
+    """The same without going into anything: every member of the documents themselves, objects whole, nulls too."""
+    return _scanned(data, False)
+
+
+def _scanned(data: pa.Array | pa.ChunkedArray | Documents, deep: bool) -> Leaves:
     docs = data if isinstance(data, Documents) else documents(data)
-    found = _scan(docs.buffer, docs.offsets, docs.valid, _SEED)
+    found = _scan(docs.buffer, docs.offsets, docs.valid, _SEED, deep)
     record, node, kind, start, end, broken_at, nodes, counts = found
     if counts[_REPLACED]:
         alive = kind >= 0
@@ -151,7 +161,7 @@ _SEED = np.uint64(int.from_bytes(os.urandom(8), "little"))
 
 @compiled
 def _scan(
-    buf: Bytes, offsets: Int64s, valid: npt.NDArray[np.bool_], seed: np.uint64
+    buf: Bytes, offsets: Int64s, valid: npt.NDArray[np.bool_], seed: np.uint64, deep: bool
 ) -> tuple[Int32s, Int32s, npt.NDArray[np.int8], Int64s, Int64s, Int64s, Nodes, Int64s]:
     count = len(valid)
     counts = np.zeros(_COUNTERS, np.int64)
@@ -170,14 +180,14 @@ def _scan(
             continue
         before = counts[_LEAVES]
         counts[_HAS_REPEATS] = 0
-        i = _walk(buf, start, end, record, seed, nodes, output, counts)
+        i = _walk(buf, start, end, record, seed, deep, nodes, output, counts)
         while i == _NO_ROOM:
             # The document is walked again from its start with twice the room; what is known of its keys stays.
             nodes = grown_nodes(nodes, counts)
             output = _grown_output(output, before)
             counts[_LEAVES] = before
             counts[_HAS_REPEATS] = 0
-            i = _walk(buf, start, end, record, seed, nodes, output, counts)
+            i = _walk(buf, start, end, record, seed, deep, nodes, output, counts)
         if i >= 0:
             i = skip_whitespace(buf, i, end)
             if i < end:
@@ -202,9 +212,20 @@ def _scan(
 
 @compiled
 def _walk(
-    buf: Bytes, i: int, end: int, record: int, seed: np.uint64, nodes: Nodes, output: Output, counts: Int64s
+    buf: Bytes,
+    i: int,
+    end: int,
+    record: int,
+    seed: np.uint64,
+    deep: bool,
+    nodes: Nodes,
+    output: Output,
+    counts: Int64s,
 ) -> int:
-    """Emit the leaves of the object at ``i``. Returns the index after it, ``~position`` if wrong, or ``_NO_ROOM``."""
+    """Emit the leaves (or, if not ``deep``, the members) of the object at ``i``.
+
+    Returns the index after it, ``~position`` if it is wrong, or ``_NO_ROOM``.
+    """
     n = counts[_LEAVES]
     depth = 0
     parent = np.int32(0)
@@ -254,7 +275,7 @@ def _walk(
                 counts[_HAS_REPEATS] = 1
             nodes.member[node] = member
             c = buf[i]
-            if c == OPEN_OBJECT:
+            if deep and c == OPEN_OBJECT:
                 if depth == len(output.open_node):
                     return _NO_ROOM
                 output.open_node[depth] = parent
@@ -270,15 +291,15 @@ def _walk(
             if c == QUOTE:
                 i = string_end(buf, i, end)
                 kind = STRING
-            elif c == OPEN_ARRAY:
+            elif c in (OPEN_ARRAY, OPEN_OBJECT):
                 i = container_end(buf, i, end)
-                kind = ARRAY
+                kind = ARRAY if c == OPEN_ARRAY else OBJECT
             else:
                 i = scalar_end(buf, i, end)
                 kind = value_kind(buf, begin, i)
             if i < 0:
                 return i
-            if kind != NULL:
+            if kind != NULL or not deep:
                 if n == len(output.record):
                     return _NO_ROOM
                 output.record[n] = record

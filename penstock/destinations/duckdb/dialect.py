@@ -9,6 +9,7 @@ from functools import cache
 import duckdb
 
 from penstock.destinations.sql.dialect import Dialect, not_a_type
+from penstock.destinations.sql.mirror.declared import declared
 from penstock.flatten.types import InnerType, promotions
 
 
@@ -16,6 +17,28 @@ class DuckdbDialect(Dialect):
     def cast_type(self, asked: str) -> str:
         """Spelled as DuckDB's catalogue does; a type that it does not have is refused."""
         return _canonical(super().cast_type(asked))
+
+    def mirrored(self, declared_type: str) -> str | None:
+        asked = declared(declared_type)
+        if asked.is_array:
+            return None
+        if asked.name == "numeric":
+            precision, scale = (*asked.arguments, 0)[:2] if asked.arguments else (38, 18)
+            return f"DECIMAL({precision},{scale})" if scale <= precision <= 38 else None
+        return _MIRRORED.get(asked.name)
+
+    def holds(self, real: str, other: str) -> bool:
+        # Both have the form of text, but not of the same one.
+        if "TIMESTAMP" in real and "TIMESTAMP" in other:
+            return real == other
+        return super().holds(real, other)
+
+    def reads(self, sql_type: str) -> str | None:
+        target = self.target(sql_type)
+        if target.precision:
+            whole, scale = target.precision - target.scale, target.scale
+            return rf"^-?0*[0-9]{{0,{whole}}}(\.[0-9]{{0,{scale}}}0*)?$"
+        return _READS.get(sql_type)
 
     def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
         """Members are put together as text where none of the old ones goes. Else DuckDB must take the text apart, and
@@ -39,6 +62,35 @@ class DuckdbDialect(Dialect):
 
 
 _T = InnerType
+
+_MIRRORED = {
+    "text": "VARCHAR",
+    "character varying": "VARCHAR",
+    "character": "VARCHAR",
+    "name": "VARCHAR",
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "real": "FLOAT",
+    "double precision": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "time without time zone": "TIME",
+    "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
+    "uuid": "UUID",
+    "json": "JSON",
+    "jsonb": "JSON",
+}
+_DAY = r"[0-9]{4,5}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+_READS = {
+    "DATE": rf"^(-?infinity|{_DAY})$",
+    "TIME": rf"^{_TIME}$",
+    "TIMESTAMP": rf"^(-?infinity|{_DAY}([T ]{_TIME})?)$",
+    "TIMESTAMP WITH TIME ZONE": rf"^(-?infinity|{_DAY}([T ]{_TIME}(Z|[+-][0-9]{{2}}(:[0-9]{{2}})?))?)$",
+}
+"""What DuckDB reads as PostgreSQL means it: it takes years before the first for those after it."""
 
 DUCKDB = DuckdbDialect(
     types={

@@ -14,6 +14,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
+from penstock.destinations.duckdb.mirroring import DuckdbMirror
 from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
@@ -111,6 +112,12 @@ class DuckdbSession(Session):
         self._insert(_STAGED, load)
         self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, merge))
         self._connection.execute(f"DROP TABLE {_STAGED}")
+
+    @contextmanager
+    def mirroring(self) -> Iterator[DuckdbMirror]:
+        with self._transaction():
+            yield DuckdbMirror(self._connection, lambda error: explained(self._path, error), self._note)
+        faults.reach("destination.committed")
 
     @contextmanager
     def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[DuckdbKeptValues]:

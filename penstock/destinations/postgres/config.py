@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -11,6 +11,8 @@ from penstock.destinations.sql.config import FloatType, SqlConfig
 
 
 class PostgresConfig(SqlConfig):
+    offers_mirror: ClassVar[bool] = True
+
     type: Literal["postgres"] = Field(default="postgres", description="Selects this destination.")
     dsn: SecretStr = Field(
         description="Where the database is: `postgresql://user:password@host:5432/database`, or `host=... dbname=...`."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
+from penstock.destinations.sql.mirror.declared import declared
 from penstock.destinations.sql.operations import Table, TypedColumn
 from penstock.flatten.types import InnerType, promotions
 
@@ -20,6 +21,16 @@ TYPES = {
     _T.TIMESTAMP: "timestamp with time zone",
 }
 SYSTEM_COLUMNS = frozenset(("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"))
+
+BUILT_IN = frozenset((
+    "smallint", "integer", "bigint", "real", "double precision", "numeric", "money", "boolean", "oid",
+    "text", "character varying", "character", '"char"', "name", "bytea", "uuid", "json", "jsonb", "xml",
+    "date", "timestamp without time zone", "timestamp with time zone", "time without time zone", "time with time zone",
+    "interval", "inet", "cidr", "macaddr", "macaddr8", "bit", "bit varying", "tsvector", "tsquery", "pg_lsn",
+    "point", "line", "lseg", "box", "path", "polygon", "circle",
+    "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange",
+))  # fmt: skip
+"""Types that every PostgreSQL has, as ``format_type()`` spells them."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,18 @@ class PostgresDialect(Dialect):
         elif inner is _T.TIMESTAMP:
             value = f"to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} TYPE {column.type} USING {value}::{column.type}"
+
+    def mirrored(self, declared_type: str) -> str | None:
+        """As it is declared, if every PostgreSQL has the type. Others (enums, those of extensions) may not be here."""
+        return " ".join(declared_type.split()) if declared(declared_type).name in BUILT_IN else None
+
+    def holds(self, real: str, other: str) -> bool:
+        # Without a precision it is any number that is not of a floating type.
+        if real == "numeric":
+            return other.startswith("numeric") or self.target(other).type is _T.INT64
+        if other == "numeric" and real.startswith("numeric"):
+            return False
+        return super().holds(real, other)
 
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
         listed = self.names([table.columns[name].name for name in columns])

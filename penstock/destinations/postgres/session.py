@@ -18,6 +18,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copying import lines
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.kept import PostgresKeptValues
+from penstock.destinations.postgres.mirroring import PostgresMirror
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
@@ -166,6 +167,12 @@ class PostgresSession(Session):
             _text(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),
             (batch.scope, batch.route, batch.number - KEPT_MARKS),
         )
+
+    @contextmanager
+    def mirroring(self) -> Iterator[PostgresMirror]:
+        with self._transaction() as cursor:
+            yield PostgresMirror(cursor, self.dialect, explained, self._note)
+        faults.reach("destination.committed")
 
     @contextmanager
     def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[PostgresKeptValues]:

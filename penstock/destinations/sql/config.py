@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig
+
+
+class LoadMode(StrEnum):
+    """How records become rows."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    MIRROR = "mirror"
 
 
 class OnTypeConflict(StrEnum):
@@ -32,21 +40,38 @@ class FloatType(StrEnum):
     DOUBLE = "double"
 
 
+MIRROR_VARIABLES = frozenset(("namespace", "schema", "table"))
+"""What the template of a mirror's table is made of."""
+MIRRORED_TABLE = "{{ table }}"
+
+
 class SqlConfig(DestinationConfig):
     """Base of the options of SQL destinations."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    table: str = Field(
-        default="events",
+    offers_mirror: ClassVar[bool] = False
+    """Whether the engine can follow the changes of a table."""
+
+    load: LoadMode | None = Field(
+        default=None,
+        description="How records become rows: `append` makes each a row, `merge` updates the row that has its"
+        " `primary_key` (which implies it), `mirror` applies inserts, updates and deletes by the source's own key, in"
+        " the order of the log. `append` if nothing else is said.",
+    )
+    table: str | None = Field(
+        default=None,
         description="The table that a record goes to: a name, or a template over the record as it is in the log, such"
         " as `{{ event_type }}`. Made fit for a name (lower case, `_` for anything but letters and digits). A record"
-        " for which it comes out empty is skipped.",
+        " for which it comes out empty is skipped. If nothing is said it is `events`. With `load: mirror` a template"
+        " knows `{{ namespace }}` and its parts `{{ schema }}` and `{{ table }}`, and the last is what it is if"
+        " nothing is said.",
     )
     primary_key: tuple[str, ...] = Field(
         default=(),
         description="Columns that tell rows apart. With a key, a record updates the row that has its key, and columns"
-        " that it does not carry keep their value; without one, every record is a row.",
+        " that it does not carry keep their value; without one, every record is a row. With `load: mirror` the source"
+        " says which these are, unless they are given here.",
     )
     version_column: str | None = Field(
         default=None,
@@ -74,7 +99,9 @@ class SqlConfig(DestinationConfig):
 
     @field_validator("table")
     @classmethod
-    def _is_a_template(cls, value: str) -> str:
+    def _is_a_template(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         # Jinja is only loaded for a table that could be a template.
         if "{" in value:
             import jinja2
@@ -103,6 +130,36 @@ class SqlConfig(DestinationConfig):
     @classmethod
     def _version_is_a_column(cls, value: str | None) -> str | None:
         return value if value is None else cls._key_of_columns((value,))[0]
+
+    @property
+    def mirrors(self) -> bool:
+        return self.load is LoadMode.MIRROR
+
+    @property
+    def table_template(self) -> str:
+        return self.table or (MIRRORED_TABLE if self.mirrors else "events")
+
+    @model_validator(mode="after")
+    def _loads_as_it_can(self) -> Self:
+        if self.load is LoadMode.APPEND and self.primary_key:
+            raise ValueError("load is append, which never updates a row; leave primary_key out or say load: merge")
+        if self.load is LoadMode.MERGE and not self.primary_key:
+            raise ValueError("load is merge, which needs a primary_key")
+        if not self.mirrors:
+            return self
+        if not self.offers_mirror:
+            raise ValueError(f"{self.type} cannot mirror tables; duckdb and postgres can")
+        if self.version_column is not None:
+            raise ValueError("a mirror follows the order of the log; leave version_column out")
+        if self.table is not None and "{" in self.table:
+            from jinja2 import Environment, meta
+
+            unknown = meta.find_undeclared_variables(Environment().parse(self.table)) - MIRROR_VARIABLES
+            if unknown:
+                raise ValueError(
+                    f"a mirror's table is named by namespace, schema and table, not by {', '.join(sorted(unknown))}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _fits_its_key(self) -> Self:

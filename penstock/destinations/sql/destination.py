@@ -21,6 +21,10 @@ from penstock.destinations.contract import (
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.loading import load_table
+from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
+from penstock.destinations.sql.mirror.naming import MirrorNames
+from penstock.destinations.sql.mirror.staged import stretches
+from penstock.destinations.sql.mirror.staging import MirrorStager
 from penstock.destinations.sql.naming import TableNames
 from penstock.destinations.sql.patching import TableRules, needed
 from penstock.destinations.sql.session import Session
@@ -53,7 +57,10 @@ class SqlDestination(Destination[SqlConfigT]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         for asked in casts.values():
             self.dialect.cast_type(asked)  # a type that the engine does not have stops the task, before any record
-        names = TableNames(self.config.table, self.dialect.max_name)
+        if self.config.mirrors:
+            mirrored = MirrorNames(self.config.table_template, self.dialect.max_name)
+            return MirrorStager(directory, mirrored, casts, self.dialect.max_name, self.config.primary_key)
+        names = TableNames(self.config.table_template, self.dialect.max_name)
         return TypedStager(
             directory, names, casts, self.dialect.max_name, infer_timestamps=self.config.infer_timestamps
         )
@@ -66,7 +73,8 @@ class SqlDestination(Destination[SqlConfigT]):
         with self.session() as session:
             for table, files in by_table(parts).items():
                 try:
-                    receipts.append(load_table(session, rules, batch, table, files, book))
+                    load = mirror_table if self.config.mirrors else load_table
+                    receipts.append(load(session, rules, batch, table, files, book))
                 except TransientError as error:
                     receipts.append(TableReceipt(table, 0, away=error))
         return Receipt(receipts)
@@ -77,8 +85,13 @@ class SqlDestination(Destination[SqlConfigT]):
         with nullcontext() if offline else self.looking() as session:
             for name, files in by_table(parts).items():
                 table = None if session is None else session.table(name)
-                changes = needed(self.dialect, rules, name, staged_files(files), table)
-                statements += map(self.dialect.render, changes)
+                if self.config.mirrors:
+                    for stretch in stretches(files):
+                        changes = schema_changes(self.dialect, rules, name, stretch, table)
+                        statements += map(self.dialect.render, changes)
+                else:
+                    changes = needed(self.dialect, rules, name, staged_files(files), table)
+                    statements += map(self.dialect.render, changes)
         return statements
 
 

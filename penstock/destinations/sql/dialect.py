@@ -21,7 +21,7 @@ from penstock.destinations.sql.operations import (
     WidenColumn,
 )
 from penstock.errors import PenstockError
-from penstock.flatten.casts import Cast, parse_cast
+from penstock.flatten.casts import Cast, covers, parse_cast
 from penstock.flatten.column import Column
 from penstock.flatten.types import InnerType, promote
 from penstock.flatten.unmapped import UNMAPPED
@@ -94,6 +94,21 @@ class Dialect:
             return None
         common = promote(there, values)
         return self.types[common] if (there, common) in self.widens else None
+
+    # Types of columns that follow a source's
+
+    def mirrored(self, declared: str) -> str | None:
+        """The engine's type for one that a source declares, in PostgreSQL's words; ``None`` if it has none for it."""
+        return None
+
+    def holds(self, real: str, other: str) -> bool:
+        """Whether a column of one type takes every value of another, as it is written."""
+        return real == other or covers(self.target(real), self.target(other))
+
+    def reads(self, sql_type: str) -> str | None:
+        """A pattern for the texts of a type that holds what the source declares: those that the engine understands as
+        they are meant. ``None``: all."""
+        return None
 
     # Statements
 

@@ -29,7 +29,7 @@ class Keys:
 
     def __init__(self, keys: Sequence[Sequence[pa.Array]], versions: Sequence[pa.Array] | None = None) -> None:
         columns = [pa.chunked_array(list(chunks)) for chunks in zip(*keys, strict=True)]
-        codes = _codes(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
+        codes = codes_of(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
         shared = np.bincount(codes, minlength=1)[codes] > 1
         ends = np.cumsum([len(batch[0]) for batch in keys])[:-1]
         self.codes = np.split(codes, ends)
@@ -164,7 +164,7 @@ def _with_turns(folded: pa.Table, versions: pa.ChunkedArray, groups: _Groups) ->
     return folded
 
 
-def _codes(columns: Sequence[pa.ChunkedArray]) -> Numbers:
+def codes_of(columns: Sequence[pa.ChunkedArray]) -> Numbers:
     """A number per row; equal keys have equal numbers."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -184,7 +184,7 @@ def _differ(codes: Numbers, chosen: Bools, versions: pa.ChunkedArray) -> bool:
     if not chosen.any():
         return False
     few = codes[chosen]
-    pairs = _codes([pa.chunked_array([few]), versions.filter(pa.array(chosen))])
+    pairs = codes_of([pa.chunked_array([few]), versions.filter(pa.array(chosen))])
     return len(np.unique(pairs)) > len(np.unique(few))
 
 

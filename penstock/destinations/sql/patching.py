@@ -6,7 +6,7 @@ table is read again: of two engines that want the same column, one adds it and t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.destinations.contract import TableBook
@@ -54,6 +54,9 @@ class TableRules:
             config.max_columns,
         )
 
+    def keeping(self, columns: frozenset[str]) -> TableRules:
+        return replace(self, unwidened=columns)
+
     def fitting(self, file: StagedFile, table: Table, dialect: Dialect, of_one_type: Collection[str] = ()) -> Fitting:
         key = table.key.columns if table.key else self.primary_key
         fails = self.on_type_conflict is OnTypeConflict.FAIL
@@ -64,16 +67,28 @@ def patched(
     session: Session, rules: TableRules, name: str, files: Sequence[StagedFile], book: TableBook
 ) -> Table | None:
     """The table, able to take the files. ``None``: it does not exist, and no row has the key it would get."""
+
+    def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
+        return needed(session.dialect, rules.keeping(unwidened), name, files, table)
+
+    return brought(session, name, plan, book)
+
+
+Plan = Callable[[Table | None, frozenset[str]], list[Operation]]
+"""The changes that a table needs as it is. The columns named keep their type: wider, they would lose what they have."""
+
+
+def brought(session: Session, name: str, plan: Plan, book: TableBook) -> Table | None:
+    """The table after the changes that it needs. ``None``: it does not exist, and none would make it."""
     table = session.table(name)
-    if not needed(session.dialect, rules, name, files, table):
+    if not plan(table, frozenset()):
         return table
     with session.patching(name, book):
         table = session.table(name)
-        operations = needed(session.dialect, rules, name, files, table)
+        operations = plan(table, frozenset())
         lossy = [step for step in operations if isinstance(step, WidenColumn) and session.loses(step)]
         if lossy:
-            rules = replace(rules, unwidened=frozenset(step.column.name.lower() for step in lossy))
-            operations = needed(session.dialect, rules, name, files, table)
+            operations = plan(table, frozenset(step.column.name.lower() for step in lossy))
         statements = [session.dialect.render(step) for step in operations]
         try:
             session.change(statements)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from penstock.destinations.sql.kept import KeptValues, not_offered
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.operations import Table, TypedColumn, WidenColumn
 from penstock.flatten.types import InnerType
+
+if TYPE_CHECKING:
+    from penstock.destinations.sql.mirror.applying import Mirror
 
 MARKS = "_penstock_loads"
 """The table of batches that a target has. A mark is written with its batch, so the two never differ."""
@@ -94,6 +97,10 @@ class Session(ABC):
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         """Insert or merge the rows and write the mark, all or nothing. The mark is known once the rows were read.
         Without one: try it, and take it back."""
+
+    def mirroring(self) -> AbstractContextManager[Mirror]:
+        """A transaction in which changes are applied to a table. Only for engines whose config offers it."""
+        raise NotImplementedError
 
     def kept_values(self, table: str, book: TableBook | None = None) -> AbstractContextManager[KeptValues]:
         """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept

@@ -57,7 +57,7 @@ class TypedStager(Stager):
         for choice in self._names.choose(self._named_by(batch, read)):
             rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
             if choice.problem:
-                failures.append(_failed(rows, ["table_name"] * rows.num_rows, [choice.problem] * rows.num_rows))
+                failures.append(failed(rows, "table_name", choice.problem))
             elif choice.table:
                 for first, flat in self._flattened(rows.column("data")):
                     piece = rows.slice(first, len(flat.rows) + len(flat.empty) + len(flat.failures))
@@ -69,9 +69,9 @@ class TypedStager(Stager):
         if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
             for files in self._tables.values():
                 files.flush()
-        failed = pa.concat_batches(failures) if failures else NO_FAILURES
+        together = pa.concat_batches(failures) if failures else NO_FAILURES
         kept_rows = batch if taken.all() else batch.filter(pa.array(taken))
-        return Outcome(kept_rows, batch.num_rows - kept_rows.num_rows - failed.num_rows, failed)
+        return Outcome(kept_rows, batch.num_rows - kept_rows.num_rows - together.num_rows, together)
 
     def finish(self) -> list[Part]:
         return [part for files in self._tables.values() for part in files.finish()]
@@ -103,6 +103,11 @@ def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:
         return NO_FAILURES
     failed = rows.take(pa.array([problem.record for problem in flat.failures], pa.int64()))
     return _failed(failed, [problem.code for problem in flat.failures], [problem.message for problem in flat.failures])
+
+
+def failed(rows: pa.RecordBatch, code: str, message: str) -> pa.RecordBatch:
+    """All rows, failed for one reason."""
+    return _failed(rows, [code] * rows.num_rows, [message] * rows.num_rows)
 
 
 def _failed(rows: pa.RecordBatch, codes: Sequence[str], messages: Sequence[str]) -> pa.RecordBatch:

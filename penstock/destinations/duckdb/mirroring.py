@@ -1,0 +1,94 @@
+"""Changes into a table of a DuckDB file, in one transaction.
+
+Rows that come replace those that are there: to take a row out and put another in is the fastest way to change it here.
+A statement that fails ends the whole transaction, so what was done before it is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import duckdb
+import pyarrow as pa
+
+from penstock import faults
+from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.sql.ahead import ahead
+from penstock.destinations.sql.mirror import statements
+from penstock.destinations.sql.mirror.applying import Mirror
+from penstock.destinations.sql.mirror.changes import Changes
+from penstock.destinations.sql.session import Mark
+from penstock.errors import RefusedError
+
+COMING, GOING = "_penstock_coming", "_penstock_going"
+_RUN = "_penstock_run"
+
+
+class DuckdbMirror(Mirror):
+    whole_rows = True
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        explained: Callable[[Exception], Exception],
+        write_mark: Callable[[Mark], None],
+    ) -> None:
+        self._connection = connection
+        self._explained = explained
+        self._write_mark = write_mark
+
+    def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
+        try:
+            self._apply(changes)
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            said = self._explained(error)
+            if isinstance(said, RefusedError):
+                self._connection.execute("ROLLBACK")
+                self._connection.execute("BEGIN")
+                if before is not None:
+                    self._apply(before())
+            raise said from error
+
+    def note(self, mark: Mark) -> None:
+        self._write_mark(mark)
+        faults.reach("destination.writing")
+
+    def _apply(self, changes: Changes) -> None:
+        run = self._connection.execute
+        table = DUCKDB.relation(changes.table.name)
+        if changes.truncates:
+            run(f"DELETE FROM {table}")
+        if changes.count:
+            self._stage(COMING, statements.staging(DUCKDB, changes), table, changes.come())
+        if changes.gaps:
+            run(statements.filling(DUCKDB, changes, COMING))
+        if changes.gone.num_rows:
+            self._stage(GOING, statements.leaving(DUCKDB, changes), table, iter(changes.gone.to_batches()))
+            run(statements.removing(DUCKDB, changes, GOING) if changes.key else _removing_equals(changes))
+            run(f"DROP TABLE {GOING}")
+        if changes.count:
+            if changes.key:
+                run(statements.removing(DUCKDB, changes, COMING))
+            run(statements.inserting(DUCKDB, changes, COMING))
+            run(f"DROP TABLE {COMING}")
+
+    def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {columns} FROM {table} LIMIT 0")
+        first = next(rows)
+        reader = pa.RecordBatchReader.from_batches(first.schema, ahead(_all(first, rows)))
+        self._connection.register(_RUN, reader)
+        names = DUCKDB.names(first.schema.names)
+        self._connection.execute(f"INSERT INTO {name} ({names}) SELECT {names} FROM {_RUN}")
+        # Not after an error: the aborted transaction would refuse this too, and hide why.
+        self._connection.unregister(_RUN)
+
+
+def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _removing_equals(changes: Changes) -> str:
+    names = [DUCKDB.identifier(changes.table.columns[name].name) for name in changes.columns]
+    alike = " AND ".join(f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in names)
+    return statements.removing_equals(DUCKDB, changes, GOING, ["rowid"], "rowid", alike)

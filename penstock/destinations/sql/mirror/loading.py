@@ -1,0 +1,139 @@
+"""The changes of one table of a batch into one engine, each exactly once, in the order of the log.
+
+All of them are folded and applied at once. If the engine refuses that, they are applied half by half, each on top of
+what came before it, until the changes are found that it refuses: those fail with its own message, and all others have
+the effect that they would have had one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
+from penstock.destinations.sql.config import OnTypeConflict
+from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.loading import failures_together, from_text, to_text
+from penstock.destinations.sql.mirror.applying import Mirror
+from penstock.destinations.sql.mirror.fitting import MirrorFitting
+from penstock.destinations.sql.mirror.folding import Change, Kinds, puts
+from penstock.destinations.sql.mirror.keyed import KeyedRows
+from penstock.destinations.sql.mirror.keyless import KeylessRows
+from penstock.destinations.sql.mirror.patching import needed
+from penstock.destinations.sql.mirror.screening import Failures, lost_by, screened
+from penstock.destinations.sql.mirror.staged import Stretch, stretches
+from penstock.destinations.sql.operations import Operation, Table
+from penstock.destinations.sql.patching import TableRules, brought
+from penstock.destinations.sql.session import Mark, Session
+from penstock.errors import RefusedError
+from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+
+
+def mirror_table(
+    session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
+) -> TableReceipt:
+    """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
+    rows, failures, repeated = 0, [], True
+    for number, stretch in enumerate(stretches(parts)):
+        # Each stretch has a mark of its own. No table's name has such a sign in it.
+        marked = name if number == 0 else f"{name}#{number}"
+        known = session.mark(batch, marked)
+        if known is None:
+            known = _applied(session, rules, Mark(batch, marked, len(stretch)), name, stretch, book)
+            repeated = False
+        rows += known.rows
+        failed = from_text(known.failures)
+        failures += [] if failed is None else [failed]
+    return TableReceipt(name, rows, failures_together(failures) if failures else None, repeated)
+
+
+def schema_changes(
+    dialect: Dialect, rules: TableRules, name: str, stretch: Stretch, table: Table | None
+) -> list[Operation]:
+    """What the changes ask of the table as it is. Those that only take rows away ask nothing."""
+    if not puts(stretch.change).any():
+        return []
+
+    def losing(after: Table) -> Sequence[str]:
+        return list(lost_by(stretch, MirrorFitting(stretch.header, after, dialect)))
+
+    return needed(dialect, rules, name, stretch.header, losing, table)
+
+
+def _applied(session: Session, rules: TableRules, mark: Mark, name: str, stretch: Stretch, book: TableBook) -> Mark:
+    """Apply a stretch; ``mark`` is what it would be if nothing failed."""
+
+    def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
+        return schema_changes(session.dialect, rules.keeping(unwidened), name, stretch, table)
+
+    table = brought(session, name, plan, book)
+    if table is None:
+        return _marked(mark, stretch, _without_table(stretch))
+    fitting = MirrorFitting(stretch.header, table, session.dialect)
+    book.filled(name, {column.name: (f"/{column.source}",) for column in stretch.header.columns})
+    failures = dict(screened(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
+    with session.mirroring() as mirror:
+        rows: KeyedRows | KeylessRows = KeylessRows(stretch, fitting)
+        # Where no change has the key they have all failed, but for those that empty the table.
+        if stretch.header.key and set(stretch.header.key) <= fitting.columns.keys():
+            rows = KeyedRows(stretch, fitting, mirror.whole_rows)
+        change = stretch.change.copy()
+        change[list(failures)] = Change.NOTHING
+        failures |= _Halving(mirror, rows, change).settle()
+        mark = _marked(mark, stretch, failures)
+        mirror.note(mark)
+    return mark
+
+
+@dataclass(frozen=True)
+class _Halving:
+    """Applies changes to a table, and finds those that it refuses."""
+
+    mirror: Mirror
+    rows: KeyedRows | KeylessRows
+    change: Kinds
+    """What each change does. Those that failed do nothing."""
+
+    def settle(self) -> Failures:
+        found: dict[int, tuple[str, str]] = {}
+        waiting = [(0, len(self.change))]
+        while waiting:
+            start, end = waiting.pop()
+            if (self.change[start:end] == Change.NOTHING).all():
+                continue
+            try:
+                before = partial(self.rows.changes, self.change, 0, start) if start else None
+                self.mirror.apply(self.rows.changes(self.change, start, end), before)
+            except RefusedError as error:
+                if end - start == 1:
+                    found[start] = ("refused", error.what)
+                    self.change[start] = Change.NOTHING
+                else:
+                    middle = (start + end) // 2
+                    waiting += [(middle, end), (start, middle)]
+        return found
+
+
+def _without_table(stretch: Stretch) -> Failures:
+    """What fails if there is no table and there can be none: rows without their key, or without any value."""
+    key = f"there is no value for the key ({', '.join(stretch.header.key)})"
+    reason = ("no_key", key) if stretch.header.key else ("no_value", "nothing but NULL is known of its columns")
+    return dict.fromkeys(np.flatnonzero(puts(stretch.change)).tolist(), reason)
+
+
+def _marked(mark: Mark, stretch: Stretch, failures: Failures) -> Mark:
+    failed = _named(stretch, failures)
+    return Mark(mark.batch, mark.table, len(stretch) - failed.num_rows, to_text(failed))
+
+
+def _named(stretch: Stretch, failures: Mapping[int, tuple[str, str]]) -> pa.RecordBatch:
+    if not failures:
+        return NO_FAILURES
+    places = stretch.places.take(pa.array(list(failures), pa.int64())).combine_chunks()
+    codes, messages = zip(*failures.values(), strict=True)
+    columns = [*places.columns, pa.array(codes, pa.string()), pa.array(messages, pa.string())]
+    return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]

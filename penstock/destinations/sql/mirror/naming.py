@@ -1,0 +1,52 @@
+"""What tables and columns of a source are called at the target."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import blake2s
+
+import pyarrow as pa
+
+from penstock.destinations.sql.naming import TableNames
+from penstock.flatten.names import column_name
+
+_DIGITS = 8
+
+
+class MirrorNames:
+    """The table of each namespace, by a template over the namespace and its parts."""
+
+    def __init__(self, template: str, max_name: int) -> None:
+        self._names = TableNames(template, max_name)
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def table(self, namespace: str) -> tuple[str, str]:
+        """The table and, if there is none because of an error, what is wrong. Neither: its records are skipped."""
+        found = self._known.get(namespace)
+        if found is None:
+            found = self._known[namespace] = self._rendered(namespace)
+        return found
+
+    def _rendered(self, namespace: str) -> tuple[str, str]:
+        schema, _, table = namespace.rpartition(".")
+        parts = {"namespace": namespace, "schema": schema, "table": table}
+        (choice,) = self._names.choose(pa.array([json.dumps(parts).encode()], pa.binary()))
+        return choice.table, choice.problem
+
+
+def column_names(sources: Sequence[str], max_name: int) -> Mapping[str, str]:
+    """Our name for each column of a source. Of columns that would share one, it is that of the column which is spelled
+    like it; any other gets some digits of its own behind it, so that no column is ever taken for another."""
+    plain = {source: column_name([source], max_name) for source in sources}
+    claims = Counter(plain.values())
+    return {
+        source: name if claims[name] == 1 or source == name else _told_apart(source, name, max_name)
+        for source, name in plain.items()
+    }
+
+
+def _told_apart(source: str, name: str, max_name: int) -> str:
+    digest = blake2s(source.encode("utf-8", "surrogatepass"), digest_size=_DIGITS // 2).hexdigest()
+    return f"{name[: max_name - _DIGITS - 1]}_{digest}"

@@ -1,0 +1,84 @@
+"""The staged changes of one table of a batch, in the order of the log, cut where the table's key changes.
+
+Files are mapped into memory, not read: what is not looked at costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.destinations.contract import Part
+from penstock.destinations.sql.mirror.folding import Kinds, Numbers
+from penstock.destinations.sql.mirror.header import MirrorHeader, decode, together
+from penstock.destinations.sql.mirror.staging import CHANGE, OLD
+from penstock.destinations.sql.staging import OFFSET, PARTITION
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Changes, one after the other, of rows that are told apart by one key (or by none)."""
+
+    rows: pa.Table
+    header: MirrorHeader
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @cached_property
+    def change(self) -> Kinds:
+        found: Kinds = self.rows.column(CHANGE).combine_chunks().to_numpy(zero_copy_only=False)
+        return found
+
+    @property
+    def places(self) -> pa.Table:
+        return self.rows.select([PARTITION, OFFSET])
+
+    @cached_property
+    def carried(self) -> Mapping[str, pa.ChunkedArray]:
+        """The values of each column, by our names; null where a change does not carry it."""
+        return {column.name: self.rows.column(column.name) for column in self.header.columns}
+
+    def old(self, name: str) -> pa.ChunkedArray | None:
+        """What the rows that change had in a column before, as far as it is said."""
+        return self.rows.column(OLD + name) if OLD + name in self.rows.schema.names else None
+
+
+def stretches(parts: Sequence[Part]) -> list[Stretch]:
+    """The changes of one table. Where they are cut depends on the log alone, not on how they were staged."""
+    files = [
+        (decode(part.header), _mapped(part.path))
+        for part in sorted(parts, key=lambda part: (part.partition, part.first_offset))
+    ]
+    rows = pa.concat_tables([rows for _, rows in files], promote_options="default")
+    numbers: dict[tuple[str, ...], int] = {}
+    of_file = [numbers.setdefault(header.key, len(numbers)) for header, _ in files]
+    key = np.repeat(of_file, [rows.num_rows for _, rows in files])
+    order = _order(rows)
+    if order is not None:
+        rows, key = rows.take(pa.array(order)), key[order]
+    cuts = np.flatnonzero(np.diff(key)) + 1
+    return [
+        Stretch(
+            rows.slice(start, end - start),
+            together(header for (header, _), number in zip(files, of_file, strict=True) if number == key[start]),
+        )
+        for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(key)], strict=True)
+    ]
+
+
+def _mapped(path: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+def _order(rows: pa.Table) -> Numbers | None:
+    """The rows by their place in the log; ``None`` if they lie so already."""
+    partition, offset = (
+        rows.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET)
+    )
+    places = (partition.astype(np.int64) << 48) | offset
+    return None if (np.diff(places) > 0).all() else np.argsort(places, kind="stable")

@@ -1,0 +1,444 @@
+"""What every destination owes that can mirror tables. Subclass ``MirrorContract`` and give it a ``target``."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import faults
+from penstock.destinations.contract import AnyDestination, Part, Receipt
+from penstock.errors import PenstockError
+from penstock.record import Mode, Op, Record, entries, placed
+from penstock.steps.contract import Outcome
+from tests.contract.destination import batch, delivered_rows
+
+COLUMNS = {"id": "bigint", "name": "text", "price": "numeric(12,2)", "note": "text"}
+Row = dict[str, Any]
+
+
+class Source:
+    """Changes of one table, as a source sends them."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, str] | None = None,
+        key: Sequence[str] = ("id",),
+        namespace: str = "public.users",
+    ) -> None:
+        self.columns = COLUMNS if columns is None else columns
+        self.key = key
+        self.namespace = namespace
+
+    def insert(self, **row: Any) -> Record:
+        return self._record(Op.INSERT, row)
+
+    def update(self, old: Row | None = None, **row: Any) -> Record:
+        """With the members that it leaves unchanged left out of ``row``."""
+        headers = {} if old is None else {"old_key": json.dumps(old)}
+        left_out = [name for name in self.columns if name not in row]
+        if left_out:
+            headers["unchanged"] = json.dumps(left_out)
+        return self._record(Op.UPDATE, row, headers)
+
+    def delete(self, **row: Any) -> Record:
+        return self._record(Op.DELETE, row)
+
+    def truncate(self) -> Record:
+        return self._record(Op.COMMAND, {"truncate": True})
+
+    def complete(self) -> Record:
+        return Record(None, self.namespace, Op.NOOP, Mode.COMPLETE)
+
+    def _record(self, op: Op, data: Row, headers: Mapping[str, str] | None = None) -> Record:
+        said = {"columns": json.dumps(self.columns)} if self.columns else {}
+        said |= {"key": json.dumps(self.key)} if self.key else {}
+        return Record(json.dumps(data).encode(), self.namespace, op, headers={**said, **(headers or {})})
+
+
+class Target(ABC):
+    """A database that a destination writes to, looked at from outside."""
+
+    @abstractmethod
+    def destination(self, **options: Any) -> AnyDestination: ...
+
+    @abstractmethod
+    def run(self, statement: str) -> None: ...
+
+    @abstractmethod
+    def rows(self, table: str = "users", order: str = "1") -> list[Row]: ...
+
+    @abstractmethod
+    def columns(self, table: str = "users") -> dict[str, str]: ...
+
+
+class Replica:
+    """A mirror and the batches it was given so far."""
+
+    def __init__(self, target: Target, folder: Path, casts: Mapping[str, str] | None = None, **options: Any) -> None:
+        self.target = target
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.destination = target.destination(load="mirror", **options)
+        self.casts = casts or {}
+        self.number = self.offset = 0
+
+    def stage(self, records: Sequence[Record], size: int = 10_000) -> tuple[list[Part], list[Outcome]]:
+        stager = self.destination.stager(self.folder, self.casts)
+        outcomes = []
+        for start in range(0, len(records), size):
+            rows = entries(records[start : start + size])
+            outcomes.append(stager.add(placed(rows, 0, self.offset + start)))
+        return stager.finish(), outcomes
+
+    def load(self, *records: Record, size: int = 10_000) -> Receipt:
+        parts, outcomes = self.stage(records, size)
+        receipt = self.destination.write(batch(self.number), parts)
+        assert [table.away for table in receipt.tables if table.away] == []
+        assert delivered_rows(receipt) == sum(outcome.kept.num_rows for outcome in outcomes)
+        self.offset += len(records)
+        self.number += 1
+        return receipt
+
+
+def failures(receipt: Receipt) -> list[tuple[int, str, str]]:
+    """Offset, code and message of each."""
+    return [(row["offset"], row["code"], row["message"]) for found in receipt.failures for row in found.to_pylist()]
+
+
+USERS = Source()
+
+
+class MirrorContract:
+    text: str
+    """The engine's types, by name, of the columns that the tests look at."""
+    bigint: str
+
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> Target:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def replica(self, target: Target, tmp_path: Path) -> Replica:
+        return Replica(target, tmp_path / "stage")
+
+    # What changes do
+
+    def test_rows_are_inserted_updated_and_deleted_by_their_key(self, replica: Replica) -> None:
+        replica.load(*(USERS.insert(id=n, name=f"n{n}", price=n, note=None) for n in range(4)))
+        replica.load(
+            USERS.update(id=1, name="other", price=1.5, note="x"), USERS.delete(id=2), USERS.insert(id=9, name="new")
+        )
+        assert [(row["id"], row["name"], row["note"]) for row in replica.target.rows()] == [
+            (0, "n0", None), (1, "other", "x"), (3, "n3", None), (9, "new", None)
+        ]  # fmt: skip
+
+    def test_an_update_to_null_arrives_as_null(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1, name="a", price=1, note="x"))
+        replica.load(USERS.update(id=1, name=None, price=None, note="x"))
+        (row,) = replica.target.rows()
+        assert (row["name"], row["price"], row["note"]) == (None, None, "x")
+
+    def test_what_an_update_leaves_out_keeps_its_value(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1, name="a", price=1, note="long"), USERS.insert(id=2, name="b", note="b"))
+        replica.load(USERS.update(id=1, name="b"), USERS.update(id=1, price=7), USERS.update(id=2, name=None, note="c"))
+        found = [(row["name"], row["price"], row["note"]) for row in replica.target.rows()]
+        assert found == [("b", 7, "long"), (None, None, "c")]
+
+    def test_changes_of_one_batch_count_in_their_order(self, replica: Replica) -> None:
+        replica.load(
+            USERS.insert(id=1, name="first", note="x"), USERS.delete(id=1), USERS.insert(id=1, name="second"),
+            USERS.insert(id=2, name="gone"), USERS.update(id=2, name="still"), USERS.delete(id=2),
+            USERS.insert(id=3, name="a"), USERS.update(id=3, name="b"), USERS.update(id=3, name="c"),
+        )  # fmt: skip
+        assert [(row["id"], row["name"], row["note"]) for row in replica.target.rows()] == [
+            (1, "second", None), (3, "c", None)
+        ]  # fmt: skip
+
+    def test_a_row_with_another_key_moves_with_all_it_has(self, replica: Replica) -> None:
+        replica.load(*(USERS.insert(id=n, name=f"n{n}", price=n, note=f"long {n}") for n in (1, 2, 3)))
+        replica.load(
+            USERS.update({"id": 1}, id=10, name="ten"),
+            USERS.update({"id": 3}, id=4, name="four"), USERS.update({"id": 2}, id=3, name="three"),
+        )  # fmt: skip
+        assert [(row["id"], row["name"], row["price"], row["note"]) for row in replica.target.rows()] == [
+            (3, "three", 2, "long 2"), (4, "four", 3, "long 3"), (10, "ten", 1, "long 1")
+        ]  # fmt: skip
+
+    def test_two_rows_can_trade_their_keys(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1, note="one"), USERS.insert(id=2, note="two"))
+        replica.load(USERS.update({"id": 1}, id=-1), USERS.update({"id": 2}, id=1), USERS.update({"id": -1}, id=2))
+        assert [(row["id"], row["note"]) for row in replica.target.rows()] == [(1, "two"), (2, "one")]
+
+    def test_a_truncate_empties_the_table_and_what_follows_stays(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1), USERS.insert(id=2))
+        replica.load(USERS.insert(id=3), USERS.update(id=1, name="x"), USERS.truncate(), USERS.insert(id=1, note="new"))
+        assert [(row["id"], row["note"]) for row in replica.target.rows()] == [(1, "new")]
+        replica.load(USERS.truncate())
+        assert replica.target.rows() == []
+
+    def test_an_update_of_a_row_that_was_never_seen_makes_it(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1, name="a"))
+        replica.load(USERS.update(id=2, name="b"), USERS.update({"id": 3}, id=4, name="c"), USERS.delete(id=5))
+        assert [(row["id"], row["name"]) for row in replica.target.rows()] == [(1, "a"), (2, "b"), (4, "c")]
+
+    def test_rows_that_come_again_are_there_once(self, replica: Replica) -> None:
+        """A copy that was broken off is done again."""
+        rows = [USERS.insert(id=n, name=str(n)) for n in range(5)]
+        replica.load(*rows[:3])
+        replica.load(*rows)
+        assert [row["id"] for row in replica.target.rows()] == [0, 1, 2, 3, 4]
+
+    def test_records_that_carry_no_row_are_skipped(self, replica: Replica) -> None:
+        records = [
+            USERS.insert(id=1), USERS.complete(), Record(b'{"create":"index"}', "public.users", Op.COMMAND),
+            Record(b"{}", "public.users"),
+        ]  # fmt: skip
+        parts, outcomes = replica.stage(records)
+        assert [(outcome.kept.num_rows, outcome.skipped) for outcome in outcomes] == [(1, 3)]
+        assert [part.rows for part in parts] == [1]
+
+    def test_changes_before_any_row_make_no_table(self, replica: Replica) -> None:
+        receipt = replica.load(USERS.delete(id=1), USERS.truncate())
+        assert receipt.rows == 2
+        assert replica.target.columns() == {}
+
+    def test_a_key_of_several_columns_tells_rows_apart(self, replica: Replica) -> None:
+        lines = Source({"shop": "text", "number": "integer", "n": "integer"}, key=["shop", "number"])
+        replica.load(*(lines.insert(shop=shop, number=number, n=0) for shop in "ab" for number in (1, 2)))
+        replica.load(
+            lines.update(shop="a", number=2, n=5), lines.delete(shop="b", number=1),
+            lines.update({"shop": "b", "number": 2}, shop="c", number=2),
+        )  # fmt: skip
+        assert [tuple(row.values()) for row in replica.target.rows(order="shop, number")] == [
+            ("a", 1, 0), ("a", 2, 5), ("c", 2, 0)
+        ]  # fmt: skip
+
+    # Tables without a key
+
+    def test_without_a_key_one_equal_row_goes_for_each_change(self, replica: Replica) -> None:
+        log = Source({"a": "integer", "b": "text"}, key=())
+        replica.load(*[log.insert(a=1, b="x")] * 3, *[log.insert(a=2, b=None)] * 2, log.insert(a=3, b="y"))
+        replica.load(
+            log.delete(a=1, b="x"), log.update({"a": 2, "b": None}, a=2, b="z"), log.update({"a": 3, "b": "y"}, a=4),
+            log.delete(a=7, b="no such row"),
+        )  # fmt: skip
+        assert [tuple(row.values()) for row in replica.target.rows(order="a, b")] == [
+            (1, "x"), (1, "x"), *sorted([(2, "z"), (2, None)], key=lambda row: row[1] is None), (4, "y")
+        ]  # fmt: skip
+
+    def test_without_a_key_an_update_that_names_no_row_fails(self, replica: Replica) -> None:
+        log = Source({"a": "integer"}, key=())
+        receipt = replica.load(log.insert(a=1), log.update(a=2))
+        assert [(offset, code) for offset, code, _ in failures(receipt)] == [(1, "no_key")]
+        assert [row["a"] for row in replica.target.rows()] == [1]
+
+    def test_a_table_can_get_a_key_and_lose_it_again(self, replica: Replica) -> None:
+        nameless = Source({"id": "bigint", "name": "text"}, key=())
+        named = Source({"id": "bigint", "name": "text"})
+        replica.load(
+            nameless.insert(id=1, name="a"), nameless.insert(id=2, name="b"),
+            named.update(id=1, name="c"), named.delete(id=2),
+            nameless.insert(id=1, name="c"), nameless.delete(id=1, name="c"), nameless.insert(id=1, name="c"),
+        )  # fmt: skip
+        assert [tuple(row.values()) for row in replica.target.rows()] == [(1, "c"), (1, "c")]
+
+    # Tables and columns
+
+    def test_columns_have_the_source_s_order_and_types(self, replica: Replica) -> None:
+        replica.load(USERS.delete(id=0), USERS.insert(note="x", id=1, price=None, name=None))
+        assert list(replica.target.columns()) == ["id", "name", "price", "note"]
+        assert replica.target.columns()["name"] == self.text
+        assert replica.target.columns()["id"] == self.bigint
+
+    def test_tables_are_named_after_the_source_s(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1), Source(namespace='sales."Odd Name"').insert(id=2))
+        assert [row["id"] for row in replica.target.rows("users")] == [1]
+        assert [row["id"] for row in replica.target.rows("_odd_name_")] == [2]
+
+    def test_a_template_keeps_tables_of_two_schemas_apart(self, target: Target, tmp_path: Path) -> None:
+        replica = Replica(target, tmp_path / "stage", table="{{ namespace }}")
+        replica.load(USERS.insert(id=1), Source(namespace="sales.users").insert(id=2))
+        assert [row["id"] for row in target.rows("public_users")] == [1]
+        assert [row["id"] for row in target.rows("sales_users")] == [2]
+
+    def test_the_key_of_the_config_goes_before_the_source_s(self, target: Target, tmp_path: Path) -> None:
+        """A step has given the key another name."""
+        replica = Replica(target, tmp_path / "stage", primary_key=["user_id"])
+        replica.load(USERS.insert(user_id=1, note="x"), USERS.insert(user_id=2, note="y"))
+        replica.load(USERS.update({"id": 1}, user_id=3, name="moved"), USERS.delete(user_id=2))
+        assert [(row["user_id"], row["name"], row["note"]) for row in target.rows()] == [(3, "moved", "x")]
+
+    def test_new_columns_are_added_and_dropped_ones_stay(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1, name="a", price=1, note="x"))
+        later = Source({"id": "bigint", "price": "numeric(12,2)", "note": "text", "age": "integer"})
+        replica.load(later.insert(id=2, price=2, note="y", age=30), later.update(id=1, price=3, note="z", age=None))
+        assert list(replica.target.columns()) == ["id", "name", "price", "note", "age"]
+        assert [(row["id"], row["name"], row["age"]) for row in replica.target.rows()] == [
+            (1, "a", None),
+            (2, None, 30),
+        ]
+
+    def test_a_column_that_a_step_left_out_is_never_made(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1, name="a"))
+        assert list(replica.target.columns()) == ["id", "name"]
+
+    @pytest.mark.parametrize(
+        ("before", "after", "value"),
+        [("integer", "bigint", 2**40), ("numeric(4,2)", "numeric(12,2)", 123456.5), ("integer", "text", "word")],
+    )
+    def test_a_column_gets_the_wider_type_that_the_source_has_now(
+        self, replica: Replica, before: str, after: str, value: Any
+    ) -> None:
+        replica.load(Source({"id": "bigint", "a": before}).insert(id=1, a=7))
+        replica.load(Source({"id": "bigint", "a": after}).insert(id=2, a=value))
+        first, second = (row["a"] for row in replica.target.rows())
+        assert str(first).removesuffix(".00") == "7"
+        assert second == value
+
+    def test_a_value_of_an_unrelated_type_is_kept_aside_until_one_fits(self, replica: Replica) -> None:
+        replica.load(Source({"id": "bigint", "a": "integer", "b": "text"}).insert(id=1, a=7, b="b"))
+        dates = Source({"id": "bigint", "a": "date", "b": "text"})
+        replica.load(dates.update(id=1, a="2026-01-02", b="b"), dates.insert(id=2, a="2026-01-03", b=None))
+        assert [(row["a"], aside(row)) for row in replica.target.rows()] == [
+            (None, {"a": "2026-01-02"}), (None, {"a": "2026-01-03"})
+        ]  # fmt: skip
+        replica.load(dates.update(id=1, b="c"), Source({"id": "bigint", "a": "integer"}).update(id=2, a=8))
+        assert [(row["a"], row["b"], aside(row)) for row in replica.target.rows()] == [
+            (None, "c", {"a": "2026-01-02"}), (8, None, None)
+        ]  # fmt: skip
+
+    def test_a_value_of_an_unrelated_type_can_fail_its_record_alone(self, target: Target, tmp_path: Path) -> None:
+        replica = Replica(target, tmp_path / "stage", on_type_conflict="fail")
+        replica.load(Source({"id": "bigint", "a": "integer"}).insert(id=1, a=7))
+        dates = Source({"id": "bigint", "a": "date"})
+        receipt = replica.load(dates.update(id=1, a="2026-01-02"), dates.insert(id=2, a=None))
+        assert [(offset, code) for offset, code, _ in failures(receipt)] == [(1, "type_conflict")]
+        assert [tuple(row.values()) for row in target.rows()] == [(1, 7), (2, None)]
+
+    def test_columns_that_differ_only_in_spelling_stay_apart(self, replica: Replica) -> None:
+        odd = Source({"id": "bigint", "Name": "text", "name": "text"})
+        replica.load(odd.insert(id=1, Name="big", name="small"))
+        (row,) = replica.target.rows()
+        assert row["name"] == "small"
+        assert [value for name, value in row.items() if name.startswith("name_")] == ["big"]
+
+    def test_a_source_that_declares_nothing_gets_columns_of_its_values(self, replica: Replica) -> None:
+        bare = Source({}, key=["id"])
+        replica.load(bare.insert(id=1, ok=True, doc={"a": [1, None]}, none=None))
+        replica.load(bare.insert(id=2, ok=None, doc=[1], none="now"))
+        assert replica.target.columns()["id"] == self.bigint
+        rows = replica.target.rows()
+        assert [json.loads(row["doc"]) if isinstance(row["doc"], str) else row["doc"] for row in rows] == [
+            {"a": [1, None]}, [1]
+        ]  # fmt: skip
+        assert [(row["ok"], row["none"]) for row in rows] == [(True, None), (None, "now")]
+
+    def test_a_step_s_cast_decides_over_the_source_s_type(self, target: Target, tmp_path: Path) -> None:
+        replica = Replica(target, tmp_path / "stage", casts={"/price": "bigint"})
+        replica.load(USERS.insert(id=1, price=7))
+        assert target.columns()["price"] == self.bigint
+
+    # Records that fail
+
+    def test_a_change_without_its_key_fails_alone(self, replica: Replica) -> None:
+        receipt = replica.load(
+            USERS.insert(id=1), USERS.insert(name="x"), USERS.insert(id=None), USERS.delete(name="x")
+        )
+        assert [(offset, code) for offset, code, _ in failures(receipt)] == [
+            (1, "no_key"),
+            (2, "no_key"),
+            (3, "no_key"),
+        ]
+        assert [row["id"] for row in replica.target.rows()] == [1]
+
+    def test_what_is_no_json_object_fails_when_it_is_staged(self, replica: Replica) -> None:
+        records = [
+            USERS.insert(id=1), Record(b"[1]", "public.users"), Record(None, "public.users"),
+            Record(b'{"id":1}', "public.users", headers={"columns": "[]"}),
+            Record(b'{"id":1}', "public.users", Op.UPDATE, headers={"key": '["id"]', "old_key": "{"}),
+        ]  # fmt: skip
+        _, (outcome,) = replica.stage(records)
+        assert outcome.failures.column("offset").to_pylist() == [1, 2, 3, 4]
+        assert outcome.kept.column("offset").to_pylist() == [0]
+
+    def test_a_change_that_the_database_refuses_fails_alone(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=0, name="fine"))
+        replica.target.run("CREATE TABLE checked (id bigint, name text CHECK (name <> 'bad'), price bigint NOT NULL)")
+        checked = Source({"id": "bigint", "name": "text", "price": "bigint"}, namespace="public.checked")
+        records = [checked.insert(id=n, name=f"n{n}", price=n) for n in range(20)]
+        records += [
+            checked.update(id=3, name="better"),
+            checked.update(id=3, name="bad"),
+            checked.update(id=3, price=9),
+        ]
+        records += [checked.update(id=4, name="bad"), checked.delete(id=4), checked.insert(id=5, name=None, price=None)]
+        replica.target.run(self.with_key("checked"))
+        receipt = replica.load(*records)
+        assert [(offset, code) for offset, code, _ in failures(receipt)] == [
+            (22, "refused"), (24, "refused"), (26, "refused")
+        ]  # fmt: skip
+        assert "checked" in failures(receipt)[0][2]
+        rows = {row["id"]: (row["name"], row["price"]) for row in replica.target.rows("checked")}
+        assert (rows[3], rows[5], 4 in rows, len(rows)) == (("better", 9), ("n5", 5), False, 19)
+
+    def with_key(self, table: str) -> str:
+        """What a table of the owner's own needs to be mirrored by the column ``id``."""
+        return f"ALTER TABLE {table} ADD PRIMARY KEY (id)"
+
+    # Exactly once
+
+    @pytest.mark.parametrize("point", ["destination.writing", "destination.committed"])
+    def test_a_crash_and_another_try_change_nothing_twice(
+        self, point: str, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        replica = Replica(target, tmp_path / "stage")
+        log = Source({"a": "integer"}, key=(), namespace="public.log")
+        replica.load(USERS.insert(id=1, note="kept"), USERS.insert(id=2), *[log.insert(a=1)] * 3)
+        parts, _ = replica.stage(
+            [USERS.update({"id": 1}, id=3, name="moved"), USERS.delete(id=2), log.delete(a=1), log.insert(a=2)]
+        )
+        monkeypatch.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+        with pytest.raises((PenstockError, faults.InjectedFault)):
+            replica.destination.write(batch(1), parts)
+        again = replica.destination.write(batch(1), parts)
+        assert delivered_rows(again) == 4
+        assert [(row["id"], row["name"], row["note"]) for row in target.rows()] == [(3, "moved", "kept")]
+        assert sorted(row["a"] for row in target.rows("log")) == [1, 1, 2]
+        assert replica.destination.write(batch(1), parts).repeated
+
+    def test_a_batch_that_comes_again_brings_no_deleted_row_back(self, replica: Replica) -> None:
+        replica.load(USERS.insert(id=1))
+        inserted, _ = replica.stage([USERS.insert(id=2), USERS.update(id=1, name="old")])
+        replica.destination.write(batch(1), inserted)
+        replica.number = 2
+        replica.load(USERS.delete(id=2), USERS.update(id=1, name="new"))
+        assert replica.destination.write(batch(1), inserted).repeated
+        assert [(row["id"], row["name"]) for row in replica.target.rows()] == [(1, "new")]
+
+    def test_failures_are_remembered_with_the_batch(self, replica: Replica) -> None:
+        parts, _ = replica.stage([USERS.insert(id=1), USERS.insert(name="no key")])
+        first = replica.destination.write(batch(), parts)
+        again = replica.destination.write(batch(), parts)
+        assert again.repeated
+        assert failures(again) == failures(first)
+        assert len(failures(first)) == 1
+
+    # Planning
+
+    def test_the_plan_shows_the_table_that_would_be_made(self, replica: Replica) -> None:
+        parts, _ = replica.stage([USERS.insert(id=1, name="a")])
+        (statement,) = replica.destination.plan(parts)
+        assert "users" in statement
+        assert replica.target.columns() == {}
+        replica.load(USERS.insert(id=1, name="a"))
+        assert list(replica.destination.plan(parts)) == []
+
+
+def aside(row: Row) -> Any:
+    kept = row["_unmapped"]
+    return json.loads(kept) if isinstance(kept, str) else kept
