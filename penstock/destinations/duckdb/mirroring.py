@@ -18,7 +18,7 @@ from penstock.destinations.sql.mirror import statements
 from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.mirror.changes import Changes
 from penstock.destinations.sql.session import Mark
-from penstock.errors import RefusedError
+from penstock.errors import RefusedError, TransientError
 
 COMING, GOING = "_penstock_coming", "_penstock_going"
 _RUN = "_penstock_run"
@@ -27,27 +27,24 @@ _RUN = "_penstock_run"
 class DuckdbMirror(Mirror):
     whole_rows = True
 
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        explained: Callable[[Exception], Exception],
-        write_mark: Callable[[Mark], None],
-    ) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, write_mark: Callable[[Mark], None]) -> None:
         self._connection = connection
-        self._explained = explained
         self._write_mark = write_mark
 
     def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
         try:
             self._apply(changes)
-        except (duckdb.Error, OSError, pa.ArrowException) as error:
-            said = self._explained(error)
-            if isinstance(said, RefusedError):
-                self._connection.execute("ROLLBACK")
-                self._connection.execute("BEGIN")
-                if before is not None:
-                    self._apply(before())
-            raise said from error
+        except (duckdb.DataError, duckdb.IntegrityError) as error:
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN")
+            if before is not None:
+                self._apply(before())
+            raise RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.") from error
+        except duckdb.ProgrammingError as error:
+            # It is not the rows: what stands there (a view, say) takes none at all.
+            raise TransientError(
+                "PEN-DST-023", f"DuckDB says: {line(error)}", "Mend the table; the batch is tried again."
+            ) from error
 
     def note(self, mark: Mark) -> None:
         self._write_mark(mark)
@@ -60,7 +57,7 @@ class DuckdbMirror(Mirror):
             run(f"DELETE FROM {table}")
         if changes.count:
             self._stage(COMING, statements.staging(DUCKDB, changes), table, changes.come())
-        if changes.gaps:
+        if changes.fills:
             run(statements.filling(DUCKDB, changes, COMING))
         if changes.gone.num_rows:
             self._stage(GOING, statements.leaving(DUCKDB, changes), table, iter(changes.gone.to_batches()))
@@ -69,7 +66,8 @@ class DuckdbMirror(Mirror):
         if changes.count:
             if changes.key:
                 run(statements.removing(DUCKDB, changes, COMING))
-            run(statements.inserting(DUCKDB, changes, COMING))
+            listed = statements.real_columns(DUCKDB, changes)
+            run(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {COMING}")
             run(f"DROP TABLE {COMING}")
 
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
@@ -81,6 +79,11 @@ class DuckdbMirror(Mirror):
         self._connection.execute(f"INSERT INTO {name} ({names}) SELECT {names} FROM {_RUN}")
         # Not after an error: the aborted transaction would refuse this too, and hide why.
         self._connection.unregister(_RUN)
+
+
+def line(error: Exception) -> str:
+    """The first line of what DuckDB says; the others repeat the statement."""
+    return str(error).strip().partition("\n")[0]
 
 
 def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
-from penstock.destinations.duckdb.mirroring import DuckdbMirror
+from penstock.destinations.duckdb.mirroring import DuckdbMirror, line
 from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
@@ -56,6 +56,12 @@ class DuckdbSession(Session):
         )
         found = self._connection.execute(query, [name]).fetchone()
         return Key(found[0] or "", tuple(column.lower() for column in found[1])) if found else None
+
+    def comment(self, table: str) -> str | None:
+        query = "SELECT comment FROM duckdb_tables() WHERE schema_name = current_schema() AND lower(table_name) = ?"
+        with self._explained():
+            found = self._connection.execute(query, [table]).fetchone()
+        return found[0] if found else None
 
     def change(self, statements: Sequence[str]) -> None:
         with self._transaction():
@@ -116,7 +122,7 @@ class DuckdbSession(Session):
     @contextmanager
     def mirroring(self) -> Iterator[DuckdbMirror]:
         with self._transaction():
-            yield DuckdbMirror(self._connection, lambda error: explained(self._path, error), self._note)
+            yield DuckdbMirror(self._connection, self._note)
         faults.reach("destination.committed")
 
     @contextmanager
@@ -168,7 +174,3 @@ def explained(path: Path, error: Exception) -> TransientError | RefusedError:
     if isinstance(error, (duckdb.OperationalError, duckdb.FatalException, duckdb.InterruptException, OSError)):
         return TransientError("PEN-DST-023", f"{path} was not written: {line(error)}", "The batch is tried again.")
     return RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.")
-
-
-def line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

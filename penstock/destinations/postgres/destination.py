@@ -31,12 +31,12 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
     @contextmanager
     def session(self) -> Iterator[Session]:
         with closing(self._connect()) as connection:
-            yield PostgresSession(connection, self.dialect)
+            yield PostgresSession(connection, self.dialect, self.config.mirrors)
 
     @contextmanager
     def looking(self) -> Iterator[Session | None]:
         with closing(self._connect(make_schema=False)) as connection:
-            yield PostgresSession(connection, self.dialect)
+            yield PostgresSession(connection, self.dialect, self.config.mirrors)
 
     def check(self) -> str:
         try:

@@ -60,8 +60,7 @@ class PostgresMirror(Mirror):
         table = self._dialect.relation(changes.table.name)
         if changes.truncates:
             self._run(f"DELETE FROM {table}")
-        staged = bool(changes.gaps)
-        if staged:
+        if changes.fills:
             # From rows that may be about to go.
             self._stage(COMING, statements.staging(self._dialect, changes), table, changes.come())
             self._run(f"ANALYZE {COMING}")
@@ -72,8 +71,8 @@ class PostgresMirror(Mirror):
             removing = statements.removing(self._dialect, changes, GOING) if changes.key else self._equals(changes)
             self._run(removing)
             self._run(f"DROP TABLE {GOING}")
-        if changes.count and not (changes.inserts and not staged and self._copied(changes, table)):
-            if not staged:
+        if changes.count and not (changes.inserts and not changes.fills and self._copied(changes, table)):
+            if not changes.fills:
                 self._stage(COMING, statements.staging(self._dialect, changes), table, changes.come())
             self._run(self._upsert(changes))
             self._run(f"DROP TABLE {COMING}")
@@ -102,10 +101,15 @@ class PostgresMirror(Mirror):
                 copy.write(text)
 
     def _upsert(self, changes: Changes) -> str:
-        insert = statements.inserting(self._dialect, changes, COMING)
+        listed = statements.real_columns(self._dialect, changes)
+        insert = (
+            f"INSERT INTO {self._dialect.relation(changes.table.name)} AS t ({listed}) OVERRIDING SYSTEM VALUE"
+            f" SELECT {listed} FROM {COMING}"
+        )
         if not changes.key:
             return insert
-        names = [changes.table.columns[name].name for name in changes.columns if name not in changes.key]
+        kept = {*changes.key, *changes.table.fixed}
+        names = [changes.table.columns[name].name for name in changes.columns if name not in kept]
         values = {name: f"EXCLUDED.{name}" for name in map(self._dialect.identifier, names)}
         keys = self._dialect.names([changes.table.columns[name].name for name in changes.key])
         return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {listing(values)}' if values else 'NOTHING'}"

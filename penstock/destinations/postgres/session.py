@@ -33,9 +33,11 @@ Connection = psycopg.Connection[tuple[object, ...]]
 class PostgresSession(Session):
     max_tries = 50_000
 
-    def __init__(self, connection: Connection, dialect: PostgresDialect) -> None:
+    def __init__(self, connection: Connection, dialect: PostgresDialect, mirrors: bool = False) -> None:
+        """One that ``mirrors`` gives identity columns the values of the source."""
         self._connection = connection
         self.dialect: PostgresDialect = dialect
+        self._mirrors = mirrors
 
     # Tables
 
@@ -47,9 +49,18 @@ class PostgresSession(Session):
                 return None
             cursor.execute(_KEY, (self.dialect.database_schema, name))
             found = cursor.fetchone()
-        columns = {str(column): TypedColumn(str(column), str(kind)) for column, kind, computed in rows if not computed}
+        identities = frozenset(str(column) for column, _, _, identity in rows if identity)
+        computed = frozenset(str(column) for column, _, generated, _ in rows if generated)
+        computed |= frozenset() if self._mirrors else identities
+        columns = {str(row[0]): TypedColumn(str(row[0]), str(row[1])) for row in rows if row[0] not in computed}
         key = Key(str(found[0]), tuple(found[1])) if found else None  # type: ignore[arg-type]
-        return Table(name, columns, key, frozenset(str(column) for column, _, computed in rows if computed))
+        return Table(name, columns, key, computed, identities)
+
+    def comment(self, table: str) -> str | None:
+        query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+        with self._transaction() as cursor:
+            found = cursor.execute(query, (self.dialect.relation(table),)).fetchone()
+        return str(found[0]) if found and found[0] is not None else None
 
     def change(self, statements: Sequence[str]) -> None:
         # Inside the transaction that ``patching`` has open.
@@ -214,7 +225,7 @@ _MARK_COLUMNS = (
     " committed_at timestamp with time zone, PRIMARY KEY (scope, route, batch, table_name)"
 )
 _COLUMNS = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a'
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attidentity = 'a'
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum > 0
       AND NOT a.attisdropped

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.operations import (
     AddColumn,
+    Comment,
     CreateTable,
     DropKey,
     Key,
@@ -122,6 +123,8 @@ class Dialect:
                 return self.widening(table, column, was)
             case SetKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} ADD {self._constraint(key)}"
+            case Comment(table, text):
+                return f"COMMENT ON TABLE {self.relation(table)} IS {self.literal(text)}"
             case DropKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} DROP CONSTRAINT {self.identifier(key.name)}"
 

@@ -37,6 +37,8 @@ class Table:
     key: Key | None = None
     computed: frozenset[str] = frozenset()
     """Names of further columns, which the engine fills by itself: nothing can be put there."""
+    fixed: frozenset[str] = frozenset()
+    """Columns that get their value with their row and keep it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,13 @@ class DropKey:
     key: Key
 
 
-Operation = CreateTable | AddColumn | WidenColumn | SetKey | DropKey
+@dataclass(frozen=True)
+class Comment:
+    table: str
+    text: str
+
+
+Operation = CreateTable | AddColumn | WidenColumn | SetKey | DropKey | Comment
 
 
 @dataclass(frozen=True)

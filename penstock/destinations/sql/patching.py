@@ -41,6 +41,8 @@ class TableRules:
     on_type_conflict: OnTypeConflict = OnTypeConflict.UNMAPPED
     frozen: bool = False
     max_columns: int = 1_000
+    one_source: bool = False
+    """Whether each table mirrors one namespace, because it bears its name."""
     unwidened: frozenset[str] = frozenset()
     """Columns that keep their type, because a wider one would not hold what they have."""
 
@@ -52,6 +54,7 @@ class TableRules:
             config.on_type_conflict,
             config.schema_changes is SchemaChanges.FREEZE,
             config.max_columns,
+            config.mirrors and config.table is None,
         )
 
     def keeping(self, columns: frozenset[str]) -> TableRules:

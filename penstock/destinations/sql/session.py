@@ -77,6 +77,10 @@ class Session(ABC):
     def table(self, name: str) -> Table | None:
         """The table as it is now."""
 
+    def comment(self, table: str) -> str | None:
+        """What is written about the table at the engine."""
+        return None
+
     @abstractmethod
     def change(self, statements: Sequence[str]) -> None:
         """Run schema changes."""

@@ -2,7 +2,8 @@
 
 A row that comes is whole, unless it has *gaps*: columns that no change of it carried. Those keep the value of the row
 that stands at its place, or stood at its old one, and the engine fills them in first. They are marked in a column of
-their own, a character per column that has any: ``1`` where the row has a gap.
+their own, a character per column that has any: ``1`` where the row has a gap. What a row keeps in ``_unmapped`` of
+other columns is filled in with them.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ class Changes:
     """How many rows come."""
     come: Callable[[], Iterator[pa.RecordBatch]]
     """Those rows, by the table's names, with ``GAPS`` and ``ORIGIN`` if there are any."""
+    fills: bool = False
+    """Whether rows that come must be filled in: those whose ``GAPS`` is not null."""
     gaps: tuple[str, ...] = ()
     """The columns that have gaps, by our names, in the order of their marks."""
+    aside: tuple[str, ...] = ()
+    """Further columns that changes carry and the table does not have: it keeps their values in ``_unmapped``. They have
+    gaps like the others: then what is kept of them stays."""
     moves: bool = False
-    """Whether any row comes from another place."""
+    """Whether any row with gaps comes from another place."""
     inserts: bool = True
     """Whether all rows that come were inserted: if nothing went wrong, none of them is there."""

@@ -103,9 +103,9 @@ class MirrorFitting:
         return tuple(column for column in self.header.columns if column.name not in self.columns)
 
     def _fit_of(self, column: MirrorColumn, real: TypedColumn) -> ColumnFit:
-        comes = column.type(self.dialect)
-        holds = comes is not None and self.dialect.holds(real.type, comes)
-        is_json = comes is not None and self.dialect.target(comes).form is Form.JSON
+        types = column.types(self.dialect)
+        holds = all(self.dialect.holds(real.type, comes) for comes in types)
+        is_json = bool(types) and all(self.dialect.target(comes).form is Form.JSON for comes in types)
         return ColumnFit(real, self.dialect, holds, is_json)
 
     def spare(self, rows: int, values: Mapping[str, pa.Array], fitted: Mapping[str, Fitted]) -> pa.Array:

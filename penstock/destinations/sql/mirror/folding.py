@@ -145,33 +145,42 @@ def _follow(
 
 @dataclass(frozen=True)
 class Counted:
-    """What changes to a table without a key come to: how often each distinct row comes or goes."""
+    """What changes to a table without a key come to: how often each distinct row goes, and which rows then come."""
 
     truncated: bool
     goes: Numbers
-    """Rows (as changes number them) that go, each once."""
+    """Rows, by their numbers; each goes as often as ``times`` says, or as it is there."""
     times: Numbers
-    """How often each of them goes."""
     comes: Numbers
     """Changes whose rows come, in their order."""
 
 
 def count(change: Kinds, row: Numbers, old: Numbers) -> Counted:
     """Rows have numbers, equal rows the same. A change puts or deletes ``row``; one that puts it in the place of
-    another takes away ``old``. A row that comes and goes again, or goes and comes back, is left alone."""
+    another takes away ``old`` first. What is not there cannot go, so a row counts down to none and no further."""
     truncates = np.flatnonzero(change == Change.TRUNCATE)
     start = int(truncates[-1]) + 1 if len(truncates) else 0
     later = np.arange(len(change)) >= start
-    put = np.flatnonzero(later & puts(change))
-    leaves = np.concatenate([row[later & (change == Change.DELETE)], old[put][old[put] != NONE]])
-    size = int(max(row.max(initial=0), old.max(initial=0))) + 1
-    net = np.bincount(row[put], minlength=size) - np.bincount(leaves, minlength=size)
-    # Of each row that comes more often than it goes the last ones stay: they are the ones that are still there.
-    order = np.argsort(row[put], kind="stable")[::-1]
-    ordered = row[put][order]
-    rank = np.arange(len(ordered)) - np.searchsorted(-ordered, -ordered)
-    comes = np.sort(put[order[rank < net[ordered]]])
-    goes = np.flatnonzero(net < 0)
-    if start:
-        goes = goes[:0]
-    return Counted(start > 0, goes, -net[goes], comes)
+    puts_row = later & puts(change)
+    at = np.concatenate([np.flatnonzero(puts_row & (old != NONE)), np.flatnonzero(later & (change == Change.DELETE)),
+                         np.flatnonzero(puts_row)])  # fmt: skip
+    coming = np.arange(len(at)) >= len(at) - int(puts_row.sum())
+    which = np.where(coming | (change[at] == Change.DELETE), row[at], old[at])
+    # By row, then in the order of the log, and of one change what goes before what comes.
+    order = np.lexsort((coming, at, which))
+    at, coming, which = at[order], coming[order], which[order]
+    begins = np.flatnonzero(np.diff(which, prepend=NONE))
+    if not len(begins):
+        return Counted(start > 0, which, which, at)
+    total = np.cumsum(np.where(coming, 1, -1))
+    base = np.where(begins, total[begins - 1], 0)
+    lowest = np.minimum(np.minimum.reduceat(total, begins) - base, 0)
+    ends = np.append(begins[1:], len(at)) - 1
+    left = total[ends] - base - lowest
+    # Of the changes that put a row the last ones count: as many as are left after the lowest point.
+    group = np.searchsorted(begins, np.arange(len(at)), side="right") - 1
+    put_so_far = np.cumsum(coming)
+    rank_from_end = put_so_far[ends][group] - put_so_far
+    comes = np.sort(at[coming & (rank_from_end < left[group])])
+    goes = np.flatnonzero(lowest < 0) if not start else np.zeros(0, np.int64)
+    return Counted(start > 0, which[begins][goes], -lowest[goes], comes)

@@ -24,6 +24,8 @@ class MirrorColumn:
     """Of a column that nothing is declared of: the lowest type that holds its values, if it has any."""
     nested: bool = False
     """Whether objects or arrays are among those values."""
+    earlier: frozenset[str] = frozenset()
+    """Other types that some of the changes declare for it: the source's type has changed since."""
 
     def type(self, dialect: Dialect) -> str | None:
         """The engine's type for it; ``None`` if nothing is known but that it is NULL."""
@@ -39,10 +41,21 @@ class MirrorColumn:
         """Whether its type is the engine's own word for it, not text for want of a better one."""
         return self.asked is not None or self.declared is None or dialect.mirrored(self.declared) is not None
 
+    def types(self, dialect: Dialect) -> list[str]:
+        """The engine's types for all that changes declare for it."""
+        every = [self, *(replace(self, declared=declared) for declared in sorted(self.earlier))]
+        return [found for column in every if (found := column.type(dialect)) is not None]
+
     def then(self, later: MirrorColumn) -> MirrorColumn:
         """The same column with what was learnt of it later."""
         values = promote(self.values, later.values) if self.values and later.values else self.values or later.values
-        return replace(later, values=values, nested=self.nested or later.nested)
+        declared = {self.declared, *self.earlier, *later.earlier} - {later.declared, None}
+        return replace(
+            later,
+            values=values,
+            nested=self.nested or later.nested,
+            earlier=frozenset(each for each in declared if each is not None),
+        )
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,8 @@ class MirrorHeader:
 
     columns: tuple[MirrorColumn, ...]
     key: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    """Where the changes come from."""
 
     def shares_a_file_with(self, other: MirrorHeader) -> bool:
         known = {column.name: column for column in self.columns}
@@ -62,7 +77,7 @@ class MirrorHeader:
 
     def encode(self) -> str:
         columns = [[c.name, c.source, c.asked, c.declared, c.values, c.nested] for c in self.columns]
-        return json.dumps({"columns": columns, "key": self.key})
+        return json.dumps({"columns": columns, "key": self.key, "namespaces": self.namespaces})
 
 
 def decode(text: str) -> MirrorHeader:
@@ -73,6 +88,7 @@ def decode(text: str) -> MirrorHeader:
             for name, source, asked, declared, values, nested in found["columns"]
         ),
         tuple(found["key"]),
+        tuple(found["namespaces"]),
     )
 
 
@@ -80,9 +96,11 @@ def together(headers: Iterable[MirrorHeader]) -> MirrorHeader:
     """The headers of files in the order of the log as one: every column once, as the newest has it."""
     columns: dict[str, MirrorColumn] = {}
     key: tuple[str, ...] = ()
+    namespaces: dict[str, None] = {}
     for header in headers:
         key = header.key
+        namespaces |= dict.fromkeys(header.namespaces)
         for column in header.columns:
             known = columns.get(column.name)
             columns[column.name] = known.then(column) if known else column
-    return MirrorHeader(tuple(columns.values()), key)
+    return MirrorHeader(tuple(columns.values()), key, tuple(namespaces))

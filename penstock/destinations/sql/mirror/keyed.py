@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -117,9 +117,11 @@ class _Fold:
             (*self._columns, *((UNMAPPED,) if UNMAPPED in table.columns else ())),
             self.folded.rows,
             self._come,
-            self._gaps,
-            bool(self.folded.moved.any()),
-            self._inserts,
+            fills=self._fills,
+            gaps=self._gaps,
+            aside=self._aside,
+            moves=self._moves,
+            inserts=self._inserts,
         )
 
     # Which changes make which rows
@@ -173,6 +175,12 @@ class _Fold:
     def _others_too(self) -> bool:
         return (self.rows.whole or bool(self.folded.moved.any())) and not self.folded.new.all()
 
+    @property
+    def _aside(self) -> tuple[str, ...]:
+        """What the table keeps in ``_unmapped``, for want of a column."""
+        homeless = [column.name for column in self.rows.fitting.homeless]
+        return tuple(homeless) if UNMAPPED in self.rows.fitting.table.columns else ()
+
     @cached_property
     def _gaps(self) -> tuple[str, ...]:
         known = np.flatnonzero(~self.folded.new)
@@ -180,10 +188,19 @@ class _Fold:
             return ()
         return tuple(
             name
-            for name in self._columns
+            for name in (*self._columns, *self._aside)
             if name not in self.rows.stretch.carried
             or (self.rows.valid[name] is not None and (self._last(name, known) == NONE).any())
         )
+
+    @cached_property
+    def _fills(self) -> bool:
+        return bool(self._gaps) or (UNMAPPED in self.rows.fitting.table.columns and not self.folded.new.all())
+
+    @cached_property
+    def _moves(self) -> bool:
+        """Whether it matters where rows come from: they take something along."""
+        return self._fills and bool(self.folded.moved.any())
 
     # Rows
 
@@ -203,11 +220,9 @@ class _Fold:
             arrays[table.columns[name].name] = fitted[name].array if there else pa.nulls(len(rows), pa.string())
         if UNMAPPED in table.columns:
             arrays[table.columns[UNMAPPED].name] = fitting.spare(len(rows), values, fitted)
-        if self._gaps:
-            arrays[GAPS] = _marks(
-                [~values[name].is_valid().to_numpy(zero_copy_only=False) if name in values else True
-                 for name in self._gaps], ~self.folded.new[rows])  # fmt: skip
-        if self.folded.moved.any():
+        if self._fills:
+            arrays[GAPS] = self._marks(rows, values)
+        if self._moves:
             origins = self.rows.of_keys(self.folded.origin[rows], ~self.folded.moved[rows])
             for name, origin in zip(self.rows.key, origins, strict=True):
                 arrays[ORIGIN + table.columns[name].name] = origin
@@ -232,11 +247,15 @@ class _Fold:
             found[name] = values.take(pa.array(np.maximum(last, 0), mask=last == NONE)).combine_chunks()
         return found
 
-
-def _marks(gaps: Sequence[Bools | bool], known: Bools) -> pa.Array:
-    """A text per row with a ``1`` for each column that is a gap; null for rows without one."""
-    flags = np.stack([np.broadcast_to(gap, known.shape) for gap in gaps], axis=1) & known[:, None]
-    text = np.ascontiguousarray(flags.astype(np.uint8) + ord("0"))
-    offsets = np.arange(0, text.size + 1, text.shape[1], dtype=np.int32)
-    bitmap = pa.py_buffer(np.packbits(flags.any(axis=1), bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), len(known), [bitmap, pa.py_buffer(offsets), pa.py_buffer(text)])
+    def _marks(self, rows: Numbers, values: Mapping[str, pa.Array]) -> pa.Array:
+        """A text per row with a ``1`` for each column that is a gap; null for rows that need no filling."""
+        known = ~self.folded.new[rows]
+        flags = np.ones((len(rows), len(self._gaps)), np.bool_)
+        for place, name in enumerate(self._gaps):
+            if name in values:
+                flags[:, place] = values[name].is_null().to_numpy(zero_copy_only=False)
+        filled = known if UNMAPPED in self.rows.fitting.table.columns else known & flags.any(axis=1)
+        text = np.ascontiguousarray(flags.astype(np.uint8) + np.uint8(ord("0")))
+        offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(self._gaps))
+        bitmap = pa.py_buffer(np.packbits(filled, bitorder="little"))
+        return pa.Array.from_buffers(pa.string(), len(rows), [bitmap, pa.py_buffer(offsets), pa.py_buffer(text)])

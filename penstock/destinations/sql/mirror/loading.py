@@ -25,11 +25,13 @@ from penstock.destinations.sql.mirror.keyed import KeyedRows
 from penstock.destinations.sql.mirror.keyless import KeylessRows
 from penstock.destinations.sql.mirror.patching import needed
 from penstock.destinations.sql.mirror.screening import Failures, lost_by, screened
+from penstock.destinations.sql.mirror.sources import check_source, mirror_of
 from penstock.destinations.sql.mirror.staged import Stretch, stretches
-from penstock.destinations.sql.operations import Operation, Table
+from penstock.destinations.sql.operations import Comment, Operation, Table
 from penstock.destinations.sql.patching import TableRules, brought
 from penstock.destinations.sql.session import Mark, Session
 from penstock.errors import RefusedError
+from penstock.json.paths import format_path
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
 
@@ -61,7 +63,10 @@ def schema_changes(
     def losing(after: Table) -> Sequence[str]:
         return list(lost_by(stretch, MirrorFitting(stretch.header, after, dialect)))
 
-    return needed(dialect, rules, name, stretch.header, losing, table)
+    operations = needed(dialect, rules, name, stretch.header, losing, table)
+    if table is None and operations and rules.one_source:
+        operations.append(Comment(name, mirror_of(stretch.header.namespaces[0])))
+    return operations
 
 
 def _applied(session: Session, rules: TableRules, mark: Mark, name: str, stretch: Stretch, book: TableBook) -> Mark:
@@ -70,11 +75,13 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, stretch
     def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
         return schema_changes(session.dialect, rules.keeping(unwidened), name, stretch, table)
 
+    if rules.one_source:
+        check_source(name, stretch.header.namespaces, session.comment(name))
     table = brought(session, name, plan, book)
     if table is None:
         return _marked(mark, stretch, _without_table(stretch))
     fitting = MirrorFitting(stretch.header, table, session.dialect)
-    book.filled(name, {column.name: (f"/{column.source}",) for column in stretch.header.columns})
+    book.filled(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(screened(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
     with session.mirroring() as mirror:
         rows: KeyedRows | KeylessRows = KeylessRows(stretch, fitting)

@@ -111,7 +111,7 @@ class MirrorStager(Stager):
             arrays[OLD + old_names[source]] = json_array(spans, places.num_rows)
         return _Staged(
             pa.table(arrays),
-            MirrorHeader(tuple(columns), key),
+            MirrorHeader(tuple(columns), key, (rows.column("namespace")[0].as_py(),)),
             taken,
             [failed(rows.slice(row, 1), problem.code, problem.message) for row, problem in broken.items()],
         )

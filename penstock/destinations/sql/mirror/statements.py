@@ -16,7 +16,7 @@ from penstock.flatten.unmapped import UNMAPPED
 def staging(dialect: Dialect, changes: Changes) -> str:
     """What to select of the table to get the columns of the rows that come."""
     listed = [dialect.identifier(changes.table.columns[name].name) for name in changes.columns]
-    if changes.gaps:
+    if changes.fills:
         listed.append(f"CAST('' AS {dialect.types[InnerType.STRING]}) AS {dialect.identifier(GAPS)}")
     if changes.moves:
         listed += [f"{name} AS {origin}" for name, origin in _origins(dialect, changes)]
@@ -36,15 +36,15 @@ def filling(dialect: Dialect, changes: Changes, staged: str) -> str:
     gaps = f"s.{dialect.identifier(GAPS)}"
     kept = {name: f"substr({gaps}, {place}, 1)" for place, name in enumerate(changes.gaps, 1)}
     values = {}
-    for name, mark in kept.items():
-        real = dialect.identifier(changes.table.columns[name].name)
+    for name in (name for name in changes.gaps if name in changes.table.columns):
+        mark, real = kept[name], dialect.identifier(changes.table.columns[name].name)
         values[real] = f"CASE WHEN {mark} = '1' THEN t.{real} ELSE s.{real} END"
     if UNMAPPED in changes.table.columns:
         # What is kept aside of a column stays if the column does.
         carried = {
             name: f"NULLIF({kept[name]}, '1')" if name in kept else "''"
-            for name in changes.table.columns
-            if name in changes.columns and name != UNMAPPED
+            for name in (*changes.columns, *changes.aside)
+            if name != UNMAPPED
         }
         real = dialect.identifier(changes.table.columns[UNMAPPED].name)
         values[real] = dialect.both_kept(f"t.{real}", f"s.{real}", carried)
@@ -79,11 +79,6 @@ def removing_equals(
     where = ", ".join(f"t.{part}" for part in place)
     due = f"SELECT {', '.join(named)} FROM ({ranked}) AS ranked WHERE rank <= times"
     return f"DELETE FROM {table} AS t WHERE ({where}) IN ({due})"
-
-
-def inserting(dialect: Dialect, changes: Changes, staged: str) -> str:
-    listed = real_columns(dialect, changes)
-    return f"INSERT INTO {dialect.relation(changes.table.name)} AS t ({listed}) SELECT {listed} FROM {staged} AS s"
 
 
 def real_columns(dialect: Dialect, changes: Changes) -> str:
