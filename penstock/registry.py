@@ -51,7 +51,20 @@ class Component:
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     Kind.SOURCE: ("file", "http"),
-    Kind.STEP: ("lookup", "map", "omit", "pick", "rename", "set", "where"),
+    Kind.STEP: (
+        "flatten_fields",
+        "lookup",
+        "map",
+        "omit",
+        "opfilter",
+        "pick",
+        "pretty",
+        "remap",
+        "rename",
+        "set",
+        "skip",
+        "where",
+    ),
     Kind.DESTINATION: (
         "archive",
         "bigquery",

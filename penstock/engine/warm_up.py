@@ -39,6 +39,7 @@ _STEPS = [
     {"omit": ["f"]},
     {"map": {"fields": [{"src": "/s", "dst": "/t/s"}, {"dst": "/k", "action": "constant", "value": 1}]}},
     {"pick": ["t.s", "i", "k"]},
+    {"flatten_fields": {}},
 ]
 
 

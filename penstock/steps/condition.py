@@ -1,0 +1,42 @@
+"""A condition over a batch: for which rows it is true. What ``where`` and ``skip`` have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.json.find import find
+from penstock.steps.expression.conversion import to_truths
+from penstock.steps.expression.evaluate import evaluate
+from penstock.steps.expression.parse import parse
+from penstock.steps.expression.tree import fields
+from penstock.steps.outcomes import Flags, not_json
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Per row whether it is a JSON object, and whether the condition is true for it (null is not true)."""
+
+    valid: Flags
+    true: Flags
+    failed: tuple[pa.RecordBatch, ...]
+    """The failures of the rows that are not valid."""
+
+
+class Condition:
+    """A parsed condition."""
+
+    def __init__(self, text: str) -> None:
+        self._tree = parse(text)
+        self._paths = fields(self._tree)
+        self._places = {path: place for place, path in enumerate(self._paths)}
+
+    def judge(self, batch: pa.RecordBatch) -> Judged:
+        """``batch`` has at least one row."""
+        found = find(batch.column("data"), self._paths)
+        truth = to_truths(evaluate(self._tree, batch, found, self._places))
+        true = np.broadcast_to((truth.ints != 0) & ~truth.nulls, found.valid.shape)
+        failed = () if found.valid.all() else (not_json(batch, found.valid, found.broken_at),)
+        return Judged(found.valid, true, failed)

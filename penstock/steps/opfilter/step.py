@@ -1,0 +1,19 @@
+"""Keeps the records of certain ops and skips the others, without a look at their data."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.opfilter.config import OpFilterConfig, OpName
+
+
+class OpFilter(ArrowStep[OpFilterConfig]):
+    def __init__(self, config: OpFilterConfig) -> None:
+        super().__init__(config)
+        self._passing = [str(op) for op in config.allow or OpName if op not in config.deny]
+
+    def apply(self, batch: pa.RecordBatch) -> Outcome:
+        kept = batch.filter(pc.is_in(batch.column("op"), value_set=pa.array(self._passing, pa.string())))
+        return Outcome(kept, batch.num_rows - kept.num_rows)
