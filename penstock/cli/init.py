@@ -13,7 +13,12 @@ from penstock.cli.screen import print_json
 from penstock.errors import PenstockError
 
 _TEMPLATES = Path(__file__).with_name("templates")
-_FILES = {"pipeline.yaml": "pipeline.yaml", "events.ndjson": "events.ndjson", "gitignore": ".gitignore"}
+_FILES = {
+    "pipeline.yaml": "pipeline.yaml",
+    "events.ndjson": "events.ndjson",
+    "tests/warehouse.yaml": "tests/warehouse.yaml",
+    "gitignore": ".gitignore",
+}
 SCHEMA_FILE = "penstock.schema.json"
 
 
@@ -22,13 +27,14 @@ def init(
     json: JsonOption = False,
 ) -> None:
     """Make a folder with a pipeline that runs: config, sample events, JSON Schema for your editor."""
-    made = write_project(folder)
+    made = [path.relative_to(folder).as_posix() for path in write_project(folder)]
     if json:
-        print_json({"folder": str(folder), "files": [path.name for path in made]})
+        print_json({"folder": str(folder), "files": made})
         return
-    typer.echo(f"Made {folder} with {', '.join(path.name for path in made)}.\n")
+    typer.echo(f"Made {folder} with {', '.join(made)}.\n")
     typer.echo(f"  cd {folder}")
     typer.echo("  penstock validate      # checks pipeline.yaml")
+    typer.echo("  penstock test          # runs the cases in tests/")
     typer.echo("  penstock run --once    # takes events.ndjson in and delivers it to DuckDB")
     typer.echo("  penstock status        # what became of every event")
     typer.echo("  penstock failed list   # one line of the sample is broken, on purpose")
@@ -49,8 +55,8 @@ def write_project(folder: Path) -> list[Path]:
         raise PenstockError(
             "PEN-CLI-003", f"{folder} already has {', '.join(present)}.", "Choose another name, or remove them first."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     for target, text in contents.items():
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
         (folder / target).write_text(text)
     return [folder / target for target in contents]
 

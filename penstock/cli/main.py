@@ -30,6 +30,7 @@ from penstock.cli import (
     schema,
     status,
     tap,
+    test,
     validate,
 )
 from penstock.cli import list as listing
@@ -61,6 +62,7 @@ def penstock(
 
 app.command("init")(guarded(init.init))
 app.command("validate")(guarded(validate.validate))
+app.command("test")(guarded(test.run_cases))
 app.command("run")(guarded(run.run))
 app.command("status")(guarded(status.status))
 app.command("tap")(guarded(tap.tap))

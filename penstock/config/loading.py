@@ -20,7 +20,7 @@ from penstock.config.translation import translate
 def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> PipelineConfig:
     """The pipeline in a file, with ``${VAR}`` filled in from ``variables``. Raises ``ConfigError``."""
     file = os.fspath(path)
-    document = parse(_text(file), file, variables)
+    document = parse(text_of(file), file, variables)
     problems = list(document.problems)
     root = document.root
     if root is not None and not isinstance(root.value, dict):
@@ -38,7 +38,8 @@ def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ
     raise ConfigError(file, problems)
 
 
-def _text(file: str) -> str:
+def text_of(file: str) -> str:
+    """A file's text. Raises ``ConfigError`` for one that cannot be read, is too large, or is not UTF-8."""
     try:
         with Path(file).open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)

@@ -11,7 +11,7 @@ import yaml
 
 from tests.cli.projects import penstock
 
-FILES = {"pipeline.yaml", "events.ndjson", ".gitignore", "penstock.schema.json"}
+FILES = {"pipeline.yaml", "events.ndjson", "tests/warehouse.yaml", ".gitignore", "penstock.schema.json"}
 
 
 def test_the_project_is_complete_and_valid(tmp_path: Path) -> None:
@@ -19,9 +19,15 @@ def test_the_project_is_complete_and_valid(tmp_path: Path) -> None:
     ran = penstock("init", str(folder))
     assert ran.code == 0
     assert "penstock run --once" in ran.out
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == FILES
     checked = penstock("validate", str(folder / "pipeline.yaml"))
     assert (checked.code, checked.out) == (0, f"{folder / 'pipeline.yaml'} is valid: 2 sources, 1 route\n")
+
+
+def test_its_own_cases_pass(tmp_path: Path) -> None:
+    penstock("init", str(tmp_path / "shop"))
+    ran = penstock("test", "--config", str(tmp_path / "shop" / "pipeline.yaml"))
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "3 cases, all passed")
 
 
 def test_editors_find_the_schema_and_it_accepts_the_config(tmp_path: Path) -> None:
