@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.fitting import readable_json
 from penstock.destinations.sql.mirror.header import MirrorColumn, MirrorHeader
 from penstock.destinations.sql.operations import Table, TypedColumn
+from penstock.destinations.sql.readable import readable_json
 from penstock.flatten.casts import Form
 from penstock.flatten.fitting import Fitted, fit, plain_text
 from penstock.flatten.leftovers import with_members
