@@ -17,7 +17,7 @@ from penstock.json.merge import members_of
 
 
 def readable_json(texts: pa.Array, takes_nul: bool) -> pa.Array:
-    """Objects with members that the engine can read, each under its own name."""
+    """JSON texts, of which objects keep their members, each under its own name."""
     odd = pc.or_(pc.match_substring_regex(texts, r"\\u|[eE][+-]?[0-9]{5}"), pc.greater(pc.binary_length(texts), _LONG))
     doubtful = pc.fill_null(odd, False)
     if not pc.any(doubtful).as_py():
@@ -30,6 +30,8 @@ def readable_json(texts: pa.Array, takes_nul: bool) -> pa.Array:
 def _mended(text: str, takes_nul: bool) -> str:
     if _is_readable(text, takes_nul):
         return text
+    if not text.lstrip().startswith("{"):
+        return _readable(text, takes_nul)
     members = (
         (_readable(name.decode(), takes_nul), _readable(value.decode(), takes_nul))
         for name, value in members_of(text.encode()).values()
