@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,7 +52,7 @@ def show_offset(
             {
                 "route": route,
                 "offsets": [position_object(position) for position in found],
-                "halted_at": halt_object(standing),
+                "halted_at": None if standing.halt is None else asdict(standing.halt),
                 "acknowledged": acknowledged_ahead(standing),
                 "batches": [batch_object(batch) for batch in newest],
                 "interventions": [act_object(act) for act in acts],
@@ -68,19 +69,6 @@ def show_offset(
         note(f"halted at {halt.partition}:{halt.offset}: {halt.step}: {printable(halt.message)}")
     for ahead in acknowledged_ahead(standing):
         note(f"acknowledged ahead: partition {ahead['partition']}, offsets {ahead['first']}..{ahead['last']}")
-
-
-def halt_object(standing: Standing) -> dict[str, JsonValue] | None:
-    halt = standing.halt
-    if halt is None:
-        return None
-    return {
-        "partition": halt.partition,
-        "offset": halt.offset,
-        "step": halt.step,
-        "code": halt.code,
-        "message": halt.message,
-    }
 
 
 def acknowledged_ahead(standing: Standing) -> list[dict[str, JsonValue]]:

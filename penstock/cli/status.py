@@ -105,6 +105,7 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "lag": route.lag,
         "items_per_second": route.items_per_second,
         "last_commit": None if route.last_commit is None else moment_of(route.last_commit),
+        "halted_at": None if route.halt is None else asdict(route.halt),
         "skipped_by": dict(route.skipped_by),
         "tables": dict(route.tables),
     }

@@ -206,6 +206,7 @@ def _check_partition(log: LocalLog, partition: int, source: str) -> Iterator[Fin
 
 
 def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
+    from penstock.engine.ledger import RouteState
     from penstock.engine.pipeline import Pipeline
 
     layout = Layout(config.data_dir)
@@ -226,6 +227,9 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
             fix = "Fine if you removed them; a renamed route starts from the beginning of the log."
             yield Finding("ledger", Verdict.WARN, f"has routes that the config lacks: {', '.join(gone)}", fix)
         for route in config.routes:
+            activity = pipeline.ledger.activity(route)
+            if activity is not None and activity.state is RouteState.HALTED:
+                yield Finding(f"route {route}", Verdict.WARN, activity.message)
             for position in positions(pipeline, route):
                 if position.committed > position.end:
                     yield Finding(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.ledger import RouteState, Totals
+from penstock.engine.ledger import Halt, RouteState, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.positions import positions
 
@@ -34,6 +34,8 @@ class RouteStatus:
     tables: Mapping[str, int]
     items_per_second: float
     last_commit: float | None
+    halt: Halt | None = None
+    """The record that the route has stopped at, if it has."""
 
     @property
     def adds_up(self) -> bool:
@@ -76,4 +78,5 @@ def route_status(pipeline: Pipeline, route: str) -> RouteStatus:
         tables=ledger.delivered(route),
         items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
         last_commit=recent[0].committed_at if recent else None,
+        halt=ledger.standing(route).halt,
     )

@@ -51,12 +51,18 @@ def state(project: Shop) -> Any:
 def test_status_says_what_stopped_the_route_and_how_to_go_on(halted: Shop) -> None:
     warehouse, audit = halted.json("status")["routes"]
     assert (warehouse["state"], warehouse["lag"], audit["state"]) == ("halted", 4, None)
+    assert (warehouse["halted_at"]["partition"], warehouse["halted_at"]["offset"]) == (0, 6)
     assert "stopped before offset 6 of partition 0: destination: " in warehouse["message"]
     assert "CHECK constraint failed" in warehouse["message"]
     assert "penstock offset ack warehouse 6 --partition 0" in warehouse["message"]
     shown = halted.penstock("status").out
     assert ["warehouse", "halted", "6", "6"] in [line.split()[:4] for line in shown.splitlines()]
     assert "penstock offset resume warehouse" in shown.replace("\n", " ")
+
+
+def test_the_doctor_sees_it_too(halted: Shop) -> None:
+    (finding,) = [found for found in halted.json("doctor") if "stopped before offset 6" in found["found"]]
+    assert (finding["subject"], finding["verdict"]) == ("route warehouse", "warn")
 
 
 def test_the_record_can_be_looked_at_where_it_is(halted: Shop) -> None:
