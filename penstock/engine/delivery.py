@@ -119,7 +119,8 @@ class Delivery:
         try:
             receipts = writer.write(batch, report.parts, piece.again)
         except RefusedError as error:
-            if report.items > 1 and not search.hopeless:
+            # Behind a step that runs in Spark only of a single record it is known which one was refused.
+            if report.items > 1 and (self.plan.rest or not search.hopeless):
                 return self._in_halves(batch, error)
             if stops:
                 place = record_in(self.log, report.ranges)
@@ -208,7 +209,7 @@ class Delivery:
 
     def _halted_behind(self, failed: Sequence[pa.RecordBatch]) -> Halted:
         """For a batch of which a part had been written before anything was refused: it could not be taken back."""
-        halt = first_of(pa.Table.from_batches(failed))
+        halt = first_of(failed)
         count = sum(batch.num_rows for batch in failed)
         message = (
             f"stopped behind a batch that was delivered without {count} of its records, which are in the failed store;"

@@ -21,20 +21,19 @@ from penstock.steps.contract import FAILURE_SCHEMA
 
 DESTINATION_LABEL = "destination"
 REFUSED = "refused"
+_REASON = ["partition", "offset", "step", "code", "message"]
 
 
 def first_failed(report: BatchReport) -> Halt | None:
     """The first record, in order of (partition, offset), that a step or the staging has failed."""
     failed = [batch for file in report.failed for batch in read_failed(file.path)]
-    if not failed:
-        return None
-    return first_of(pa.Table.from_batches(failed))
+    return first_of(failed) if failed else None
 
 
-def first_of(failed: pa.Table) -> Halt:
+def first_of(failed: Iterable[pa.RecordBatch]) -> Halt:
     """The first of some failures, by its place."""
-    chosen = failed.sort_by([("partition", "ascending"), ("offset", "ascending")]).slice(0, 1)
-    (row,) = chosen.select(["partition", "offset", "step", "code", "message"]).to_pylist()
+    reasons = pa.Table.from_batches([batch.select(_REASON) for batch in failed])
+    (row,) = reasons.sort_by([("partition", "ascending"), ("offset", "ascending")]).slice(0, 1).to_pylist()
     return Halt(**row)
 
 

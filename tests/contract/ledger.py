@@ -257,6 +257,13 @@ class LedgerContract(ABC):
         assert (act.act, act.who, act.reason) == (Act.ACK, "ada@example", "a test order")
         assert (act.partition, act.start, act.end) == (0, 6, 8)
 
+    def test_an_acknowledgement_lets_go_of_nothing_that_still_waits(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 8, waiting=2, holds={0: 4}))
+        ledger.acknowledge("shop", 0, (10, 11), ADA, Advance(10, 11, 1))
+        assert ledger.offsets("shop")[0] == Position(committed=11, hold=4)
+
     def test_records_that_are_acknowledged_ahead_are_remembered_until_the_route_is_past_them(
         self, ledger: Ledger
     ) -> None:

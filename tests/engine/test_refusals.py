@@ -12,10 +12,12 @@ import pytest
 from penstock import faults
 from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
 from penstock.engine import delivery
-from penstock.engine.delivery import Halted, Stopped
+from penstock.engine.carriage import carried
+from penstock.engine.delivery import Delivery, Halted, Stopped
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
 from penstock.engine.reports import BatchReport
 from penstock.errors import RefusedError, RouteError, TransientError
+from penstock.record import Record, entries
 from penstock.steps.contract import FAILURE_SCHEMA
 from tests.engine.bench import Awkward, Bench, Fussy
 
@@ -250,6 +252,29 @@ def test_what_was_begun_before_the_route_was_told_to_stop_stays_what_it_was(
     assert bench.written() == [2, 3]
     assert bench.ledger.totals("out") == Totals(items=3, loaded=2, failed=1)
     bench.deliver(0, 3)
+
+
+@pytest.mark.parametrize(("refused", "delivered", "stands"), [(3, [2], (1, 0)), (12, [2, 3, 4, 11], (3, 1))])
+def test_of_several_partitions_the_lower_one_comes_first(
+    bench: Bench, refused: int, delivered: list[int], stands: tuple[int, int]
+) -> None:
+    bench.stops()
+    bench.append(*numbers(2, 3, 4))
+    with bench.log.writer("shop") as other:
+        other.append(entries(Record(data, namespace="web") for data in numbers(11, 12, 13)))
+    first, second = bench.writer.partition, other.partition
+    bench.plan = replace(bench.plan, sources=("web", "shop"))
+    bench.ledger.open_route("out", {second: 0})
+    destination = fussy(bench, refused)
+    deliver = Delivery(bench.plan, destination, bench.log, bench.ledger, bench.failed, bench.stopping).deliver
+    everything = {first: (0, 3), second: (0, 3)}
+    with pytest.raises(Halted):
+        deliver(carried(bench.plan, bench.log, everything))
+    assert sorted(bench.written()) == delivered
+    assert tuple(bench.ledger.offsets("out")[p].committed for p in (first, second)) == stands
+    destination.refused = ()
+    deliver(carried(bench.plan, bench.log, everything))
+    assert sorted(bench.written()) == [2, 3, 4, 11, 12, 13]
 
 
 # What an operator has acknowledged

@@ -18,6 +18,7 @@ from penstock.engine.ledger.accounts import (
     Act,
     Intervention,
     Operator,
+    Position,
     RouteState,
     Settlement,
     Standing,
@@ -127,8 +128,8 @@ class Interventions(Batches):
     def _move_on(
         self, connection: sa.Connection, route: str, partition: int, standing: Standing, advance: Advance
     ) -> None:
-        position = standing.positions.get(partition)
-        committed = position.committed if position else 0
+        position = standing.positions.get(partition, Position(0, 0))
+        committed = position.committed
         if committed != advance.start:
             raise LedgerError(
                 "PEN-LGR-012",
@@ -138,7 +139,9 @@ class Interventions(Batches):
         course = self._course(connection, route)
         batch = self._begun(connection, route, {partition: (advance.start, advance.end)}, course.last_number)
         skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
-        self._commit(connection, batch, Settlement(advance.items, 0, skipped), advance.items)
+        # What still waits on this partition waits on.
+        holds = {partition: position.hold} if position.hold < committed else {}
+        self._commit(connection, batch, Settlement(advance.items, 0, skipped, holds=holds), advance.items)
 
     def _let_go_of_waiting(self, connection: sa.Connection, route: str) -> None:
         """What waited comes again, and is counted again: of what it was counted as before, the books let go."""
