@@ -1,7 +1,7 @@
 """The changes of one table of a batch into one engine, each exactly once, in the order of the log.
 
-All of them are folded and applied at once. If the engine refuses that, they are applied half by half, each on top of
-what came before it, until the changes are found that it refuses: those fail with its own message, and all others have
+All of them are folded and applied at once. If the engine refuses that, they are applied piece by piece, each on top of
+what came before it, and refused pieces in smaller ones, until the changes are found that it refuses: those fail with its own message, and all others have
 the effect that they would have had one by one.
 """
 
@@ -33,6 +33,10 @@ from penstock.destinations.sql.session import Mark, Session
 from penstock.errors import RefusedError
 from penstock.json.paths import format_path
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+
+PIECES = 16
+"""Into how many changes are cut that were refused together. A refusal costs more than a piece that is taken, and the
+more pieces there are, the fewer refusals it takes to find a change."""
 
 
 def mirror_table(
@@ -90,14 +94,14 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, stretch
             rows = KeyedRows(stretch, fitting, mirror.whole_rows)
         change = stretch.change.copy()
         change[list(failures)] = Change.NOTHING
-        failures |= _Halving(mirror, rows, change).settle()
+        failures |= _Search(mirror, rows, change).settle()
         mark = _marked(mark, stretch, failures)
         mirror.note(mark)
     return mark
 
 
 @dataclass(frozen=True)
-class _Halving:
+class _Search:
     """Applies changes to a table, and finds those that it refuses."""
 
     mirror: Mirror
@@ -120,8 +124,8 @@ class _Halving:
                     found[start] = ("refused", error.what)
                     self.change[start] = Change.NOTHING
                 else:
-                    middle = (start + end) // 2
-                    waiting += [(middle, end), (start, middle)]
+                    cuts = np.unique(np.linspace(start, end, PIECES + 1, dtype=np.int64)).tolist()
+                    waiting += reversed(list(zip(cuts[:-1], cuts[1:], strict=True)))
         return found
 
 
