@@ -20,8 +20,13 @@ class FileConfig(SourceConfig):
         default="ndjson", description="How records are told apart: one JSON object per line."
     )
     namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
-    batch_bytes: ByteSize = Field(default=2**20, gt=0, description="About how much goes into the log at a time.")
+    batch_bytes: ByteSize = Field(
+        default=4 * 2**20, gt=0, le=16 * 2**20, description="About how much goes into the log at a time."
+    )
     line_bytes: ByteSize = Field(
-        default=16 * 2**20, gt=0, description="Longest line. A longer one is kept in pieces, as malformed records."
+        default=16 * 2**20,
+        gt=0,
+        le=32 * 2**20,
+        description="Longest line. A longer one is kept in pieces, as malformed records.",
     )
     poll: Duration = Field(default=1.0, gt=0, description="How often files are looked at for new lines.")

@@ -1,22 +1,40 @@
 """How far every file has been read, kept exactly: the log itself is the record of it.
 
-Each entry carries its place in a header, and an append is whole or not at all, so what is in the log has been read and
-nothing else has. A saved summary only spares a restart the reading of the whole log: it says how far the files had been
-read at some offset of the log, and the entries from there on say the rest.
+The last entry of each append says in a header how far its file was read, and an append is whole or not at all, so what
+is in the log has been read and nothing else has. A saved summary only spares a restart the reading of the whole log: it
+says how far the files had been read at some offset of the log, and the entries from there on say the rest.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.log.files import replace_durably
 from penstock.log.local import LocalLog
-from penstock.record import Header
-from penstock.sources.file.lines import Position
+from penstock.sources.file.entries import RESUME, quoted
+
+
+class Position(NamedTuple):
+    """How far a file has been read: ``line`` lines, ``end`` bytes. ``inside``: that was in the middle of a line."""
+
+    file: str
+    line: int = 0
+    end: int = 0
+    inside: bool = False
+
+    def to_header(self) -> str:
+        inside = ',"inside":true' if self.inside else ""
+        return f'{{"file":{quoted(self.file)},"line":{self.line},"end":{self.end}{inside}}}'
+
+    @classmethod
+    def from_header(cls, text: str) -> Position:
+        return cls(**json.loads(text))
+
 
 Positions = dict[str, Position]
 
@@ -28,7 +46,7 @@ def recall(summary: Path, log: LocalLog, partition: int) -> Positions:
     if offset > end:  # the log is not the one that the summary was made for
         offset, positions = 0, {}
     for batch in log.read(partition, offset, end):
-        for text in _position_headers(batch):
+        for text in _resume_headers(batch):
             position = Position.from_header(text)
             positions[position.file] = position
     return positions
@@ -49,8 +67,8 @@ def _load(summary: Path) -> tuple[int, Positions]:
     return document["log_offset"], {name: Position.from_header(text) for name, text in document["files"].items()}
 
 
-def _position_headers(batch: pa.RecordBatch) -> list[str]:
+def _resume_headers(batch: pa.RecordBatch) -> list[str]:
     headers = batch.column("headers")
-    is_position = pc.equal(headers.keys, str(Header.POSITION))
-    found: list[str] = headers.items.filter(is_position).to_pylist()
+    is_resume = pc.equal(headers.keys, RESUME)
+    found: list[str] = headers.items.filter(is_resume).to_pylist()
     return found

@@ -1,6 +1,6 @@
 """Reads NDJSON files into the log: every line once, whatever happens in between.
 
-A batch of lines is one append, and each entry carries its place (``positions.py``), so after a kill at any moment
+A block of lines is one append that says how far the file was read (``positions.py``), so after a kill at any moment
 reading goes on with the first line that is not in the log. A line that is no JSON object goes in as it is, marked
 malformed with file and line. Files are identified by their path and expected to grow only; one that is shorter than
 what was read of it is taken for a new file.
@@ -14,17 +14,20 @@ import time
 from pathlib import Path
 from threading import Event
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.errors import LogFull, PenstockError
+from penstock.json.tokens import Bytes
 from penstock.log.config import LogConfig
-from penstock.log.group import Entry, entry_batch
 from penstock.log.local import LocalLog
 from penstock.log.writer import PartitionWriter
-from penstock.record import Header, Mode, Op
 from penstock.sources.contract import Source
 from penstock.sources.file.config import FileConfig
-from penstock.sources.file.lines import Line, Position, cut
-from penstock.sources.file.positions import Positions, recall, save
-from penstock.sources.jsontext import BOM, WHITESPACE, NotJson, kind_of, parse
+from penstock.sources.file.entries import Problem, entry_batch, gathered, most_entries
+from penstock.sources.file.lines import MAX_LINES, PART, Lines, cut
+from penstock.sources.file.positions import Position, Positions, recall, save
+from penstock.sources.jsontext import NotJson, kind_of, parse
 
 SUMMARY_SECONDS = 10.0
 FULL_DISK_PAUSE_SECONDS = 1.0
@@ -92,7 +95,7 @@ class _Reading:
             wanted = self._config.batch_bytes
             while position.end < size and not self._stopping.is_set():
                 file.seek(position.end)
-                block = file.read(wanted)
+                block = np.frombuffer(file.read(wanted), np.uint8)
                 at_end = position.end + len(block) >= size
                 following = self._take(block, position, complete and at_end)
                 if following != position:
@@ -100,44 +103,43 @@ class _Reading:
                 elif at_end:
                     return
                 else:
-                    wanted *= 4  # no end of a line in it; past `line_bytes` it is cut anyway
+                    wanted = self._config.line_bytes + self._config.batch_bytes  # no end of a line in it
 
-    def _take(self, block: bytes, start: Position, complete: bool) -> Position:
+    def _take(self, block: Bytes, start: Position, complete: bool) -> Position:
         """Put the lines of a block into the log; says where reading goes on."""
-        entries: list[Entry] = []
-        position = start
-        now = time.time_ns() // 1000
-        # A loop per line: each is checked by itself, and the fast parser's call is most of the cost.
-        for line in cut(block, start, complete, self._config.line_bytes):
-            entry = self._entry(line, now)
-            position = line.position
-            if entry is None:
-                continue
-            entries.append(entry)
-        if entries and not self._append(entries):
+        lines = cut(
+            block,
+            start.end,
+            start.line,
+            start.inside,
+            complete,
+            self._config.line_bytes,
+            min(MAX_LINES, most_entries(start.file)),
+        )
+        position = Position(start.file, lines.lines, start.end + lines.taken, lines.inside)
+        if len(lines) and not self._append(self._entries(block, lines, position)):
             return start
         self.positions[position.file] = position
         return position
 
-    def _entry(self, line: Line, now: int) -> Entry | None:
-        """None for a blank line, which is nothing to keep."""
-        place: tuple[str, str] = (str(Header.POSITION), line.position.to_header())
-        data = line.data[:-1] if line.data.endswith(b"\r") and not line.part else line.data
-        if line.position.line == 1 and data.startswith(BOM):
-            data = data[len(BOM) :]
-        problem = f"part of a line longer than {self._config.line_bytes} bytes" if line.part else None
-        if problem is None:
-            if not data.strip(WHITESPACE):
-                return None
-            problem = _problem(data)
-        headers: tuple[tuple[str, str], ...] = (place,)
-        if problem is not None:
-            headers = (place, (str(Header.MALFORMED), f"{line.position.place}: {problem}"))
-        return Entry(now, self._namespace, None, headers, data, str(Op.INSERT), str(Mode.COPY))
+    def _entries(self, block: Bytes, lines: Lines, after: Position) -> pa.RecordBatch:
+        base = after.end - lines.taken
+        data = gathered(block, lines.starts, lines.ends)
+        problems: list[Problem] = []
+        for row in np.flatnonzero(lines.kinds):  # the bad lines only; the slower parser has the last word, and words
+            reason = self._too_long if lines.kinds[row] == PART else _problem(data[row].as_py())
+            if reason is not None:
+                problems.append(Problem(int(row), f"{_readable(after.file)}:{lines.numbers[row]}: {reason}"))
+        return entry_batch(
+            data, self._namespace, after.file, lines.numbers, base + lines.followings, problems, after.to_header()
+        )
 
-    def _append(self, entries: list[Entry]) -> bool:
+    @property
+    def _too_long(self) -> str:
+        return f"part of a line longer than {self._config.line_bytes} bytes"
+
+    def _append(self, batch: pa.RecordBatch) -> bool:
         """Into the log. A full disk is waited for; False: we were told to stop meanwhile, nothing was taken."""
-        batch = entry_batch(entries)
         while True:
             try:
                 self._writer.append(batch)
@@ -155,3 +157,8 @@ def _problem(data: bytes) -> str | None:
     except NotJson as error:
         return str(error)
     return None if isinstance(value, dict) else f"{kind_of(value)} where an object was expected"
+
+
+def _readable(name: str) -> str:
+    """A file's name for people, also one that is not UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
