@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,8 @@ class PartitionWriter:
         """Lock the partition, mend its end, go on from there, at ``first_offset`` or later."""
         self.partition = partition
         self.recovered: Recovery | None = None
+        self.before_roll: Callable[[], None] | None = None
+        """Called when a segment is about to be closed: from then on, retention and compaction may touch it."""
         self._directory = directory
         self._config = config
         self._compression = config.compression
@@ -237,6 +239,8 @@ class PartitionWriter:
         """Close the segment and start the next. If that fails the old one stays in use."""
         reach("log.roll")
         self._sync()
+        if self.before_roll is not None:
+            self.before_roll()
         self._index.add(self._end)
         old_fd, old_index = self._fd, self._index
         self._start_segment(self._end.offset)

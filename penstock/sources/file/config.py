@@ -15,7 +15,13 @@ class FileConfig(SourceConfig):
     """Which files, and how they are read."""
 
     type: Literal["file"] = "file"
-    path: LocalPath = Field(description="A file, or a pattern such as `./in/*.ndjson` (`**` goes through folders).")
+    path: LocalPath = Field(
+        description="A file, a pattern such as `./in/*.ndjson` (`**` goes through folders), or a folder: then all files"
+        " in it and in the folders below."
+    )
+    pattern: str = Field(
+        default="*", min_length=1, description="In a folder: which names are read. Hidden files never are."
+    )
     format: Literal["ndjson"] = Field(
         default="ndjson", description="How records are told apart: one JSON object per line."
     )

@@ -1,8 +1,11 @@
 """How far every file has been read, kept exactly: the log itself is the record of it.
 
 The last entry of each append says in a header how far its file was read, and an append is whole or not at all, so what
-is in the log has been read and nothing else has. A saved summary only spares a restart the reading of the whole log: it
-says how far the files had been read at some offset of the log, and the entries from there on say the rest.
+is in the log has been read and nothing else has. A saved summary spares a restart the reading of the whole log: it says
+how far the files had been read at some offset of the log, and the entries from there on say the rest.
+
+Compaction and retention take entries out of closed segments only. So the summary is saved whenever a segment is about
+to be closed: then it covers all that they may take.
 """
 
 from __future__ import annotations
@@ -16,20 +19,29 @@ import pyarrow.compute as pc
 
 from penstock.log.files import replace_durably
 from penstock.log.local import LocalLog
-from penstock.sources.file.entries import RESUME, quoted
+from penstock.sources.file.entries import RESUME
 
 
 class Position(NamedTuple):
     """How far a file has been read: ``line`` lines, ``end`` bytes. ``inside``: that was in the middle of a line."""
 
     file: str
+    """Its path when it was read last."""
+    id: str = ""
+    """Device and inode: the file keeps them when it is renamed."""
     line: int = 0
     end: int = 0
     inside: bool = False
+    head: int = 0
+    tail: int = 0
+    """Checksums of the first and of the last few bytes that were read."""
+    sum: int = 0
+    """Checksum of all that was read."""
+    copy_of: str = ""
+    """The id of a file that holds all this one does: it is read there."""
 
     def to_header(self) -> str:
-        inside = ',"inside":true' if self.inside else ""
-        return f'{{"file":{quoted(self.file)},"line":{self.line},"end":{self.end}{inside}}}'
+        return json.dumps(self._asdict(), separators=(",", ":"))
 
     @classmethod
     def from_header(cls, text: str) -> Position:
@@ -37,6 +49,7 @@ class Position(NamedTuple):
 
 
 Positions = dict[str, Position]
+"""By the id of the file. The one that was read last comes last."""
 
 
 def recall(summary: Path, log: LocalLog, partition: int) -> Positions:
@@ -48,13 +61,14 @@ def recall(summary: Path, log: LocalLog, partition: int) -> Positions:
     for batch in log.read(partition, offset, end):
         for text in _resume_headers(batch):
             position = Position.from_header(text)
-            positions[position.file] = position
+            positions.pop(position.id, None)
+            positions[position.id] = position
     return positions
 
 
 def save(summary: Path, next_offset: int, positions: Positions) -> None:
     """Keep a summary that is true for the log below ``next_offset``."""
-    files = {name: position.to_header() for name, position in positions.items()}
+    files = [position.to_header() for position in positions.values()]
     summary.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(summary, json.dumps({"log_offset": next_offset, "files": files}).encode())
 
@@ -64,11 +78,11 @@ def _load(summary: Path) -> tuple[int, Positions]:
         document = json.loads(summary.read_bytes())
     except FileNotFoundError:
         return 0, {}
-    return document["log_offset"], {name: Position.from_header(text) for name, text in document["files"].items()}
+    positions = map(Position.from_header, document["files"])
+    return document["log_offset"], {position.id: position for position in positions}
 
 
 def _resume_headers(batch: pa.RecordBatch) -> list[str]:
     headers = batch.column("headers")
-    is_resume = pc.equal(headers.keys, RESUME)
-    found: list[str] = headers.items.filter(is_resume).to_pylist()
+    found: list[str] = headers.items.filter(pc.equal(headers.keys, RESUME)).to_pylist()
     return found

@@ -121,7 +121,13 @@ def test_tiny_lines_are_cut_in_bounded_numbers_and_none_is_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    "position", [Position("f"), Position('a"b\n', 3, 99), Position("f", 1, 5, inside=True), Position("\udcff")]
+    "position",
+    [
+        Position("f", "1:2"),
+        Position('a"b\n', "1:2", 3, 99),
+        Position("f", line=1, end=5, inside=True, sum=7),
+        Position("\udcff"),
+    ],
 )
 def test_positions_survive_a_header(position: Position) -> None:
     assert Position.from_header(position.to_header()) == position

@@ -1,0 +1,78 @@
+"""Which files there are, in a stable order, and which names a rotated file may have had before."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKED = (".gz", ".zst", ".zstd")
+_GENERATION = re.compile(r"[.\-_]\d[\d.\-_T]*$")
+
+
+class Found(NamedTuple):
+    """A file as it was when we looked."""
+
+    path: Path
+    id: str
+    size: int
+    changed: int
+    """Time of its last change, in nanoseconds."""
+
+
+def find(path: Path, pattern: str) -> list[Found]:
+    """A file, the files that ``path`` matches as a pattern, or those in a directory that match ``pattern``."""
+    if path.is_dir():
+        matches: Iterator[Path] = (match for match in path.rglob(pattern) if not _is_hidden(match.relative_to(path)))
+    elif path.exists():
+        matches = iter([path])
+    else:
+        matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    return [found for match in sorted(matches) if (found := look(match)) is not None]
+
+
+def look(path: Path) -> Found | None:
+    """None if there is no such file (any more)."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return found_as(path, status) if path.is_file() else None
+
+
+def found_as(path: Path, status: os.stat_result) -> Found:
+    return Found(path, f"{status.st_dev}:{status.st_ino}", status.st_size, status.st_mtime_ns)
+
+
+def siblings(path: Path) -> list[Found]:
+    """The files in the folder of a file, newest change last."""
+    found = [sibling for entry in path.parent.iterdir() if (sibling := look(entry)) is not None]
+    return sorted(found, key=lambda sibling: sibling.changed)
+
+
+def may_be_copy(name: str, of: str) -> bool:
+    """Whether rotation (or a writer that replaces the whole file) may put into ``name`` what was in ``of``.
+
+    ``a.log.1`` and ``a.log-20260131`` may be copies of ``a.log``, ``a.log.2.gz`` of ``a.log.1``, ``a.log`` of itself.
+    """
+    if name == of or _generation_base(name) == of:
+        return True
+    return _is_packed(name) and not _is_packed(of) and _generation_base(name) == _generation_base(of)
+
+
+def _generation_base(name: str) -> str:
+    return _GENERATION.sub("", _unpacked(name))
+
+
+def _unpacked(name: str) -> str:
+    return os.path.splitext(name)[0] if _is_packed(name) else name
+
+
+def _is_packed(name: str) -> bool:
+    return name.endswith(PACKED)
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

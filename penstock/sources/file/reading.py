@@ -1,0 +1,98 @@
+"""The way of one file's content into the log: block by block, each one append, each append saying how far it came."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Event
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import LogFull
+from penstock.log.writer import PartitionWriter
+from penstock.sources.file.config import FileConfig
+from penstock.sources.file.content import Content, Edges
+from penstock.sources.file.cutting import Cutter, Piece
+from penstock.sources.file.entries import Problem, entry_batch
+from penstock.sources.file.positions import Position, Positions
+
+FULL_DISK_PAUSE_SECONDS = 1.0
+
+_log = logging.getLogger("penstock.file")
+
+
+class Reading:
+    """Where all files have been read to, and the way from a file into the log."""
+
+    def __init__(
+        self, config: FileConfig, name: str, writer: PartitionWriter, positions: Positions, stopping: Event,
+        save: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.positions = positions
+        self.save = save
+        """Make the positions durable by themselves, for when they change without an append."""
+        self._config = config
+        self._namespace = config.namespace or name
+        self._writer = writer
+        self._stopping = stopping
+
+    def read(
+        self, content: Content, cutter: Cutter, position: Position, edges: Edges, size: int | None, complete: bool
+    ) -> None:
+        """Take what the content has beyond ``position``, up to ``size`` or its end, or until we are to stop.
+
+        ``complete``: what is behind the last line break is a record too.
+        """
+        wanted = self._config.batch_bytes
+        while (size is None or position.end < size) and not self._stopping.is_set():
+            data = content.read(position.end, wanted)
+            if not data:
+                break
+            block = np.frombuffer(data, np.uint8)
+            at_end = len(data) < wanted or (size is not None and position.end + len(data) >= size)
+            piece = cutter.cut(block, position, complete and at_end)
+            if piece.taken == 0:
+                if at_end or wanted > self._config.line_bytes:
+                    break
+                wanted = self._config.line_bytes + self._config.batch_bytes
+                continue
+            taken = block[: piece.taken]
+            edges.move(taken)
+            head, tail = edges.sums
+            total = google_crc32c.extend(position.sum, taken)
+            following = Position(
+                position.file, position.id, piece.line, position.end + piece.taken, piece.inside, head, tail, total
+            )
+            if len(piece.data) and not self._append(self._entries(piece, following)):
+                return
+            self._keep(following)
+            position, wanted = following, self._config.batch_bytes
+
+    def _keep(self, position: Position) -> None:
+        self.positions.pop(position.id, None)
+        self.positions[position.id] = position
+
+    def _entries(self, piece: Piece, after: Position) -> pa.RecordBatch:
+        name = readable(after.file)
+        problems = [Problem(row, f"{name}:{piece.numbers[row]}: {reason}") for row, reason in piece.problems]
+        ends = after.end - piece.taken + piece.followings
+        return entry_batch(piece.data, self._namespace, after.file, piece.numbers, ends, problems, after.to_header())
+
+    def _append(self, batch: pa.RecordBatch) -> bool:
+        """Into the log. A full disk is waited for; False: we were told to stop meanwhile, nothing was taken."""
+        while True:
+            try:
+                self._writer.append(batch)
+            except LogFull as error:
+                _log.error("waiting: %s", error)
+                if self._stopping.wait(FULL_DISK_PAUSE_SECONDS):
+                    return False
+            else:
+                return True
+
+
+def readable(name: str) -> str:
+    """A file's name for people, also one that is not UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
