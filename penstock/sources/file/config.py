@@ -25,6 +25,9 @@ class FileConfig(SourceConfig):
     format: Literal["ndjson"] = Field(
         default="ndjson", description="How records are told apart: one JSON object per line."
     )
+    compression: Literal["auto", "none", "gzip", "zstd"] = Field(
+        default="auto", description="`auto`: by the name (`.gz`, `.zst`, `.zstd`); or how all files are compressed."
+    )
     namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
     batch_bytes: ByteSize = Field(
         default=4 * 2**20, gt=0, le=16 * 2**20, description="About how much goes into the log at a time."

@@ -27,6 +27,18 @@ class Content(Protocol):
     def read(self, at: int, size: int) -> bytes:
         """``size`` bytes from ``at`` on; fewer only where the content ends for now."""
 
+    def stat(self) -> os.stat_result:
+        """Of the open file."""
+
+    def limit(self) -> int | None:
+        """Where the content ends now, if that is known without reading it."""
+
+    def length(self) -> int:
+        """Where the content ends now."""
+
+    def whole(self) -> bool:
+        """Whether, at the end, it really ends there: a compressed file may break off in the middle."""
+
     def close(self) -> None: ...
 
 
@@ -38,6 +50,15 @@ class PlainContent:
 
     def stat(self) -> os.stat_result:
         return os.fstat(self._fd)
+
+    def limit(self) -> int | None:
+        return self.length()
+
+    def length(self) -> int:
+        return self.stat().st_size
+
+    def whole(self) -> bool:
+        return True
 
     def read(self, at: int, size: int) -> bytes:
         found = os.pread(self._fd, size, at)

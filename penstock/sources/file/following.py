@@ -19,14 +19,14 @@ from penstock.sources.file.config import FileConfig
 from penstock.sources.file.content import (
     Content,
     Edges,
-    PlainContent,
     checksum,
     edges,
     holds_all_that_was_read,
     pass_over,
 )
-from penstock.sources.file.cutting import Cutter, LineCutter
 from penstock.sources.file.finding import Found, find, found_as, look, may_be_copy, siblings
+from penstock.sources.file.formats import cutter, is_packed, open_content
+from penstock.sources.file.packed import PackedContent
 from penstock.sources.file.positions import Position
 from penstock.sources.file.reading import Reading, readable
 
@@ -39,7 +39,7 @@ _log = logging.getLogger("penstock.file")
 @dataclass
 class _Open:
     path: Path
-    content: PlainContent
+    content: Content
     last_size: int = -1
     """Its size a round ago, once it was no longer found where it was."""
 
@@ -74,6 +74,9 @@ class Following:
             self._open.popitem()[1].content.close()
 
     def _read_found(self, file: Found, once: bool) -> None:
+        position = self._positions.get(file.id)
+        if position is not None and position.packed == file.size > 0 and position.file == str(file.path):
+            return
         was_open = file.id in self._open
         try:
             content = self._content(file)
@@ -82,7 +85,6 @@ class Following:
             return
         if content is None:
             return  # another file took its place just now
-        position = self._positions.get(file.id)
         if position is None:
             position = self._begin(file, content)
         elif position.copy_of:
@@ -101,10 +103,27 @@ class Following:
             self._take_rest_from_copy(position)
             position, known = _beginning(file), Edges()
         if known is not None:
-            self._reading.read(content, self._cutter(), position, known, content.stat().st_size, complete=once)
+            self._reading.read(
+                content,
+                cutter(file.path, self._config),
+                position,
+                known,
+                complete=once or is_packed(file.path, self._config),
+            )
         self._seen[file.id] = (file.size, file.changed)
+        if isinstance(content, PackedContent):
+            self._settle_packed(file, content)
 
-    def _begin(self, file: Found, content: PlainContent) -> Position | None:
+    def _settle_packed(self, file: Found, content: PackedContent) -> None:
+        """A compressed file is not kept open: it is whole, or will be another one when it is."""
+        position = self._positions.get(file.id)
+        if content.broken is not None:
+            _log.warning("%s cannot be unpacked to its end: %s", readable(str(file.path)), content.broken)
+        elif position is not None:
+            self._positions[file.id] = position._replace(packed=file.size)
+        self._forget(file.id)
+
+    def _begin(self, file: Found, content: Content) -> Position | None:
         """Where to begin with a file that is not known. None: it is a copy of one that we read."""
         for original in reversed(list(self._positions.values())):
             if not original.end or original.id == file.id or not _may_be_copy(file.path, original):
@@ -112,56 +131,61 @@ class Following:
             if self._is_copy_of(file, content, original):
                 self._keep_as_copy(file, content, original)
                 return None
-            if file.size >= original.end and holds_all_that_was_read(content, original):
+            if holds_all_that_was_read(content, original):
                 return original._replace(file=str(file.path), id=file.id)
         return _beginning(file)
 
-    def _go_on_after_copy(self, file: Found, content: PlainContent, position: Position) -> Position | None:
+    def _go_on_after_copy(self, file: Found, content: Content, position: Position) -> Position | None:
         """Where to go on in a file that was a copy when we looked last. None: it still is."""
         original = self._positions.get(position.copy_of)
         if original is not None and original.copy_of != file.id:
             if self._is_copy_of(file, content, original):
                 self._keep_as_copy(file, content, original)
                 return None
-            if file.size >= original.end > position.end and holds_all_that_was_read(content, original):
+            if original.end > position.end and holds_all_that_was_read(content, original):
                 return original._replace(file=str(file.path), id=file.id)
         return position._replace(copy_of="")
 
     def _is_copy_of(self, file: Found, content: Content, original: Position) -> bool:
         """Whether everything in a file is in the original too, at the same place, and will be read there."""
-        intact = self._intact(original)
-        return intact is not None and file.size <= intact.size and _same_beginning(content, intact.path, file.size)
+        if (intact := self._intact(original)) is None:
+            return False
+        try:
+            size = content.length()
+            return size <= intact.length() and checksum(content, size) == checksum(intact, size)
+        finally:
+            intact.close()
 
     def _keep_as_copy(self, file: Found, content: Content, original: Position) -> None:
         """Remember that the lines of a copy are accounted for, also for when the original is gone."""
-        passed = pass_over(content, file.size)
+        passed = pass_over(content, content.length())
         head, tail = passed.edges.sums
         self._positions[file.id] = Position(
-            str(file.path), file.id, passed.lines, file.size, False, head, tail, passed.sum, original.id
+            str(file.path), file.id, passed.lines, passed.bytes, False, head, tail, passed.sum, copy_of=original.id
         )
         self._seen[file.id] = (file.size, file.changed)
         self._reading.save()
 
-    def _intact(self, position: Position) -> Found | None:
+    def _intact(self, position: Position) -> Content | None:
         """The file that a position is of, if it is where it was and still holds what was read."""
         file = look(Path(position.file))
-        if file is None or file.id != position.id or file.size < position.end:
+        if file is None or file.id != position.id:
             return None
-        content = PlainContent(file.path)
-        try:
-            return file if edges(content, position) is not None else None
-        finally:
-            content.close()
+        content = open_content(file.path, self._config)
+        if edges(content, position) is not None:
+            return content
+        content.close()
+        return None
 
     def _take_rest_from_copy(self, position: Position) -> None:
         """Of a file that was truncated: what came into it after we read last, if a copy has it."""
         for file in siblings(Path(position.file)):
             earlier = self._positions.get(file.id)
-            if file.id == position.id or file.size < position.end or not _may_be_copy(file.path, position):
+            if file.id == position.id or not _may_be_copy(file.path, position):
                 continue
             if earlier is not None and earlier.copy_of != position.id:
                 continue
-            content = PlainContent(file.path)
+            content = open_content(file.path, self._config)
             try:
                 if not holds_all_that_was_read(content, position):
                     continue
@@ -169,7 +193,7 @@ class Following:
                 if known is not None:
                     copied = position._replace(file=str(file.path), id=file.id)
                     self._positions[file.id] = copied
-                    self._reading.read(content, self._cutter(), copied, known, file.size, complete=True)
+                    self._reading.read(content, cutter(file.path, self._config), copied, known, complete=True)
                     self._reading.save()
                     return
             finally:
@@ -190,7 +214,12 @@ class Following:
             if folder not in folders:
                 folders[folder] = {f.id: f for f in siblings(Path(position.file))} if folder.is_dir() else {}
             file = folders[folder].get(position.id)
-            if file is None or file.size <= position.end or not _may_be_copy(file.path, position):
+            if (
+                file is None
+                or is_packed(file.path, self._config)
+                or file.size <= position.end
+                or not _may_be_copy(file.path, position)
+            ):
                 continue
             try:
                 content = self._content(file)
@@ -209,18 +238,18 @@ class Following:
         file.last_size = status.st_size
         position = self._positions.get(id) or Position(str(file.path), id)
         known = edges(file.content, position)
-        if known is not None and position.end < status.st_size:
-            self._reading.read(file.content, self._cutter(), position, known, status.st_size, complete=quiet)
+        if known is not None:
+            self._reading.read(file.content, cutter(file.path, self._config), position, known, complete=quiet)
         if quiet and status.st_nlink == 0:
             self._forget(id)
 
-    def _content(self, file: Found) -> PlainContent | None:
+    def _content(self, file: Found) -> Content | None:
         """The open file. None if its path leads to another one by now."""
         if file.id in self._open:
             self._open.move_to_end(file.id)
             self._open[file.id].path = file.path
             return self._open[file.id].content
-        content = PlainContent(file.path)
+        content = open_content(file.path, self._config)
         if found_as(file.path, content.stat()).id != file.id:
             content.close()
             return None
@@ -232,9 +261,6 @@ class Following:
     def _forget(self, id: str) -> None:
         self._open.pop(id).content.close()
 
-    def _cutter(self) -> Cutter:
-        return LineCutter(self._config.line_bytes)
-
 
 def _beginning(file: Found) -> Position:
     return Position(str(file.path), file.id)
@@ -243,11 +269,3 @@ def _beginning(file: Found) -> Position:
 def _may_be_copy(path: Path, of: Position) -> bool:
     original = Path(of.file)
     return path.parent == original.parent and may_be_copy(path.name, original.name)
-
-
-def _same_beginning(content: Content, path: Path, size: int) -> bool:
-    other = PlainContent(path)
-    try:
-        return checksum(content, size) == checksum(other, size)
-    finally:
-        other.close()

@@ -37,6 +37,8 @@ class Position(NamedTuple):
     """Checksums of the first and of the last few bytes that were read."""
     sum: int = 0
     """Checksum of all that was read."""
+    packed: int = 0
+    """Size of a compressed file that was read to its end: while it has it, it need not be unpacked to be known."""
     copy_of: str = ""
     """The id of a file that holds all this one does: it is read there."""
 

@@ -38,13 +38,12 @@ class Reading:
         self._writer = writer
         self._stopping = stopping
 
-    def read(
-        self, content: Content, cutter: Cutter, position: Position, edges: Edges, size: int | None, complete: bool
-    ) -> None:
-        """Take what the content has beyond ``position``, up to ``size`` or its end, or until we are to stop.
+    def read(self, content: Content, cutter: Cutter, position: Position, edges: Edges, complete: bool) -> None:
+        """Take what the content has beyond ``position``, up to its present end, or until we are to stop.
 
         ``complete``: what is behind the last line break is a record too.
         """
+        size = content.limit()
         wanted = self._config.batch_bytes
         while (size is None or position.end < size) and not self._stopping.is_set():
             data = content.read(position.end, wanted)
@@ -52,7 +51,7 @@ class Reading:
                 break
             block = np.frombuffer(data, np.uint8)
             at_end = len(data) < wanted or (size is not None and position.end + len(data) >= size)
-            piece = cutter.cut(block, position, complete and at_end)
+            piece = cutter.cut(block, position, complete and at_end and content.whole())
             if piece.taken == 0:
                 if at_end or wanted > self._config.line_bytes:
                     break
