@@ -22,8 +22,18 @@ class FileConfig(SourceConfig):
     pattern: str = Field(
         default="*", min_length=1, description="In a folder: which names are read. Hidden files never are."
     )
-    format: Literal["ndjson"] = Field(
-        default="ndjson", description="How records are told apart: one JSON object per line."
+    format: Literal["auto", "ndjson", "json", "csv"] = Field(
+        default="auto",
+        description="`ndjson`: one JSON object per line. `json`: one array of objects. `csv`: one row per line, all"
+        " values as text. `auto`: by the name without `.gz` and the like (`.csv`, `.tsv`; `.json` if it begins with"
+        " `[`; anything else is NDJSON).",
+    )
+    delimiter: str | None = Field(
+        default=None, pattern=r"^[\x01-\x7e]$", description="CSV: what is between fields; `,`, or a tab for `.tsv`."
+    )
+    quote: str = Field(default='"', pattern=r"^[\x01-\x7e]$", description="CSV: what is around fields.")
+    columns: list[str] | None = Field(
+        default=None, min_length=1, description="CSV: column names, for files without a header line."
     )
     compression: Literal["auto", "none", "gzip", "zstd"] = Field(
         default="auto", description="`auto`: by the name (`.gz`, `.zst`, `.zstd`); or how all files are compressed."

@@ -105,7 +105,7 @@ class Following:
         if known is not None:
             self._reading.read(
                 content,
-                cutter(file.path, self._config),
+                cutter(file.path, self._config, content),
                 position,
                 known,
                 complete=once or is_packed(file.path, self._config),
@@ -193,7 +193,7 @@ class Following:
                 if known is not None:
                     copied = position._replace(file=str(file.path), id=file.id)
                     self._positions[file.id] = copied
-                    self._reading.read(content, cutter(file.path, self._config), copied, known, complete=True)
+                    self._reading.read(content, cutter(file.path, self._config, content), copied, known, complete=True)
                     self._reading.save()
                     return
             finally:
@@ -239,7 +239,9 @@ class Following:
         position = self._positions.get(id) or Position(str(file.path), id)
         known = edges(file.content, position)
         if known is not None:
-            self._reading.read(file.content, cutter(file.path, self._config), position, known, complete=quiet)
+            self._reading.read(
+                file.content, cutter(file.path, self._config, file.content), position, known, complete=quiet
+            )
         if quiet and status.st_nlink == 0:
             self._forget(id)
 
