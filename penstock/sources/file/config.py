@@ -22,11 +22,11 @@ class FileConfig(SourceConfig):
     pattern: str = Field(
         default="*", min_length=1, description="In a folder: which names are read. Hidden files never are."
     )
-    format: Literal["auto", "ndjson", "json", "csv"] = Field(
+    format: Literal["auto", "ndjson", "json", "csv", "parquet"] = Field(
         default="auto",
         description="`ndjson`: one JSON object per line. `json`: one array of objects. `csv`: one row per line, all"
-        " values as text. `auto`: by the name without `.gz` and the like (`.csv`, `.tsv`; `.json` if it begins with"
-        " `[`; anything else is NDJSON).",
+        " values as text. `parquet`: one object per row. `auto`: by the name, without `.gz` and the like: `.csv`,"
+        " `.tsv`, `.parquet`, `.json` if it begins with `[`; anything else is NDJSON.",
     )
     delimiter: str | None = Field(
         default=None, pattern=r"^[\x01-\x7e]$", description="CSV: what is between fields; `,`, or a tab for `.tsv`."

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from penstock.errors import PenstockError
 from penstock.sources.file.config import FileConfig
 from penstock.sources.file.content import (
@@ -25,8 +27,9 @@ from penstock.sources.file.content import (
     pass_over,
 )
 from penstock.sources.file.finding import Found, find, found_as, look, may_be_copy, siblings
-from penstock.sources.file.formats import cutter, is_packed, open_content
+from penstock.sources.file.formats import cutter, is_packed, is_parquet, open_content
 from penstock.sources.file.packed import PackedContent
+from penstock.sources.file.parquet import footer_sum, rows_from
 from penstock.sources.file.positions import Position
 from penstock.sources.file.reading import Reading, readable
 
@@ -66,7 +69,11 @@ class Following:
             self._read_moved(id, once)
         # What was begun goes first: the older generation of a rotated file before the new one.
         for file in sorted(found, key=lambda file: file.id not in self._positions):
-            if self._seen.get(file.id) != (file.size, file.changed):
+            if self._seen.get(file.id) == (file.size, file.changed):
+                continue
+            if is_parquet(file.path, self._config):
+                self._read_parquet(file)
+            else:
                 self._read_found(file, once)
 
     def close(self) -> None:
@@ -113,6 +120,28 @@ class Following:
         self._seen[file.id] = (file.size, file.changed)
         if isinstance(content, PackedContent):
             self._settle_packed(file, content)
+
+    def _read_parquet(self, file: Found) -> None:
+        self._seen[file.id] = (file.size, file.changed)
+        try:
+            footer = footer_sum(file.path)
+            position: Position | None = self._rows_position(file, footer)
+            for rows in rows_from(file.path, position.line if position else 0):
+                position = position and self._reading.take_rows(position, rows.data)
+                if position is None:
+                    return
+        except (OSError, pa.ArrowInvalid) as error:
+            _log.warning("%s cannot be read now: %s", readable(str(file.path)), error)
+
+    def _rows_position(self, file: Found, footer: int) -> Position:
+        """How far a Parquet file was read; also if it was renamed, or put in place again."""
+        known = self._positions.get(file.id)
+        if known is not None and known.sum == footer:
+            return known._replace(file=str(file.path))
+        for position in reversed(list(self._positions.values())):
+            if position.file == str(file.path) and position.sum == footer:
+                return position._replace(id=file.id)
+        return Position(str(file.path), file.id, sum=footer)
 
     def _settle_packed(self, file: Found, content: PackedContent) -> None:
         """A compressed file is not kept open: it is whole, or will be another one when it is."""

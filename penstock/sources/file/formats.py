@@ -40,6 +40,10 @@ def format_of(path: Path, config: FileConfig, content: Content) -> str:
     return _FORMATS.get(_ending(path), "ndjson")
 
 
+def is_parquet(path: Path, config: FileConfig) -> bool:
+    return config.format == "parquet" or (config.format == "auto" and path.suffix == ".parquet")
+
+
 def cutter(path: Path, config: FileConfig, content: Content) -> Cutter:
     """What cuts the content of a file into records."""
     format = format_of(path, config, content)

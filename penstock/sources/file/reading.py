@@ -19,6 +19,7 @@ from penstock.sources.file.entries import Problem, entry_batch
 from penstock.sources.file.positions import Position, Positions
 
 FULL_DISK_PAUSE_SECONDS = 1.0
+MOST_ROW_BYTES = 16 * 2**20
 
 _log = logging.getLogger("penstock.file")
 
@@ -68,6 +69,20 @@ class Reading:
                 return
             self._keep(following)
             position, wanted = following, self._config.batch_bytes
+
+    def take_rows(self, position: Position, data: pa.BinaryArray) -> Position | None:
+        """Put whole rows into the log that come next after ``position``, which counts rows. None: we are to stop."""
+        if len(data) > 1 and data.nbytes > MOST_ROW_BYTES:
+            half = len(data) // 2
+            middle = self.take_rows(position, data.slice(0, half))
+            return middle and self.take_rows(middle, data.slice(half))
+        numbers = np.arange(position.line + 1, position.line + 1 + len(data), dtype=np.int64)
+        following = position._replace(line=position.line + len(data), end=position.end + len(data))
+        batch = entry_batch(data, self._namespace, position.file, numbers, numbers, [], following.to_header())
+        if self._stopping.is_set() or not self._append(batch):
+            return None
+        self._keep(following)
+        return following
 
     def _keep(self, position: Position) -> None:
         self.positions.pop(position.id, None)
