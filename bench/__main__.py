@@ -16,7 +16,17 @@ from pathlib import Path
 
 from bench.measure import Comparison, Setting, machine, markdown
 
-BENCHMARKS = ("log_append", "log_open", "spark_read", "collector", "load", "events_to_postgres", "latency", "memory")
+BENCHMARKS = (
+    "log_append",
+    "log_open",
+    "spark_read",
+    "collector",
+    "load",
+    "events_to_postgres",
+    "transport",
+    "latency",
+    "memory",
+)
 
 
 def main(arguments: list[str]) -> int:

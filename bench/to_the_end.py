@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,10 +21,14 @@ from penstock.config.loading import load
 from penstock.engine.pipeline import Pipeline
 
 LOOK_EVERY = 1.0
+START = 180
+"""Seconds that Python, Spark and the JVM may take to start and to end on a busy machine."""
 SLOWEST = 5_000
 """Events per second below which a run is given up: a route that crashes is started again and again."""
 
 Options = Mapping[str, str | int | list[str]]
+Step = Mapping[str, str | list[str] | Mapping[str, str]]
+"""A step as it stands in a pipeline's YAML."""
 
 
 class Part(StrEnum):
@@ -59,15 +63,17 @@ class Delivered:
         return sum(self.peak.values())
 
 
-def deliver(log: Path, folder: Path, destination: Options, max_records: int, events: int) -> Delivered:
-    """Run a route without steps from a copy of ``log`` to the destination, until every event is delivered."""
-    config = _write_project(log, folder, destination, max_records)
+def deliver(
+    log: Path, folder: Path, destination: Options, max_records: int, events: int, steps: Sequence[Step] = ()
+) -> Delivered:
+    """Run a route from a copy of ``log`` to the destination, until every event is delivered."""
+    config = _write_project(log, folder, destination, max_records, steps)
     command = [sys.executable, "-m", "penstock.cli.main", "run", "--once", "-c", str(config)]
     with (folder / "output.txt").open("wb") as output:
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            peak = _peak_until_end(process, seconds=60 + events / SLOWEST)
+            peak = _peak_until_end(process, seconds=START + events / SLOWEST)
         finally:
             _end(process)
         command_seconds = time.perf_counter() - began
@@ -86,7 +92,7 @@ def deliver(log: Path, folder: Path, destination: Options, max_records: int, eve
     return Delivered(events, between + first.seconds, command_seconds, later, len(batches), peak)
 
 
-def _write_project(log: Path, folder: Path, destination: Options, max_records: int) -> Path:
+def _write_project(log: Path, folder: Path, destination: Options, max_records: int, steps: Sequence[Step]) -> Path:
     # Hard links: a run only ever adds files to a log.
     shutil.copytree(log, folder / "data" / "log", copy_function=os.link)
     token = {"id": "site", "client_secret": "unused"}
@@ -94,7 +100,9 @@ def _write_project(log: Path, folder: Path, destination: Options, max_records: i
         "name": "bench",
         "data_dir": "./data",
         "sources": {SOURCE: {"type": "http", "listen": f"127.0.0.1:{free_port()}", "tokens": [token]}},
-        "routes": {ROUTE: {"from": [SOURCE], "max_records": max_records, "to": dict(destination)}},
+        "routes": {
+            ROUTE: {"from": [SOURCE], "max_records": max_records, "steps": list(steps), "to": dict(destination)}
+        },
     }
     path = folder / "pipeline.yaml"
     path.write_bytes(orjson.dumps(config))  # JSON is YAML
