@@ -1,8 +1,8 @@
 """The changes of one table of a batch into one engine, each exactly once, in the order of the log.
 
 All of them are folded and applied at once. If the engine refuses that, they are applied piece by piece, each on top of
-what came before it, and refused pieces in smaller ones, until the changes are found that it refuses: those fail with its own message, and all others have
-the effect that they would have had one by one.
+what came before it, and refused pieces in smaller ones, until the changes are found that it refuses: those fail with
+its own message, and all others have the effect that they would have had one by one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +126,7 @@ class _Search:
                     self.change[start] = Change.NOTHING
                 else:
                     cuts = np.unique(np.linspace(start, end, PIECES + 1, dtype=np.int64)).tolist()
-                    waiting += reversed(list(zip(cuts[:-1], cuts[1:], strict=True)))
+                    waiting += reversed(list(pairwise(cuts)))
         return found
 
 
