@@ -47,7 +47,9 @@ def found_as(path: Path, status: os.stat_result) -> Found:
 
 
 def siblings(path: Path) -> list[Found]:
-    """The files in the folder of a file, newest change last."""
+    """The files in the folder of a file, newest change last; none if the folder is gone."""
+    if not path.parent.is_dir():
+        return []
     found = [sibling for entry in path.parent.iterdir() if (sibling := look(entry)) is not None]
     return sorted(found, key=lambda sibling: sibling.changed)
 

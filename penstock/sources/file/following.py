@@ -103,7 +103,8 @@ class Following:
             renamed = was_open or may_be_copy(file.path.name, Path(position.file).name)
             if known and (renamed or holds_all_that_was_read(content, position)):
                 position = position._replace(file=str(file.path))
-            else:  # its inode was another file's before
+            else:  # its inode was another file's before, or it was truncated before it was renamed
+                self._take_rest_from_copy(position)
                 position, known = _beginning(file), Edges()
         elif known is None:
             _log.warning("%s is not what was read of it before; it is read as a new file", readable(position.file))

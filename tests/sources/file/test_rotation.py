@@ -127,6 +127,18 @@ def test_copy_and_truncate_while_following(tmp_path: Path, live: Path, pattern: 
     assert read_once(tmp_path, pattern) == [1, 2, 3, 10]
 
 
+def test_copy_and_truncate_and_then_a_rename_while_nobody_reads(tmp_path: Path, live: Path) -> None:
+    write(live, 1)
+    read_once(tmp_path)
+    write(live, 2)
+    shutil.copyfile(live, live.with_name("app.log-1"))
+    os.truncate(live, 0)
+    write(live, 3)
+    live.rename(live.with_name("app.log-2"))
+    assert read_once(tmp_path) == [1, 2, 3]
+    assert read_once(tmp_path) == [1, 2, 3]
+
+
 def test_a_file_that_was_removed_is_read_to_its_end(tmp_path: Path, live: Path) -> None:
     write(live, 1)
     with following(tmp_path, "in/app.log") as wait, live.open("a") as writer:
