@@ -64,8 +64,28 @@ class Run:
         supervisor = psutil.Process(self.process.pid)
         return [supervisor, *supervisor.children(recursive=True)]
 
+    def engine(self) -> psutil.Process:
+        (found,) = (each for each in self.family() if "engine" in _command(each))
+        return found
+
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
+
+
+def works(process: psutil.Process) -> bool:
+    """It has not ended; a dead process whose parent has not asked for it yet has."""
+    try:
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Spark's Python workers come and go: one that has just ended has no command any more."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 @contextmanager

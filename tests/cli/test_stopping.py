@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from penstock.cli.exits import Exit
-from tests.cli.processes import Terminal, running
+from tests.cli.processes import Terminal, running, works
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
 from tests.support.waiting import eventually
@@ -31,18 +31,17 @@ def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_every
         eventually(lambda: listens(port), "the collector listens", 60)
         eventually(lambda: httpx.post(url, json={"n": 1}).status_code == 200, "an event is taken", 60)
         eventually(lambda: "Trying again in" in run.said, "the destination is away", 180)
-        family = run.family()
-        (engine,) = [each for each in family if "engine" in each.cmdline()]
+        family, engine = run.family(), run.engine()
 
         run.interrupt()
         eventually(lambda: not listens(port), "nobody takes events any more", 30)
         assert "draining, up to 600 s" in run.said
         assert run.process.poll() is None
-        assert engine.is_running()
+        assert works(engine)
 
         run.interrupt()
         assert run.process.wait(timeout=20) == Exit.UNFINISHED
-        eventually(lambda: not any(each.is_running() for each in family), "nothing of it is left", 30)
+        eventually(lambda: not any(works(each) for each in family), "nothing of it is left", 30)
     assert "stopping now" in run.said
     status = json.loads(Terminal(tmp_path).penstock("status", "--json").stdout)
     assert status["engine_pid"] is None
