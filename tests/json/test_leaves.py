@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.json.leaves import Leaves, leaves
+from penstock.json.leaves import Leaves, fields, leaves
 from penstock.json.problems import ProblemCode
 from penstock.json.tokens import Kind
 from tests.json import reference
@@ -33,6 +33,17 @@ def test_leaves_are_those_that_python_finds(documents: list[bytes | None]) -> No
             expected += [(record, path, value) for path, value in reference.leaves(text)]
     assert listed(found) == expected
     assert list(found.paths) == list(dict.fromkeys(path for _, path, _ in expected))
+
+
+@given(st.lists(st.one_of(DOCUMENTS, damaged(), st.none()), max_size=5))
+def test_fields_are_the_members_that_python_finds_whole_and_with_nulls(documents: list[bytes | None]) -> None:
+    found = fields(pa.array(documents, pa.binary()))
+    expected = []
+    for record, document in enumerate(documents):
+        text = None if document is None else reference.reads(document)
+        if text is not None:
+            expected += [(record, (key,), value) for key, value in reference.last_members(text).items()]
+    assert listed(found) == expected
 
 
 @pytest.mark.parametrize(

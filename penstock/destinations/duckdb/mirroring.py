@@ -66,8 +66,8 @@ class DuckdbMirror(Mirror):
         if changes.count:
             if changes.key:
                 run(statements.removing(DUCKDB, changes, COMING))
-            listed = statements.real_columns(DUCKDB, changes)
-            run(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {COMING}")
+            for columns, rows in statements.arriving(DUCKDB, changes, COMING):
+                run(f"INSERT INTO {table} ({statements.real_names(DUCKDB, changes, columns)}) {rows}")
             run(f"DROP TABLE {COMING}")
 
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:

@@ -55,7 +55,9 @@ class PostgresDialect(Dialect):
 
     def mirrored(self, declared_type: str) -> str | None:
         """As it is declared, if every PostgreSQL has the type. Others (enums, those of extensions) may not be here."""
-        return " ".join(declared_type.split()) if declared(declared_type).name in BUILT_IN else None
+        name = declared(declared_type).name
+        known = name in BUILT_IN or name.startswith("interval ")
+        return " ".join(declared_type.split()) if known else None
 
     def holds(self, real: str, other: str) -> bool:
         # Without a precision it is any number that is not of a floating type.

@@ -5,7 +5,7 @@ Rows that should not be there yet are copied straight into the table; if one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import psycopg
 import pyarrow as pa
@@ -74,7 +74,8 @@ class PostgresMirror(Mirror):
         if changes.count and not (changes.inserts and not changes.fills and self._copied(changes, table)):
             if not changes.fills:
                 self._stage(COMING, statements.staging(self._dialect, changes), table, changes.come())
-            self._run(self._upsert(changes))
+            for statement in self._upserts(changes):
+                self._run(statement)
             self._run(f"DROP TABLE {COMING}")
 
     def _copied(self, changes: Changes, table: str) -> bool:
@@ -100,19 +101,19 @@ class PostgresMirror(Mirror):
             for text in lines(reader):
                 copy.write(text)
 
-    def _upsert(self, changes: Changes) -> str:
-        listed = statements.real_columns(self._dialect, changes)
-        insert = (
-            f"INSERT INTO {self._dialect.relation(changes.table.name)} AS t ({listed}) OVERRIDING SYSTEM VALUE"
-            f" SELECT {listed} FROM {COMING}"
-        )
-        if not changes.key:
-            return insert
-        kept = {*changes.key, *changes.table.fixed}
-        names = [changes.table.columns[name].name for name in changes.columns if name not in kept]
-        values = {name: f"EXCLUDED.{name}" for name in map(self._dialect.identifier, names)}
-        keys = self._dialect.names([changes.table.columns[name].name for name in changes.key])
-        return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {listing(values)}' if values else 'NOTHING'}"
+    def _upserts(self, changes: Changes) -> Iterator[str]:
+        table = self._dialect.relation(changes.table.name)
+        for columns, rows in statements.arriving(self._dialect, changes, COMING):
+            listed = statements.real_names(self._dialect, changes, columns)
+            # The source's values also where the table would count by itself.
+            insert = f"INSERT INTO {table} AS t ({listed}) OVERRIDING SYSTEM VALUE {rows}"
+            yield f"{insert} {self._on_conflict(changes, columns)}" if changes.key else insert
+
+    def _on_conflict(self, changes: Changes, columns: Sequence[str]) -> str:
+        changed = [name for name in columns if name not in changes.key and name not in changes.table.fixed]
+        names = [self._dialect.identifier(changes.table.columns[name].name) for name in changed]
+        action = f"UPDATE SET {listing({name: f'EXCLUDED.{name}' for name in names})}" if names else "NOTHING"
+        return f"ON CONFLICT ({statements.real_names(self._dialect, changes, changes.key)}) DO {action}"
 
     def _equals(self, changes: Changes) -> str:
         """Rows are equal if they are written alike: that goes for every type, and for NULL."""

@@ -40,6 +40,9 @@ class Changes:
     """How many rows come."""
     come: Callable[[], Iterator[pa.RecordBatch]]
     """Those rows, by the table's names, with ``GAPS`` and ``ORIGIN`` if there are any."""
+    others: tuple[str, ...] = ()
+    """Further columns of the table, which nothing that comes carries: gaps of all rows that are there. Any other row
+    gets the column's default."""
     fills: bool = False
     """Whether rows that come must be filled in: those whose ``GAPS`` is not null."""
     gaps: tuple[str, ...] = ()

@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.mirror.header import MirrorColumn, MirrorHeader
+from penstock.destinations.sql.mirror.staging import NULL_TEXT
 from penstock.destinations.sql.operations import Table, TypedColumn
 from penstock.destinations.sql.readable import readable_json
 from penstock.flatten.casts import Form
 from penstock.flatten.fitting import Fitted, fit, plain_text
 from penstock.flatten.leftovers import with_members
 from penstock.flatten.unmapped import UNMAPPED
-
-NULL_TEXT = "null"
 
 
 @dataclass(frozen=True)

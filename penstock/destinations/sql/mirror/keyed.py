@@ -30,8 +30,8 @@ class KeyedRows:
 
     def changes(self, change: Kinds, start: int, end: int) -> Changes:
         """Those in ``[start, end)``; ``change`` says what each of the stretch does."""
-        return _Fold(self, fold(change[start:end], self.keys[start:end], self.old_keys[start:end], self._size), start,
-                     change).changes()  # fmt: skip
+        folded = fold(change[start:end], self.keys[start:end], self.old_keys[start:end], self._size)
+        return _Fold(self, folded, start, change).changes()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -108,15 +108,17 @@ class _Fold:
 
     def changes(self) -> Changes:
         table, key = self.rows.fitting.table, self.rows.key
-        gone = [*self.rows.of_keys(self.folded.gone)]
+        gone = pa.table(self.rows.of_keys(self.folded.gone), names=[table.columns[name].name for name in key])
+        spare = (UNMAPPED,) if UNMAPPED in table.columns else ()
         return Changes(
             table,
             key,
             self.folded.truncated,
-            pa.table(gone, names=[table.columns[name].name for name in key]),
-            (*self._columns, *((UNMAPPED,) if UNMAPPED in table.columns else ())),
+            gone,
+            (*self.rows.fitting.columns, *spare),
             self.folded.rows,
             self._come,
+            others=self._others,
             fills=self._fills,
             gaps=self._gaps,
             aside=self._aside,
@@ -164,16 +166,12 @@ class _Fold:
     # Columns
 
     @cached_property
-    def _columns(self) -> tuple[str, ...]:
-        """Of the table: those that changes carry, and if rows must be whole all others."""
-        carried = tuple(self.rows.fitting.columns)
-        if not self._others_too:
-            return carried
-        return (*carried, *(name for name in self.rows.fitting.table.columns if name not in (*carried, UNMAPPED)))
-
-    @property
-    def _others_too(self) -> bool:
-        return (self.rows.whole or bool(self.folded.moved.any())) and not self.folded.new.all()
+    def _others(self) -> tuple[str, ...]:
+        """Columns of the table that no change carries, if rows take their values along."""
+        if self.folded.new.all() or not (self.rows.whole or self.folded.moved.any()):
+            return ()
+        carried = self.rows.fitting.columns
+        return tuple(name for name in self.rows.fitting.table.columns if name not in carried and name != UNMAPPED)
 
     @property
     def _aside(self) -> tuple[str, ...]:
@@ -188,9 +186,8 @@ class _Fold:
             return ()
         return tuple(
             name
-            for name in (*self._columns, *self._aside)
-            if name not in self.rows.stretch.carried
-            or (self.rows.valid[name] is not None and (self._last(name, known) == NONE).any())
+            for name in (*self.rows.fitting.columns, *self._others, *self._aside)
+            if name in self._others or (self.rows.valid[name] is not None and (self._last(name, known) == NONE).any())
         )
 
     @cached_property
@@ -214,10 +211,7 @@ class _Fold:
         table = fitting.table
         values = self._values(rows)
         fitted = {name: column.fit(values[name]) for name, column in fitting.columns.items()}
-        arrays: dict[str, pa.Array] = {}
-        for name in self._columns:
-            there = name in fitted
-            arrays[table.columns[name].name] = fitted[name].array if there else pa.nulls(len(rows), pa.string())
+        arrays = {table.columns[name].name: found.array for name, found in fitted.items()}
         if UNMAPPED in table.columns:
             arrays[table.columns[UNMAPPED].name] = fitting.spare(len(rows), values, fitted)
         if self._fills:
@@ -230,19 +224,12 @@ class _Fold:
 
     def _values(self, rows: Numbers) -> Mapping[str, pa.Array]:
         """By column what these rows carry in the end, null where nothing."""
+        carried = self.rows.stretch.carried
         if self._single[rows].all():
-            some = self._order[self._begins[rows]] + self.first
-            straight = (
-                bool(len(some)) and int(some[-1]) - int(some[0]) + 1 == len(some) and bool((np.diff(some) == 1).all())
-            )
-            return {
-                name: (
-                    values.slice(int(some[0]), len(some)) if straight else values.take(pa.array(some))
-                ).combine_chunks()
-                for name, values in self.rows.stretch.carried.items()
-            }
+            only = self._order[self._begins[rows]] + self.first
+            return {name: _chosen(values, only) for name, values in carried.items()}
         found = {}
-        for name, values in self.rows.stretch.carried.items():
+        for name, values in carried.items():
             last = self._last(name, rows)
             found[name] = values.take(pa.array(np.maximum(last, 0), mask=last == NONE)).combine_chunks()
         return found
@@ -252,10 +239,17 @@ class _Fold:
         known = ~self.folded.new[rows]
         flags = np.ones((len(rows), len(self._gaps)), np.bool_)
         for place, name in enumerate(self._gaps):
-            if name in values:
+            if name not in self._others:
                 flags[:, place] = values[name].is_null().to_numpy(zero_copy_only=False)
         filled = known if UNMAPPED in self.rows.fitting.table.columns else known & flags.any(axis=1)
         text = np.ascontiguousarray(flags.astype(np.uint8) + np.uint8(ord("0")))
         offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(self._gaps))
         bitmap = pa.py_buffer(np.packbits(filled, bitorder="little"))
         return pa.Array.from_buffers(pa.string(), len(rows), [bitmap, pa.py_buffer(offsets), pa.py_buffer(text)])
+
+
+def _chosen(values: pa.ChunkedArray, places: Numbers) -> pa.Array:
+    """Some of the values; rows that lie side by side are not picked one by one."""
+    if int(places[-1]) - int(places[0]) + 1 == len(places) and (np.diff(places) == 1).all():
+        return values.slice(int(places[0]), len(places)).combine_chunks()
+    return values.take(pa.array(places)).combine_chunks()

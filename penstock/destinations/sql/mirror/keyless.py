@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from penstock.destinations.sql.folding import codes_of
 from penstock.destinations.sql.mirror.changes import TIMES, Changes
-from penstock.destinations.sql.mirror.fitting import NULL_TEXT, MirrorFitting
+from penstock.destinations.sql.mirror.fitting import MirrorFitting
 from penstock.destinations.sql.mirror.folding import NONE, Kinds, Numbers, count, puts
 from penstock.destinations.sql.mirror.keyed import ROWS_AT_A_TIME
 from penstock.destinations.sql.mirror.staged import Stretch
+from penstock.destinations.sql.mirror.staging import NULL_TEXT
 from penstock.flatten.unmapped import UNMAPPED
 
 

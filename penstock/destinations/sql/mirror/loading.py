@@ -1,7 +1,7 @@
 """The changes of one table of a batch into one engine, each exactly once, in the order of the log.
 
 All of them are folded and applied at once. If the engine refuses that, they are applied piece by piece, each on top of
-what came before it, and refused pieces in smaller ones, until the changes are found that it refuses: those fail with
+what came before it, and a refused piece in smaller ones, until the changes are found that it refuses. Those fail with
 its own message, and all others have the effect that they would have had one by one.
 """
 

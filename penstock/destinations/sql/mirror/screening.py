@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.destinations.sql.mirror.fitting import NULL_TEXT, MirrorFitting, described
+from penstock.destinations.sql.mirror.fitting import MirrorFitting, described
 from penstock.destinations.sql.mirror.folding import Bools, Change, puts
 from penstock.destinations.sql.mirror.keyless import KeylessRows
 from penstock.destinations.sql.mirror.staged import Stretch
+from penstock.destinations.sql.mirror.staging import NULL_TEXT
 from penstock.flatten.unmapped import UNMAPPED
 
 Failures = Mapping[int, tuple[str, str]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from penstock.json.tokens import NULL, TRUE, Kind
 from penstock.record import Header, Mode, Op
 from penstock.steps.contract import NO_FAILURES, Outcome
 
+NULL_TEXT = "null"
+"""A staged value that is NULL."""
 CHANGE = "@change"
 """The column that says what happens (``Change``)."""
 OLD = "@old "
@@ -107,6 +110,11 @@ class MirrorStager(Stager):
         for source, spans in _in_order(found, taken, piece.columns):
             columns.append(self._column(names[source], source, piece.columns.get(source), spans))
             arrays[names[source]] = json_array(spans, places.num_rows)
+        for source, left_out in _left_out(rows, taken):
+            if source in names and names[source] in arrays:
+                # A step may have made a null of what is not there.
+                nothing = pc.and_(left_out, pc.equal(arrays[names[source]], NULL_TEXT))
+                arrays[names[source]] = pc.if_else(nothing, pa.scalar(None, pa.string()), arrays[names[source]])
         for source, spans in _in_order(moved, taken, piece.columns):
             arrays[OLD + old_names[source]] = json_array(spans, places.num_rows)
         return _Staged(
@@ -190,7 +198,7 @@ def _alike(batch: pa.RecordBatch, places: Numbers, change: Kinds) -> Iterator[_P
         piece = _Piece(rows.slice(start, end - start), places[start:end], change[places[start:end]], {}, ())
         columns, key = (header[start].as_py() for header in headers)
         try:
-            yield replace(piece, columns=_columns(columns or "{}"), key=_key(key or "[]"))
+            yield replace(piece, columns=_columns(columns or "{}"), key=_names(key or "[]", Header.KEY))
         except ValueError as error:
             yield replace(piece, problem=str(error))
 
@@ -202,15 +210,27 @@ def _columns(text: str) -> Mapping[str, str]:
     return found
 
 
-def _key(text: str) -> Sequence[str]:
+def _names(text: str, header: Header) -> Sequence[str]:
     found = json.loads(text)
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise ValueError(f"the header 'key' is no list of columns: {text[:200]}")
+        raise ValueError(f"the header '{header}' is no list of columns: {text[:200]}")
     return found
 
 
 def _header(rows: pa.RecordBatch, name: str) -> pa.Array:
     return pc.map_lookup(rows.column("headers"), pa.scalar(name), "last")
+
+
+def _left_out(rows: pa.RecordBatch, taken: Bools) -> Iterator[tuple[str, pa.BooleanArray]]:
+    """The columns that some updates say they leave unchanged, each with those updates."""
+    header = _header(rows, Header.UNCHANGED)
+    if header.null_count == len(header):
+        return
+    texts = header.filter(pa.array(taken)).dictionary_encode()
+    for number, text in enumerate(texts.dictionary.to_pylist()):
+        with suppress(ValueError):  # what is not there is left unchanged anyway
+            for source in _names(text, Header.UNCHANGED):
+                yield source, pc.fill_null(pc.equal(texts.indices, number), False)
 
 
 def _values(rows: pa.RecordBatch, change: Kinds) -> pa.Array:

@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.mirror.changes import GAPS, ORIGIN, TIMES, Changes
 from penstock.flatten.types import InnerType
 from penstock.flatten.unmapped import UNMAPPED
 
+_FILLED = "filled"
+"""What becomes of the marks of a row that was found in the table."""
+
 
 def staging(dialect: Dialect, changes: Changes) -> str:
     """What to select of the table to get the columns of the rows that come."""
-    listed = [dialect.identifier(changes.table.columns[name].name) for name in changes.columns]
+    listed = [dialect.identifier(changes.table.columns[name].name) for name in (*changes.columns, *changes.others)]
     if changes.fills:
         listed.append(f"CAST('' AS {dialect.types[InnerType.STRING]}) AS {dialect.identifier(GAPS)}")
     if changes.moves:
@@ -26,9 +29,9 @@ def staging(dialect: Dialect, changes: Changes) -> str:
 def leaving(dialect: Dialect, changes: Changes) -> str:
     """The same for the rows that go."""
     if changes.key:
-        return dialect.names([changes.table.columns[name].name for name in changes.key])
+        return real_names(dialect, changes, changes.key)
     times = f"CAST(0 AS {dialect.types[InnerType.INT64]}) AS {dialect.identifier(TIMES)}"
-    return f"{dialect.names([changes.table.columns[name].name for name in changes.columns])}, {times}"
+    return f"{real_names(dialect, changes, changes.columns)}, {times}"
 
 
 def filling(dialect: Dialect, changes: Changes, staged: str) -> str:
@@ -43,11 +46,12 @@ def filling(dialect: Dialect, changes: Changes, staged: str) -> str:
         # What is kept aside of a column stays if the column does.
         carried = {
             name: f"NULLIF({kept[name]}, '1')" if name in kept else "''"
-            for name in (*changes.columns, *changes.aside)
+            for name in (*changes.columns, *changes.others, *changes.aside)
             if name != UNMAPPED
         }
         real = dialect.identifier(changes.table.columns[UNMAPPED].name)
         values[real] = dialect.both_kept(f"t.{real}", f"s.{real}", carried)
+    values[dialect.identifier(GAPS)] = dialect.literal(_FILLED)
     return (
         f"UPDATE {staged} AS s SET {listing(values)} FROM {dialect.relation(changes.table.name)} AS t"
         f" WHERE {gaps} IS NOT NULL AND {_same(dialect, changes)}"
@@ -81,8 +85,24 @@ def removing_equals(
     return f"DELETE FROM {table} AS t WHERE ({where}) IN ({due})"
 
 
-def real_columns(dialect: Dialect, changes: Changes) -> str:
-    return dialect.names([changes.table.columns[name].name for name in changes.columns])
+def arriving(dialect: Dialect, changes: Changes, staged: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Which of the staged rows go into which columns of the table (by our names), each as a selection of them."""
+    gaps = f"s.{dialect.identifier(GAPS)}"
+    if changes.others:
+        whole = (*changes.columns, *changes.others)
+        filled = f"COALESCE({gaps}, '') = {dialect.literal(_FILLED)}"
+        yield whole, f"{_selected(dialect, changes, whole, staged)} WHERE {filled}"
+        yield changes.columns, f"{_selected(dialect, changes, changes.columns, staged)} WHERE NOT {filled}"
+    else:
+        yield changes.columns, _selected(dialect, changes, changes.columns, staged)
+
+
+def real_names(dialect: Dialect, changes: Changes, columns: Sequence[str]) -> str:
+    return dialect.names([changes.table.columns[name].name for name in columns])
+
+
+def _selected(dialect: Dialect, changes: Changes, columns: Sequence[str], staged: str) -> str:
+    return f"SELECT {real_names(dialect, changes, columns)} FROM {staged} AS s"
 
 
 def _same(dialect: Dialect, changes: Changes) -> str:
