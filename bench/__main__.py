@@ -24,6 +24,7 @@ BENCHMARKS = (
     "load",
     "events_to_postgres",
     "transport",
+    "mirror",
     "latency",
     "memory",
 )

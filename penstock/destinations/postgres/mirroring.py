@@ -107,13 +107,17 @@ class PostgresMirror(Mirror):
             listed = statements.real_names(self._dialect, changes, columns)
             # The source's values also where the table would count by itself.
             insert = f"INSERT INTO {table} AS t ({listed}) OVERRIDING SYSTEM VALUE {rows}"
-            yield f"{insert} {self._on_conflict(changes, columns)}" if changes.key else insert
+            if not changes.key:
+                yield insert
+                continue
+            keys = statements.real_names(self._dialect, changes, changes.key)
+            # By key, as the index has them: rows that lie together are found and written together.
+            yield f"{insert} ORDER BY {keys} ON CONFLICT ({keys}) DO {self._update(changes, columns)}"
 
-    def _on_conflict(self, changes: Changes, columns: Sequence[str]) -> str:
+    def _update(self, changes: Changes, columns: Sequence[str]) -> str:
         changed = [name for name in columns if name not in changes.key and name not in changes.table.fixed]
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changed]
-        action = f"UPDATE SET {listing({name: f'EXCLUDED.{name}' for name in names})}" if names else "NOTHING"
-        return f"ON CONFLICT ({statements.real_names(self._dialect, changes, changes.key)}) DO {action}"
+        return f"UPDATE SET {listing({name: f'EXCLUDED.{name}' for name in names})}" if names else "NOTHING"
 
     def _equals(self, changes: Changes) -> str:
         """Rows are equal if they are written alike: that goes for every type, and for NULL."""
