@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.flatten.spans import Int32s, Int64s, Kinds, Spans
 from penstock.json.strings import unescape
-from penstock.json.tokens import ARRAY, BACKSLASH, QUOTE, STRING, Bytes, compiled
+from penstock.json.tokens import ARRAY, BACKSLASH, INT, QUOTE, STRING, Bytes, compiled
 from penstock.json.words import BACKSLASHES, HIGH_BITS, LOW_BITS, first_marked_byte, load_word, store_word
 
 _MAX_SMALL = 2**31 - 1
@@ -31,9 +31,18 @@ def text_array(spans: Spans, rows: int) -> pa.Array:
 
 def json_array(spans: Spans, rows: int) -> pa.Array:
     """The same with every value as JSON, strings in their quotes and as they were written."""
+    return _gathered(_whole(spans, ARRAY), rows)
+
+
+def written_array(spans: Spans, rows: int) -> pa.Array:
+    """The same byte for byte, with the whitespace inside of values."""
+    return _gathered(_whole(spans, INT), rows)
+
+
+def _whole(spans: Spans, kind: int) -> Spans:
+    """Values with the quotes of strings, all to be treated as one kind is."""
     quote = (spans.kind == STRING).astype(np.int64)
-    as_they_are = np.full(len(spans), ARRAY, np.int8)
-    return _gathered(replace(spans, kind=as_they_are, start=spans.start - quote, end=spans.end + quote), rows)
+    return replace(spans, kind=np.full(len(spans), kind, np.int8), start=spans.start - quote, end=spans.end + quote)
 
 
 def _gathered(spans: Spans, rows: int) -> pa.Array:

@@ -68,8 +68,7 @@ VALUES = {
     "smallint": (-7, "-7"),
     "real": (1.5, "1.5"),
     "double precision": ("NaN", "NaN"),
-    "numeric": (12345678901234567890123.45678901234567890123, "1.2345678901234568e+22"),
-    "numeric(50,10)": ("Infinity", None),
+    "numeric": (1.5, "1.5"),
     "boolean": (False, "false"),
     "character varying(3)": ("abc", "abc"),
     "character(3)": ("a  ", "a"),
@@ -80,7 +79,7 @@ VALUES = {
     "time without time zone": ("24:00:00", "24:00:00"),
     "interval": ("-1 days +02:03:00", "-1 days +02:03:00"),
     "uuid": ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-    "json": ({"b": 1, "a": "\\u0000"}, None),
+    "json": ({"b": 1}, '{"b": 1}'),
     "jsonb": ([1, {"a": None}], '[1, {"a": null}]'),
     "inet": ("10.0.0.1/8", "10.0.0.1/8"),
     "integer[]": ("{1,NULL,3}", "{1,NULL,3}"),
@@ -94,16 +93,11 @@ VALUES = {
 
 def test_every_type_of_postgresql_arrives_as_itself(replica: Replica, target: PostgresTarget) -> None:
     names = {kind: f"c{place}" for place, kind in enumerate(VALUES)}
-    taken = {kind: value for kind, (value, said) in VALUES.items() if said is not None}
-    source = Source({"id": "bigint", **{names[kind]: kind for kind in taken}})
-    replica.load(source.insert(id=1, **{names[kind]: value for kind, value in taken.items()}))
-    assert target.columns() == {"id": "bigint", **{names[kind]: kind for kind in taken}}
-    texts = ", ".join(f"{names[kind]}::text" for kind in taken)
-    (row,) = target.database.ask(f"SELECT {texts} FROM users")
-    expected = [said for _, said in VALUES.values() if said is not None]
-    assert [float(a) == float(b) if b and "e+" in b else a == b for a, b in zip(row, expected, strict=True)] == [
-        True
-    ] * len(taken)
+    source = Source({"id": "bigint", **{name: kind for kind, name in names.items()}})
+    replica.load(source.insert(id=1, **{names[kind]: value for kind, (value, _) in VALUES.items()}))
+    assert list(target.columns().values()) == ["bigint", *VALUES]
+    (row,) = target.database.ask(f"SELECT {', '.join(f'{name}::text' for name in names.values())} FROM users")
+    assert list(row) == [said for _, said in VALUES.values()]
 
 
 def test_numbers_keep_all_their_digits(replica: Replica, target: PostgresTarget) -> None:
@@ -112,6 +106,12 @@ def test_numbers_keep_all_their_digits(replica: Replica, target: PostgresTarget)
     record = source.insert(id=1)
     replica.load(replace(record, data=f'{{"id":1,"a":{digits},"b":{digits}}}'.encode()))
     assert target.database.ask("SELECT a::text, b::text FROM users") == [(digits, digits)]
+
+
+def test_json_arrives_as_it_was_written(replica: Replica, target: PostgresTarget) -> None:
+    source = Source({"id": "bigint", "doc": "json"})
+    replica.load(replace(source.insert(id=1), data=b'{"id":1,"doc":{"b" : 1,  "a":[ ], "b":"\\u0000"}}'))
+    assert target.database.ask("SELECT doc::text FROM users") == [('{"b" : 1,  "a":[ ], "b":"\\u0000"}',)]
 
 
 def test_a_type_that_is_not_everywhere_is_text_unless_the_table_has_it(

@@ -25,7 +25,7 @@ from penstock.destinations.sql.mirror.naming import MirrorNames, column_names
 from penstock.destinations.sql.staging import HELD_BYTES, OFFSET, PARTITION, failed
 from penstock.flatten.conversion import inferred
 from penstock.flatten.spans import Spans, by_column
-from penstock.flatten.text import json_array
+from penstock.flatten.text import written_array
 from penstock.flatten.types import InnerType
 from penstock.json.find import find
 from penstock.json.leaves import Leaves, fields
@@ -109,14 +109,14 @@ class MirrorStager(Stager):
         columns = []
         for source, spans in _in_order(found, taken, piece.columns):
             columns.append(self._column(names[source], source, piece.columns.get(source), spans))
-            arrays[names[source]] = json_array(spans, places.num_rows)
+            arrays[names[source]] = written_array(spans, places.num_rows)
         for source, left_out in _left_out(rows, taken):
             if source in names and names[source] in arrays:
                 # A step may have made a null of what is not there.
                 nothing = pc.and_(left_out, pc.equal(arrays[names[source]], NULL_TEXT))
                 arrays[names[source]] = pc.if_else(nothing, pa.scalar(None, pa.string()), arrays[names[source]])
         for source, spans in _in_order(moved, taken, piece.columns):
-            arrays[OLD + old_names[source]] = json_array(spans, places.num_rows)
+            arrays[OLD + old_names[source]] = written_array(spans, places.num_rows)
         return _Staged(
             pa.table(arrays),
             MirrorHeader(tuple(columns), key, (rows.column("namespace")[0].as_py(),)),
