@@ -77,7 +77,7 @@ VALUES = {
     "time without time zone": ("TIME", "24:00:00", "24:00:00"),
     "interval": ("VARCHAR", "-1 days +02:03:00", "-1 days +02:03:00"),
     "uuid": ("UUID", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-    "jsonb": ("JSON", [1, {"a": None}], '[1,{"a":null}]'),
+    "jsonb": ("JSON", [1, {"a": None}], '[1, {"a": null}]'),
     "integer[]": ("VARCHAR", "{1,NULL,3}", "{1,NULL,3}"),
     "app.mood": ("VARCHAR", "sad", "sad"),
 }
