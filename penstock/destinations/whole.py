@@ -1,16 +1,17 @@
 """Writing all rows of a batch to a SQL engine, or none: for routes that stop at the first record that is refused.
 
 ``SqlDestination.write`` finds refused rows and loads the others. Here it is given a session that says no for good when
-the first row is refused. One table is one transaction, so nothing of it stays. Several tables, or an engine without
-transactions, are tried first and taken back: they are loaded only when every row of every table was taken. Columns and
-tables that the rows need are made in either case.
+the first row is refused. One table is one transaction, so nothing of it stays. What takes several (tables, stretches of
+a mirror), or an engine without transactions, is tried first and taken back: it is loaded only when every row was taken.
+A trial may refuse rows that would be taken behind those before them; the engine then tries fewer at a time, and at last
+each record on top of what came before it. Columns and tables that the rows need are made in either case.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,9 @@ import pyarrow as pa
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableBook
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.loading import from_text
+from penstock.destinations.sql.mirror.applying import Mirror
+from penstock.destinations.sql.mirror.changes import Changes
+from penstock.destinations.sql.mirror.header import decode
 from penstock.destinations.sql.operations import Table, WidenColumn
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.errors import RefusedError
@@ -29,18 +33,22 @@ def write_whole(destination: AnyDestination, batch: Batch, parts: Sequence[Part]
     refused are named in the receipt, and all others are written."""
     if not isinstance(destination, SqlDestination):
         return destination.write_whole(batch, parts, book)
-    tables = {part.table for part in parts}
     try:
-        if len(tables) > 1 or not destination.capabilities.transactions:
+        if not destination.capabilities.transactions or _transactions(destination, parts) > 1:
             trial = _attempt(destination, batch, parts, book, keep=False)
             away = next((table.away for table in trial.tables if table.away is not None), None)
             if away is not None:
                 return Receipt([replace(table, rows=0, away=away) for table in trial.tables])
         return _attempt(destination, batch, parts, book, keep=True)
     except RefusedError:
-        if len(tables) > 1 and _has_some(destination, batch, tables):
+        if _has_some(destination, batch, {part.table for part in parts}):
             return destination.write(batch, parts, book)
         raise
+
+
+def _transactions(destination: SqlDestination[Any], parts: Sequence[Part]) -> int:
+    """In how many transactions the parts are written at least: one for each table, and in a mirror for each key."""
+    return len({(part.table, decode(part.header).key if destination.config.mirrors else ()) for part in parts})
 
 
 def _attempt(
@@ -90,6 +98,9 @@ class _Unforgiving(Session):
     def table(self, name: str) -> Table | None:
         return self._session.table(name)
 
+    def comment(self, table: str) -> str | None:
+        return self._session.comment(table)
+
     def change(self, statements: Sequence[str]) -> None:
         self._session.change(statements)
 
@@ -117,3 +128,37 @@ class _Unforgiving(Session):
             raise _Refusal(error.what) from error
         if not self._keep:
             of_all_rows()
+
+    @contextmanager
+    def mirroring(self) -> Iterator[Mirror]:
+        with suppress(_TakenBack), self._session.mirroring() as mirror:
+            yield _UnforgivingMirror(mirror)
+            if not self._keep:
+                raise _TakenBack
+
+
+class _UnforgivingMirror(Mirror):
+    """A mirror that takes all changes or ends the write."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    @property
+    def whole_rows(self) -> bool:  # type: ignore[override]
+        return self._mirror.whole_rows
+
+    def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
+        try:
+            self._mirror.apply(changes, before)
+        except RefusedError as error:
+            raise _Refusal(error.what) from error
+
+    def note(self, mark: Mark) -> None:
+        failures = from_text(mark.failures)
+        if failures is not None:
+            raise _refusal(failures)
+        self._mirror.note(mark)
+
+
+class _TakenBack(Exception):
+    """Ends the transaction of a trial."""

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from penstock.destinations.contract import AnyDestination
+from penstock.destinations import whole
+from penstock.destinations.contract import UNRECORDED, AnyDestination, Receipt
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
+from penstock.destinations.sql.mirror.applying import Mirror
+from penstock.destinations.sql.session import Session
+from penstock.destinations.whole import write_whole
+from penstock.errors import RefusedError
+from penstock.record import Record
+from tests.contract.destination import batch, delivered_rows
+from tests.contract.mirror import Replica, Source, Target
 from tests.contract.whole import WholeContract
+from tests.destinations.duckdb.test_duckdb_mirror import DuckdbTarget
+from tests.destinations.postgres.test_postgres_mirror import PostgresTarget
 from tests.support.database import Database
 
+USERS, ORDERS = (
+    Source({"id": "bigint", "price": "bigint"}, namespace=f"public.{table}") for table in ("users", "orders")
+)
 COLUMNS = "id bigint, kind text, amount bigint, CONSTRAINT positive_{table} CHECK (amount > 0)"
 
 
@@ -49,3 +63,73 @@ class TestPostgresWhole(WholeContract):
 
     def ids(self, table: str) -> list[int]:
         return [row[0] for row in self.database.ask(f"SELECT id FROM {table} ORDER BY id")]
+
+
+class MirrorWholeContract(ABC):
+    """All changes or none, for a route that mirrors."""
+
+    @abstractmethod
+    def target(self) -> Target: ...
+
+    @pytest.fixture
+    def replica(self, tmp_path: Path) -> Replica:
+        target = self.target()
+        for table in ("users", "orders"):
+            target.run(f"CREATE TABLE {table} (id bigint PRIMARY KEY, price bigint, CHECK (price > 0))")
+        return Replica(target, tmp_path / "mirrored", table="{{ table }}")
+
+    def write(self, replica: Replica, number: int, *records: Record) -> Receipt:
+        parts, _ = replica.stage(records)
+        return write_whole(replica.destination, batch(number), parts, UNRECORDED)
+
+    def prices(self, replica: Replica, table: str) -> dict[int, int]:
+        return {row["id"]: row["price"] for row in replica.target.rows(table)}
+
+    def test_changes_that_are_all_fine_are_all_made(self, replica: Replica) -> None:
+        self.write(replica, 1, USERS.insert(id=1, price=1), ORDERS.insert(id=9, price=9), USERS.insert(id=2, price=2))
+        self.write(replica, 2, USERS.update(id=1, price=5), USERS.delete(id=2), ORDERS.truncate())
+        again = self.write(replica, 2, USERS.update(id=1, price=5), USERS.delete(id=2), ORDERS.truncate())
+        assert (self.prices(replica, "users"), self.prices(replica, "orders")) == ({1: 5}, {})
+        assert delivered_rows(again) == 3
+
+    @pytest.mark.parametrize("other", ["users", "orders"])
+    def test_one_refused_change_takes_all_others_back(self, replica: Replica, other: str) -> None:
+        self.write(replica, 1, USERS.insert(id=1, price=1))
+        bad = (USERS if other == "users" else ORDERS).insert(id=3, price=-3)
+        with pytest.raises(RefusedError, match=r"(?i)constraint"):
+            self.write(replica, 2, USERS.update(id=1, price=7), bad, USERS.insert(id=4, price=4))
+        assert (self.prices(replica, "users"), self.prices(replica, "orders")) == ({1: 1}, {})
+        self.write(replica, 2, USERS.update(id=1, price=7))
+        assert self.prices(replica, "users") == {1: 7}
+
+    def test_a_key_that_changes_within_a_batch_is_no_way_out(self, replica: Replica) -> None:
+        self.write(replica, 1, USERS.insert(id=1, price=1))
+        other_key = Source({"id": "bigint", "price": "bigint"}, ("price",), "public.users")
+        with pytest.raises(RefusedError):
+            self.write(replica, 2, USERS.insert(id=2, price=2), other_key.insert(id=3, price=-3))
+        assert self.prices(replica, "users") == {1: 1}
+
+
+class TestDuckdbMirrorWhole(MirrorWholeContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "mirror.duckdb"
+
+    def target(self) -> Target:
+        return DuckdbTarget(self.path)
+
+
+class TestPostgresMirrorWhole(MirrorWholeContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, database: Database) -> None:
+        self.database = database
+
+    def target(self) -> Target:
+        return PostgresTarget(self.database)
+
+
+def test_whatever_a_session_can_do_is_watched() -> None:
+    """A way to write that is added to sessions must be thought of for all or nothing too."""
+    for strict, lenient in ((whole._Unforgiving, Session), (whole._UnforgivingMirror, Mirror)):
+        public = {name for name, member in vars(lenient).items() if callable(member) and not name.startswith("_")}
+        assert public - vars(strict).keys() <= {"kept_values"}
