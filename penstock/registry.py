@@ -50,7 +50,7 @@ class Component:
 
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
-    Kind.SOURCE: ("file", "http"),
+    Kind.SOURCE: ("file", "http", "postgres"),
     Kind.STEP: (
         "flatten_fields",
         "lookup",

@@ -69,6 +69,7 @@ def examine(path: Path) -> Iterator[Finding]:
         listen = getattr(source, "listen", None)
         if isinstance(listen, str):
             yield check_address(f"source {name}", listen, tls=getattr(source, "tls", None) is not None)
+        yield from _guarded(f"source {name}", _check_source(config, name))
     yield from _guarded("log", _check_log(config))
     yield from _guarded("ledger", _check_ledger(config))
     for route in config.routes:
@@ -169,6 +170,18 @@ def _is_healthy(host: str, port: int, tls: bool) -> bool:
 def _engine(config: PipelineConfig) -> Finding:
     pid = engine_pid(Layout(config.data_dir))
     return Finding("engine", Verdict.OK, "does not run" if pid is None else f"runs, pid {pid}")
+
+
+def _check_source(config: PipelineConfig, name: str) -> Iterator[Finding]:
+    from penstock.registry import Kind, component
+    from penstock.sources.contract import SourceContext
+
+    source = config.sources[name]
+    layout = Layout(config.data_dir)
+    context = SourceContext(name, layout.log, config.log.model_dump_json(), layout.source_state(name))
+    found = component(Kind.SOURCE, source.type).implementation_class()(source, context).check()
+    if found is not None:
+        yield Finding(f"source {name}", Verdict.OK, f"{source.type}: {found}")
 
 
 def _check_log(config: PipelineConfig) -> Iterator[Finding]:

@@ -50,5 +50,12 @@ class Source(ABC, Generic[ConfigT]):
     @abstractmethod
     def run(self, stopping: Event, once: bool = False) -> None: ...
 
+    def check(self) -> str | None:
+        """For ``penstock doctor``: what it found where it reads, in a sentence; None: there is nothing to look at.
+
+        Raises ``PenstockError`` for what must be mended before ``run``. Changes nothing, and may be called beside it.
+        """
+        return None
+
 
 AnySource = Source[Any]

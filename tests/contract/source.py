@@ -1,4 +1,4 @@
-"""What every source owes, as tests: subclass ``SourceContract``, say how to feed the source, and inherit them."""
+"""What every source owes, as tests: subclass a contract, say how to feed the source, and inherit them."""
 
 from __future__ import annotations
 
@@ -67,12 +67,13 @@ def event(number: int) -> bytes:
     return b'{"n":%d,"price":2.50}' % number
 
 
-class SourceContract(ABC):
+class ReaderContract(ABC):
     """Subclasses name the source's ``type`` and implement ``config`` and ``feed``."""
 
     type_name: str
     exactly_once: bool
     """Whether a line that was fed is in the log once even if the source was killed before it could say so."""
+    namespace: str = NAME
 
     @abstractmethod
     def config(self, folder: Path) -> str:
@@ -81,6 +82,10 @@ class SourceContract(ABC):
     @abstractmethod
     def feed(self, folder: Path, lines: list[bytes]) -> bool:
         """Give the running source some lines. True once it has them (or will surely find them), False if it refused."""
+
+    def taken(self, context: SourceContext) -> list[Record]:
+        """The records of what was fed, if the source also leaves others."""
+        return log_records(context.log_dir)
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> SourceContext:
@@ -93,26 +98,16 @@ class SourceContract(ABC):
     def test_what_is_fed_is_in_the_log_in_order_under_the_sources_name(self, context: SourceContext) -> None:
         with running(self.type_name, self.config(context.state_dir.parent), context):
             self._feed(context, [event(n) for n in range(100)])
-            eventually(lambda: len(log_records(context.log_dir)) >= 100, "100 records")
-        found = log_records(context.log_dir)
+            eventually(lambda: len(self.taken(context)) >= 100, "100 records")
+        found = self.taken(context)
         assert numbers(found) == list(range(100))
-        assert {record.namespace for record in found} == {NAME}
+        assert {record.namespace for record in found} == {self.namespace}
         assert all(b"2.50" in (record.data or b"") for record in found)
-
-    def test_input_that_cannot_be_read_is_kept_with_its_bytes_and_a_reason(self, context: SourceContext) -> None:
-        with running(self.type_name, self.config(context.state_dir.parent), context):
-            self._feed(context, [event(1), b'{"broken":', b"[1]", b'{"a":"\xff"}', event(2)])
-            eventually(lambda: len(log_records(context.log_dir)) >= 5, "5 records")
-        found = log_records(context.log_dir)
-        bad = [record for record in found if Header.MALFORMED in record.headers]
-        assert [record.data for record in bad] == [b'{"broken":', b"[1]", b'{"a":"\xff"}']
-        assert [any(str(n) in r.headers[Header.MALFORMED] for r in bad) for n in (2, 3, 4)] == [True] * 3
-        assert numbers(found) == [1, 2]
 
     def test_it_ends_well_and_soon_when_it_is_told_to_stop(self, context: SourceContext) -> None:
         with running(self.type_name, self.config(context.state_dir.parent), context) as process:
             self._feed(context, [event(1)])
-            eventually(lambda: len(log_records(context.log_dir)) == 1, "the record")
+            eventually(lambda: len(self.taken(context)) == 1, "the record")
             assert process.pid is not None
             os.kill(process.pid, signal.SIGTERM)
             process.join(15)
@@ -122,8 +117,8 @@ class SourceContract(ABC):
         for start in (0, 50, 100):
             with running(self.type_name, self.config(context.state_dir.parent), context):
                 self._feed(context, [event(n) for n in range(start, start + 50)])
-                eventually(lambda end=start + 50: len(log_records(context.log_dir)) >= end, "the records")  # type: ignore[misc]
-        assert sorted(numbers(log_records(context.log_dir))) == list(range(150))
+                eventually(lambda end=start + 50: len(self.taken(context)) >= end, "the records")  # type: ignore[misc]
+        assert sorted(numbers(self.taken(context))) == list(range(150))
 
     def test_a_kill_loses_nothing_that_was_taken(self, context: SourceContext) -> None:
         sure: set[int] = set()
@@ -136,8 +131,8 @@ class SourceContract(ABC):
         with running(self.type_name, self.config(context.state_dir.parent), context):
             self._feed(context, [event(300)])
             sure.add(300)
-            eventually(lambda: sure <= set(numbers(log_records(context.log_dir))), "every number that was taken")
-        found = numbers(log_records(context.log_dir))
+            eventually(lambda: sure <= set(numbers(self.taken(context))), "every number that was taken")
+        found = numbers(self.taken(context))
         assert set(found) == sure
         assert not self.exactly_once or len(found) == len(sure)
 
@@ -145,6 +140,20 @@ class SourceContract(ABC):
         config_class: type[SourceConfig] = component(Kind.SOURCE, self.type_name).config_class()
         bare = [name for name, field in config_class.model_fields.items() if name != "type" and not field.description]
         assert bare == []
+
+
+class SourceContract(ReaderContract):
+    """For sources that are fed text, which may be anything."""
+
+    def test_input_that_cannot_be_read_is_kept_with_its_bytes_and_a_reason(self, context: SourceContext) -> None:
+        with running(self.type_name, self.config(context.state_dir.parent), context):
+            self._feed(context, [event(1), b'{"broken":', b"[1]", b'{"a":"\xff"}', event(2)])
+            eventually(lambda: len(self.taken(context)) >= 5, "5 records")
+        found = self.taken(context)
+        bad = [record for record in found if Header.MALFORMED in record.headers]
+        assert [record.data for record in bad] == [b'{"broken":', b"[1]", b'{"a":"\xff"}']
+        assert [any(str(n) in r.headers[Header.MALFORMED] for r in bad) for n in (2, 3, 4)] == [True] * 3
+        assert numbers(found) == [1, 2]
 
 
 def numbers(found: list[Record]) -> list[int]:

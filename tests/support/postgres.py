@@ -9,13 +9,20 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support.ports import free_port, listens
 from tests.support.waiting import eventually
 
 ENSURE = Path(__file__).parents[2] / "scripts" / "ensure-postgres"
 NO_SETTINGS: Mapping[str, str] = {}
+LOGICAL: Mapping[str, str] = {"wal_level": "logical", "max_replication_slots": "60", "max_wal_senders": "60"}
+"""Settings of a server whose changes can be followed."""
 
 
 class Server:
@@ -43,6 +50,31 @@ class Server:
         options += "".join(f" -c {name}={value}" for name, value in settings.items())
         self._run("pg_ctl", "-o", options, "-l", str(self._directory / "log"), "-w", "start")
         eventually(lambda: listens(self.port), "PostgreSQL listens")
+
+    def with_tls(self) -> dict[str, str]:
+        """Settings for encrypted connections, with a certificate that the server signed itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+        begin = datetime.now(UTC) - timedelta(days=1)
+        certificate = x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number(), begin, begin + timedelta(days=9)
+        ).sign(key, hashes.SHA256())
+        pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+        files = {
+            "ssl_cert_file": certificate.public_bytes(pem),
+            "ssl_key_file": key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain),
+        }
+        for setting, content in files.items():
+            path = self._directory / setting
+            path.write_bytes(content)
+            path.chmod(0o600)
+            if os.geteuid() == 0:
+                shutil.chown(path, self._user)
+        return {"ssl": "on", **{setting: str(self._directory / setting) for setting in files}}
+
+    def stop(self) -> None:
+        """In good order: clients are sent away, everything is on disk."""
+        self._run("pg_ctl", "-m", "fast", "stop")
 
     def kill(self) -> None:
         """As if the power were cut: nothing is finished, nothing is written on the way out."""

@@ -1,0 +1,112 @@
+"""Connections to the server, and what its errors mean to us: wait and try again, or tell a person.
+
+Every session speaks the same dialect (UTC, ISO dates, hex bytes, UTF-8, schema-qualified names), so a value has one
+text whether it was copied or comes as a change. The address may hold a password: no message repeats it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+
+import psycopg
+from psycopg import conninfo
+
+from penstock.errors import PenstockError
+from penstock.sources.postgres.config import PostgresSourceConfig
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+FIRST_WAIT_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 15.0
+
+_SESSION = {
+    "bytea_output": "hex",
+    "datestyle": "ISO",
+    "extra_float_digits": "1",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "intervalstyle": "postgres",
+    "lock_timeout": "0",
+    # Rows that a policy hides must be an error, not missing.
+    "row_security": "off",
+    "search_path": "pg_catalog",
+    "statement_timeout": "0",
+    "timezone": "UTC",
+}
+_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied", "not permitted")
+
+_log = logging.getLogger("penstock.postgres")
+
+
+class ServerAway(PenstockError):
+    """The server cannot be reached, or ended the connection. The same may work later."""
+
+
+def connect(config: PostgresSourceConfig, replication: bool = False) -> Connection:
+    """A connection of our own kind; ``replication``: one that speaks replication commands."""
+    try:
+        given = conninfo.conninfo_to_dict(config.url.get_secret_value())
+    except psycopg.ProgrammingError:
+        raise PenstockError(
+            "PEN-PGS-014",
+            "the source's `url` cannot be read.",
+            "Write postgresql://user:password@host:5432/database; percent-encode what is special in the password.",
+        ) from None
+    settings = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    options = {
+        "application_name": "penstock",
+        # A server that is gone without a word is noticed.
+        "keepalives_idle": 30,
+        "tcp_user_timeout": 60_000,
+        **given,
+        "options": f"{given.get('options') or ''} {settings}".strip(),
+        "connect_timeout": max(2, round(config.connect_timeout)),
+        "client_encoding": "utf8",
+    }
+    if replication:
+        options["replication"] = "database"
+    try:
+        return psycopg.connect(**options, autocommit=True)  # type: ignore[arg-type]
+    except psycopg.Error as error:
+        raise explained(error) from error
+
+
+def explained(error: psycopg.Error) -> PenstockError:
+    """The error as one of ours: ``ServerAway`` if waiting may help."""
+    text = " ".join(str(error).split())
+    unreachable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if unreachable and error.sqlstate is None and any(refusal in text for refusal in _REFUSALS):
+        return PenstockError("PEN-PGS-011", f"PostgreSQL does not let us in: {text}.", "Check `url` and pg_hba.conf.")
+    if unreachable and error.sqlstate != psycopg.errors.ConfigurationLimitExceeded.sqlstate:
+        return ServerAway("PEN-PGS-015", f"PostgreSQL cannot be used now: {text}.", "It is tried again.")
+    return PenstockError("PEN-PGS-010", f"PostgreSQL says no: {text}.", "Mend it there, then start again.")
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """What the driver raises inside comes out as one of our errors."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explained(error) from error
+
+
+class Patience:
+    """Waits that grow while nothing helps."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_WAIT_SECONDS
+
+    def wait(self, stopping: Event, why: object) -> None:
+        """Say why, and wait; not longer than until we are to stop."""
+        seconds = self._next * (0.5 + random.random() / 2)
+        self._next = min(LONGEST_WAIT_SECONDS, self._next * 2)
+        _log.warning("waiting %.1f s: %s", seconds, why)
+        stopping.wait(seconds)
+
+    def reset(self) -> None:
+        self._next = FIRST_WAIT_SECONDS

@@ -1,0 +1,222 @@
+"""One session with the server: look whether all is well, copy what is missing, follow changes.
+
+A session ends with the first error of a connection, and the next begins from the book. Nothing that matters is kept
+here: what the log has is in the book, what it does not have yet is kept by the slot.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from threading import Event
+
+import psycopg
+
+from penstock import faults
+from penstock.errors import PenstockError
+from penstock.sources.postgres.blocks import Stopped
+from penstock.sources.postgres.book import Keeper
+from penstock.sources.postgres.catalog import Table, TypeKey, is_selected, layouts, relation_layout, stretches
+from penstock.sources.postgres.checks import check_replication_right, check_server
+from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.connecting import Connection, Patience, connect, explaining
+from penstock.sources.postgres.copying import Copier, TableCopy
+from penstock.sources.postgres.entries import left_entry
+from penstock.sources.postgres.layouts import Layout
+from penstock.sources.postgres.positions import Lsn, lsn_text
+from penstock.sources.postgres.publication import establish, extend
+from penstock.sources.postgres.ranges import ranges
+from penstock.sources.postgres.relations import Relation
+from penstock.sources.postgres.sink import Sink
+from penstock.sources.postgres.slots import (
+    Snapshot,
+    another_server,
+    check_reachable,
+    confirmed_lsn,
+    create_slot,
+    end_of_wal,
+    has_slot,
+    holder_timeout,
+    in_use,
+    lost,
+    slot_holder,
+    system_identifier,
+    take_snapshot,
+)
+from penstock.sources.postgres.stream import Decoder, Stream
+from penstock.sources.postgres.walsender import Walsender
+
+_log = logging.getLogger("penstock.postgres")
+
+
+class Session:
+    """``run`` raises ``ServerAway`` if the server is gone, ``Stopped`` if we are to stop in the middle of something."""
+
+    def __init__(
+        self, config: PostgresSourceConfig, control: Connection, keeper: Keeper, sink: Sink, stopping: Event
+    ) -> None:
+        """``control``: a connection for questions, of this session alone."""
+        self._config = config
+        self._control = control
+        self._keeper = keeper
+        self._book = keeper.book
+        self._sink = sink
+        self._stopping = stopping
+        self._types: dict[TypeKey, tuple[str, int]] = {}
+        self._look_at = time.monotonic() + config.discover
+
+    def run(self, once: bool) -> None:
+        """Until we are to stop, or (``once``) everything that is committed now is in the log."""
+        with explaining():
+            check_server(self._control)
+            tables = establish(self._control, self._config.publication, self._config.tables, self._void)
+            self._void_others(tables)
+            self._open_slot(tables)
+            until = end_of_wal(self._control) if once else None
+            while not self._stopping.is_set():
+                self._copy_missing(tables)
+                if self._follow(until):
+                    return
+                tables = self._tables()
+
+    def _open_slot(self, tables: Sequence[Table]) -> None:
+        """Have the slot. One that is made new gives the snapshot of the first copy."""
+        with closing(self._replication()) as walsender:
+            system = system_identifier(walsender, self._stopping)
+            if self._book.system not in ("", system):
+                raise another_server("it is another database cluster")
+            self._book.system = system
+            if has_slot(self._control, self._config.slot):
+                check_reachable(self._control, self._book.taken.commit)
+                self._await_slot()
+                return
+            if self._book.is_used():
+                raise lost(self._config.slot, "it does not exist any more")
+            snapshot = create_slot(walsender, self._config.slot, self._stopping)
+            faults.reach("postgres.slot.made")
+            _log.info("made the slot %s at %s", self._config.slot, lsn_text(snapshot.lsn))
+            self._copy(snapshot, self._missing(tables))
+
+    def _copy_missing(self, tables: Sequence[Table]) -> None:
+        """Copy tables until none is missing: each time with a new snapshot, if some could not be had in the last."""
+        patience = Patience()
+        while missing := self._missing(tables):
+            with closing(self._replication()) as walsender:
+                moved = self._copy(take_snapshot(walsender, self._config.slot, self._stopping), missing)
+            if moved:
+                patience.wait(self._stopping, f"{', '.join(moved)} changed while being copied")
+            if self._stopping.is_set():
+                raise Stopped
+            tables = self._tables()
+
+    def _copy(self, snapshot: Snapshot, missing: Sequence[Table]) -> list[str]:
+        """Copy what the snapshot has of these tables; the names of those that it cannot give any more."""
+        copies = self._plan(snapshot, missing)
+        copier = Copier(self._config, snapshot, self._book, self._sink, self._stopping)
+        return [copy.layout.namespace for copy in copier.run(copies, completed=self._keeper.save)]
+
+    def _plan(self, snapshot: Snapshot, missing: Sequence[Table]) -> list[TableCopy]:
+        filters = {table.oid: table.row_filter for table in missing}
+        with self._control.transaction():
+            snapshot.enter(self._control)
+            found = layouts(self._control, self._config.publication, filters)
+            return [
+                TableCopy(
+                    found[oid],
+                    [part for stretch in stretches(self._control, oid) for part in ranges(stretch, filters[oid])],
+                )
+                for oid in filters
+                if oid in found
+            ]
+
+    def _follow(self, until: Lsn | None) -> bool:
+        """Take changes until there are tables to copy, or we are to stop; whether ``until`` was reached."""
+        with closing(self._replication()) as connection:
+            walsender = Walsender(connection, confirmed_lsn(self._control, self._config.slot))
+            self._start(walsender)
+            _log.info("following changes from %s", lsn_text(self._book.taken.commit))
+            stream = Stream(walsender, Decoder(self._book, self._describe), self._book, self._sink)
+            try:
+                return stream.follow(self._stopping, self._finds_new_tables, until)
+            except psycopg.errors.UndefinedObject as error:
+                # Changes are read as of when they were made; without the publication then, they cannot be.
+                raise lost(self._config.slot, str(error)) from error
+
+    def _start(self, walsender: Walsender) -> None:
+        slot = self._config.slot
+        while True:
+            self._await_slot()
+            try:
+                return walsender.start(slot, self._config.publication, self._book.taken.commit, self._stopping)
+            except psycopg.errors.ObjectInUse:
+                continue
+            except (
+                psycopg.errors.ObjectNotInPrerequisiteState,
+                psycopg.errors.UndefinedObject,
+                psycopg.errors.UndefinedFile,
+            ) as error:
+                raise lost(slot, str(error)) from error
+
+    def _await_slot(self) -> None:
+        """Until nobody has the slot. A process of ours that was killed holds it until the server notices."""
+        patience, deadline = Patience(), time.monotonic() + holder_timeout(self._control)
+        while (holder := slot_holder(self._control, self._config.slot)) is not None:
+            if time.monotonic() > deadline:
+                raise in_use(self._config.slot, holder)
+            patience.wait(self._stopping, f"the slot '{self._config.slot}' is in use by {holder}.")
+            if self._stopping.is_set():
+                raise Stopped
+
+    def _describe(self, relation: Relation) -> Layout | None:
+        """How to take a relation's changes; not at all if it is not meant, or its copy is still to come."""
+        if not is_selected(relation.namespace, self._config.tables):
+            return None
+        if self._config.copy_ and not self._book.has_copy(relation.namespace, relation.oid):
+            self._look_at = 0.0
+            return None
+        return relation_layout(self._control, relation, self._types)
+
+    def _finds_new_tables(self) -> bool:
+        """Now and then, and when the stream spoke of one: whether there are tables to copy before going on."""
+        self._keeper.save_now_and_then()
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + self._config.discover
+        followed = self._book.followed()
+        return bool(self._missing(self._tables())) or followed != self._book.followed()
+
+    def _tables(self) -> list[Table]:
+        """The tables to follow, as of now."""
+        tables = extend(self._control, self._config.publication, self._config.tables, self._void)
+        self._void_others(tables)
+        return tables
+
+    def _void(self, missed: Sequence[Table]) -> None:
+        """Note in the log that changes of these tables were missed: if they are followed, then after a new copy."""
+        for table in missed:
+            if self._book.has_copy(table.namespace, table.oid):
+                _log.warning("changes of %s were missed; it must be copied again", table.namespace)
+                self._leave(table.namespace)
+
+    def _void_others(self, followed: Sequence[Table]) -> None:
+        """The same for tables that are not meant, or not published, any more."""
+        for namespace in self._book.followed() - {table.namespace for table in followed}:
+            _log.info("%s is not followed any more", namespace)
+            self._leave(namespace)
+
+    def _leave(self, namespace: str) -> None:
+        self._sink.append(left_entry(namespace, self._book.tables[namespace]))
+        self._book.void_copy(namespace)
+
+    def _missing(self, tables: Sequence[Table]) -> list[Table]:
+        if not self._config.copy_:
+            return []
+        return [table for table in tables if not self._book.has_copy(table.namespace, table.oid)]
+
+    def _replication(self) -> Connection:
+        try:
+            return connect(self._config, replication=True)
+        except PenstockError as error:
+            raise check_replication_right(self._control, error) from error

@@ -1,0 +1,58 @@
+"""PostgreSQL tables into the log: their rows as of one moment, then every change, each once and in order.
+
+All of it goes into one partition. The book (``book.py``) knows what the log has, the slot keeps what it does not have
+yet; so after a kill at any moment, or while the server is away, nothing is lost and nothing comes twice.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from threading import Event
+
+from penstock.log.config import LogConfig
+from penstock.log.local import LocalLog
+from penstock.sources.contract import Source
+from penstock.sources.postgres.blocks import Stopped
+from penstock.sources.postgres.book import Keeper
+from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.connecting import Patience, ServerAway, connect, explaining
+from penstock.sources.postgres.examination import examine
+from penstock.sources.postgres.session import Session
+from penstock.sources.postgres.sink import Sink
+
+SETTLED_SECONDS = 30.0
+"""A session that lasted so long counts as one that worked."""
+LOCK_SECONDS = 3
+"""Longest wait for a table that somebody has locked, before all is tried again."""
+
+
+class PostgresSource(Source[PostgresSourceConfig]):
+    """Follows until it is told to stop; with ``once``, until it has all that was committed when it began."""
+
+    bounded = True
+
+    def check(self) -> str:
+        return examine(self.config)
+
+    def run(self, stopping: Event, once: bool = False) -> None:
+        context = self.context
+        log = LocalLog(context.log_dir, LogConfig.model_validate_json(context.log_options or "{}"))
+        with log.writer(context.name) as writer:
+            keeper = Keeper(context.state_dir / "positions.json", self.config.slot, log, writer)
+            sink = Sink(log, writer, stopping)
+            patience = Patience()
+            while not stopping.is_set():
+                began = time.monotonic()
+                try:
+                    with explaining(), closing(connect(self.config)) as control:
+                        control.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
+                        Session(self.config, control, keeper, sink, stopping).run(once)
+                        break
+                except ServerAway as error:
+                    if time.monotonic() - began > SETTLED_SECONDS:
+                        patience.reset()
+                    patience.wait(stopping, error)
+                except Stopped:
+                    break
+            keeper.save()

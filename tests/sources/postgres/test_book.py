@@ -1,0 +1,154 @@
+"""The log says where the source was: after a restart, without the summary, after compaction and retention."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from penstock.log.compaction import compact
+from penstock.log.config import LogConfig
+from penstock.log.local import LocalLog
+from penstock.record import Mode, Op
+from penstock.sources.postgres.book import Book, Copied, Keeper
+from penstock.sources.postgres.positions import ChangePosition
+from tests.sources.postgres.rig import Rig
+
+TABLES = ("public.a", "public.b", "public.idle")
+SMALL_SEGMENTS = {"segment_bytes": 2000, "retention": {"max_age": "1s"}}
+
+
+@pytest.fixture
+def busy(rig: Rig) -> Rig:
+    """Tables that were copied and changed, in a log of many small segments."""
+    rig.log_options = SMALL_SEGMENTS
+    rig.ask(*(f"CREATE TABLE {t} (id int PRIMARY KEY, v int)" for t in ("a", "b", "idle")))
+    rig.ask(*(f"INSERT INTO {t} SELECT i, 0 FROM generate_series(1, 5) i" for t in ("a", "b", "idle")))
+    rig.catch_up()
+    for n in range(10):
+        rig.ask(f"UPDATE a SET v = {n}", f"UPDATE b SET v = {n} WHERE id = 1", f"DELETE FROM b WHERE id = {n}")
+        rig.catch_up()
+    return rig
+
+
+def log_of(rig: Rig) -> LocalLog:
+    return LocalLog(rig.folder / "log", LogConfig.model_validate(rig.log_options))
+
+
+def book_of(rig: Rig, slot: str = "penstock") -> Book:
+    log = log_of(rig)
+    with log.writer("pg") as writer:
+        return Keeper(rig.folder / "state" / "positions.json", slot, log, writer).book
+
+
+def forget_summary(rig: Rig) -> None:
+    (rig.folder / "state" / "positions.json").unlink()
+
+
+def goes_on(rig: Rig) -> None:
+    """The next change, and only that, is added."""
+    rig.ask("INSERT INTO idle VALUES (100, 1)", "UPDATE a SET v = 77 WHERE id = 1")
+    assert [(r.namespace, r.op, r.mode) for r in rig.catch_up()] == [
+        ("public.idle", Op.INSERT, Mode.SYNC), ("public.a", Op.UPDATE, Mode.SYNC),
+    ]  # fmt: skip
+
+
+def test_the_log_alone_tells_what_the_summary_tells(busy: Rig) -> None:
+    kept = book_of(busy)
+    forget_summary(busy)
+    found = book_of(busy)
+    assert found.taken == kept.taken
+    assert found.taken.commit > 0
+    assert {name: t.complete for name, t in found.tables.items()} == dict.fromkeys(TABLES, True)
+    assert found.tables["public.idle"] == kept.tables["public.idle"]
+    goes_on(busy)
+
+
+def test_after_compaction_it_goes_on_with_and_without_the_summary(busy: Rig) -> None:
+    log = log_of(busy)
+    (done,) = compact(log, {0: log.bounds(0).end})
+    assert done.dropped > 20
+    assert {r.namespace for r in busy.records() if r.mode is Mode.COMPLETE} == set(TABLES)
+    goes_on(busy)
+    forget_summary(busy)
+    assert busy.catch_up() == []
+    busy.ask("DELETE FROM idle WHERE id = 100")
+    assert [r.op for r in busy.catch_up()] == [Op.DELETE]
+
+
+def test_after_retention_the_summary_still_knows_tables_that_never_change(busy: Rig) -> None:
+    log = log_of(busy)
+    assert log.apply_retention({0: log.bounds(0).end}, datetime(2100, 1, 1, tzinfo=UTC))
+    assert "public.idle" not in {r.namespace for r in busy.records()}
+    before = busy.log_end()
+    busy.ask("INSERT INTO idle VALUES (100, 1)")
+    busy.source().run(Event(), once=True)
+    assert busy.log_end() == before + 1
+
+
+def test_without_a_summary_what_retention_has_removed_is_copied_again_after_a_truncate(busy: Rig) -> None:
+    log = log_of(busy)
+    log.apply_retention({0: log.bounds(0).end}, datetime(2100, 1, 1, tzinfo=UTC))
+    (busy.folder / "state" / "positions.json").write_text("{damaged")
+    before = busy.log_end()
+    busy.source().run(Event(), once=True)
+    found = [record for record in busy.records() if record.offset >= before and record.namespace == "public.idle"]
+    assert [str(record.op) for record in found] == ["command", *["insert"] * 5, "noop"]
+
+
+def test_a_summary_of_another_log_is_not_believed(busy: Rig, tmp_path: Path) -> None:
+    other = Rig(busy.url, tmp_path / "other", busy.log_options)
+    other.context.state_dir.joinpath("positions.json").write_bytes(
+        (busy.folder / "state" / "positions.json").read_bytes()
+    )
+    assert book_of(other) == Book("penstock")
+
+
+def test_another_slot_starts_anew_and_says_so(busy: Rig) -> None:
+    book = book_of(busy, slot="second")
+    assert book.taken == ChangePosition()
+    assert not book.is_used()
+    assert all(book.has_any(name) for name in TABLES)
+    found = busy.catch_up(slot="second")
+    assert sorted(r.namespace for r in found if r.op is Op.COMMAND) == list(TABLES)
+    assert busy.is_mirrored(*TABLES)
+    busy.ask("DELETE FROM a WHERE id = 2")
+    busy.catch_up(slot="second")
+    assert busy.is_mirrored(*TABLES)
+    busy.ask("SELECT pg_drop_replication_slot('second')")
+
+
+def test_a_table_half_copied_is_not_taken_for_a_whole_one() -> None:
+    book = Book("s")
+    book.note_copy("public.t", 7, 100, complete=False)
+    assert not book.has_copy("public.t", 7)
+    book.note_copy("public.t", 7, 100, complete=True)
+    assert book.has_copy("public.t", 7)
+    assert not book.has_copy("public.t", 8)
+    assert book.tables["public.t"] == Copied("s", 7, 100, True)
+
+
+def test_a_mirror_made_from_a_compacted_log_is_right(busy: Rig) -> None:
+    """A table that was begun again keeps the word that voids what came before."""
+    busy.ask("DELETE FROM a WHERE id = 3")
+    busy.catch_up(slot="second")
+    busy.ask("TRUNCATE b", "INSERT INTO b VALUES (9, 9)")
+    busy.catch_up(slot="second")
+    log = log_of(busy)
+    compact(log, {0: log.bounds(0).end})
+    rows: dict[str, dict[str, object]] = {}
+    for record in busy.records():
+        table = rows.setdefault(record.namespace, {})
+        if record.op is Op.COMMAND:
+            table.clear()
+        elif record.op is Op.DELETE:
+            table.pop(record.key or "", None)
+        elif record.op is not Op.NOOP:
+            table[record.key or ""] = json.loads(record.data or b"")
+    for name in TABLES:
+        expected = [row for (row,) in busy.ask(f"SELECT to_json(t) FROM {name} t ORDER BY id")]
+        assert sorted(rows[name].values(), key=lambda row: row["id"]) == expected  # type: ignore[index]
+    busy.ask("SELECT pg_drop_replication_slot('second')")

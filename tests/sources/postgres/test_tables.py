@@ -1,0 +1,323 @@
+"""Tables change, come and go while they are followed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+
+import psycopg
+import pytest
+
+from penstock.record import Mode, Op
+from tests.sources.postgres.rig import Rig, rows_of, told
+from tests.support.waiting import eventually
+
+ITEMS = "CREATE TABLE items (id int PRIMARY KEY, name text)"
+
+
+@contextmanager
+def following(rig: Rig, **changed: object) -> Iterator[None]:
+    """The source in a thread."""
+    stopping, source = Event(), rig.source(**changed)
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            source.run(stopping)
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(30)
+    assert not problems
+
+
+def test_the_shape_of_a_table_is_followed(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask(
+        "INSERT INTO items VALUES (2, 'b')",
+        "ALTER TABLE items ADD COLUMN price numeric(6,2)",
+        "INSERT INTO items VALUES (3, 'c', 1.5)",
+        "ALTER TABLE items DROP COLUMN name",
+        "INSERT INTO items VALUES (4, 2.5)",
+        "ALTER TABLE items RENAME COLUMN price TO cost",
+        "INSERT INTO items VALUES (5, 3.5)",
+        "ALTER TABLE items ALTER COLUMN cost TYPE text",
+        "INSERT INTO items VALUES (6, 'dear')",
+    )
+    found = rig.catch_up()
+    assert [json.loads(r.headers["columns"]) for r in found] == [
+        {"id": "integer", "name": "text"},
+        {"id": "integer", "name": "text", "price": "numeric(6,2)"},
+        {"id": "integer", "price": "numeric(6,2)"},
+        {"id": "integer", "cost": "numeric(6,2)"},
+        {"id": "integer", "cost": "text"},
+    ]
+    assert rows_of(found) == [
+        {"id": 2, "name": "b"},
+        {"id": 3, "name": "c", "price": 1.5},
+        {"id": 4, "price": 2.5},
+        {"id": 5, "cost": 3.5},
+        {"id": 6, "cost": "dear"},
+    ]
+
+
+def test_a_key_that_changes_is_followed(rig: Rig) -> None:
+    rig.ask("CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL)", "INSERT INTO t VALUES (1, 2)")
+    rig.catch_up()
+    rig.ask(
+        "UPDATE t SET b = 3",
+        "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b, a)",
+        "UPDATE t SET a = 5",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+        "UPDATE t SET a = 6",
+    )
+    before, between, after = rig.catch_up()
+    assert before.key == '{"a":1}'
+    assert (between.key, between.headers["key"]) == ('{"b":3,"a":5}', '["b","a"]')
+    assert (after.key, after.headers["old_key"]) == ('{"b":3,"a":6}', '{"b":3,"a":5}')
+
+
+def test_a_type_that_is_gone_by_now_is_given_as_text(rig: Rig) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    rig.ask(
+        "CREATE TYPE mood AS ENUM ('sad')",
+        "ALTER TABLE items ADD COLUMN mood mood",
+        "INSERT INTO items VALUES (1, 'a', 'sad')",
+        "ALTER TABLE items DROP COLUMN mood",
+        "DROP TYPE mood",
+    )
+    (found,) = rig.catch_up()
+    assert json.loads(found.data or b"") == {"id": 1, "name": "a", "mood": "sad"}
+    assert json.loads(found.headers["columns"])["mood"] == "text"
+
+
+def test_a_new_table_is_copied_and_followed_without_a_restart(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    with following(rig):
+        eventually(lambda: any(r.mode is Mode.COMPLETE for r in rig.records()), "the copy")
+        rig.ask(
+            "CREATE TABLE fresh (id int PRIMARY KEY)",
+            "INSERT INTO fresh VALUES (1)",
+            "INSERT INTO items VALUES (2, 'b')",
+        )
+        eventually(lambda: rig.is_mirrored("public.fresh", "public.items"), "the new table")
+        rig.ask("INSERT INTO fresh VALUES (2)", "DELETE FROM fresh WHERE id = 1", "UPDATE items SET name = 'c'")
+        eventually(lambda: rig.is_mirrored("public.fresh", "public.items"), "its changes")
+    assert [mode for _, mode, _ in told([r for r in rig.records() if r.namespace == "public.fresh"])] == [
+        "copy", "complete", "sync", "sync",
+    ]  # fmt: skip
+
+
+def test_changes_of_a_new_table_before_its_copy_come_once(rig: Rig) -> None:
+    """A publication of all tables streams what was done before the copy, too."""
+    rig.ask(ITEMS, "CREATE PUBLICATION mine FOR ALL TABLES")
+    rig.catch_up(publication="mine")
+    rig.ask(
+        "CREATE TABLE fresh (id int PRIMARY KEY, n int)",
+        "INSERT INTO fresh SELECT i, 0 FROM generate_series(1, 100) i",
+        "UPDATE fresh SET n = 1 WHERE id <= 50",
+        "DELETE FROM fresh WHERE id = 1",
+        "INSERT INTO items VALUES (1, 'a')",
+    )
+    rig.catch_up(publication="mine")
+    assert rig.is_mirrored("public.fresh", "public.items")
+    assert len([r for r in rig.records() if r.namespace == "public.fresh"]) == 100
+
+
+def test_a_new_table_that_cannot_be_followed_waits_and_hinders_nobody(rig: Rig) -> None:
+    rig.ask(ITEMS)
+    with following(rig):
+        eventually(lambda: len(rig.records()) == 1, "the copy")
+        rig.ask("CREATE TABLE bare (id int)", "INSERT INTO bare VALUES (1)")
+        rig.ask("INSERT INTO items VALUES (1, 'a')")
+        eventually(lambda: rig.is_mirrored("public.items"), "the other table")
+        rig.ask("UPDATE bare SET id = 2")  # must not fail: it is not published
+        rig.ask("ALTER TABLE bare REPLICA IDENTITY FULL")
+        eventually(lambda: rig.is_mirrored("public.bare"), "the table, now that it has an identity")
+
+
+def test_a_table_made_anew_under_its_old_name_is_copied_anew(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'old')")
+    rig.catch_up()
+    rig.ask("DROP TABLE items", ITEMS, "INSERT INTO items VALUES (2, 'new')")
+    assert list(told(rig.catch_up())) == [
+        ("command", "copy", {"truncate": True}),
+        ("insert", "copy", {"id": 2, "name": "new"}),
+        ("noop", "complete", {"rows": 1}),
+    ]
+    rig.ask("INSERT INTO items VALUES (3, 'newer')")
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_renamed_table_is_copied_under_its_new_name(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask(
+        "INSERT INTO items VALUES (2, 'b')", "ALTER TABLE items RENAME TO goods", "INSERT INTO goods VALUES (3, 'c')"
+    )
+    rig.catch_up()
+    rig.ask("INSERT INTO goods VALUES (4, 'd')")
+    rig.catch_up()
+    assert rig.is_mirrored("public.goods")
+
+
+def test_two_tables_that_swap_their_names_are_copied_anew(rig: Rig) -> None:
+    rig.ask(ITEMS, "CREATE TABLE next (LIKE items INCLUDING ALL)", "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask(
+        "INSERT INTO next VALUES (7, 'n')",
+        "BEGIN", "ALTER TABLE items RENAME TO last", "ALTER TABLE next RENAME TO items", "COMMIT",
+        "INSERT INTO items VALUES (8, 'o')",
+    )  # fmt: skip
+    rig.catch_up()
+    assert rig.is_mirrored("public.items", "public.last")
+
+
+def test_a_table_that_is_dropped_leaves_the_others_alone(rig: Rig) -> None:
+    rig.ask(ITEMS, "CREATE TABLE gone (id int PRIMARY KEY)")
+    rig.catch_up()
+    rig.ask("INSERT INTO gone VALUES (1)", "DROP TABLE gone", "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_hundred_tables_are_copied_and_followed(rig: Rig) -> None:
+    names = [f"public.t{n}" for n in range(100)]
+    rig.ask(*(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in names))
+    rig.ask(*(f"INSERT INTO {name} SELECT i, 'x' FROM generate_series(1, 20) i" for name in names))
+    rig.catch_up()
+    rig.ask(*(f"UPDATE {name} SET v = '{name}' WHERE id = 3" for name in names))
+    rig.ask(*(f"DELETE FROM {name} WHERE id = 4" for name in names))
+    rig.catch_up()
+    assert rig.is_mirrored(*names)
+    assert len([r for r in rig.records() if r.mode is Mode.COMPLETE]) == 100
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        "ALTER TABLE items ALTER COLUMN name TYPE int USING length(name)",
+        "TRUNCATE items",
+        "ALTER TABLE items RENAME COLUMN name TO title",
+        "VACUUM FULL items",
+        "DROP TABLE items",
+    ],
+)
+def test_a_table_that_is_written_anew_after_the_snapshot_is_copied_with_another(
+    rig: Rig, rewrite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows cannot be seen in the older snapshot any more; a copy of nothing would be a silent loss."""
+    from penstock.sources.postgres import session
+
+    rig.ask(
+        ITEMS,
+        "INSERT INTO items SELECT i, 'n' FROM generate_series(1, 50) i",
+        "CREATE TABLE other (id int PRIMARY KEY)",
+    )
+    plan = session.Session._plan
+    rewritten: list[str] = []
+
+    def rewriting(self: session.Session, *arguments: object) -> object:
+        found = plan(self, *arguments)  # type: ignore[arg-type]
+        if not rewritten:
+            rewritten.append(rewrite)
+            rig.ask(rewrite)
+        return found
+
+    monkeypatch.setattr(session.Session, "_plan", rewriting)
+    rig.catch_up()
+    assert rewritten
+    tables = ["public.other"] if "DROP" in rewrite else ["public.items", "public.other"]
+    assert rig.is_mirrored(*tables)
+
+
+def test_a_column_that_is_added_during_the_copy_does_not_harm_it(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask("ALTER TABLE items ADD COLUMN c int DEFAULT 7", "INSERT INTO items VALUES (2, 'b')")
+    (found,) = rig.catch_up()
+    assert found.op is Op.INSERT
+    assert json.loads(found.data or b"") == {"id": 2, "name": "b", "c": 7}
+
+
+def test_a_long_transaction_is_waited_for_and_a_stop_meanwhile_is_heard(rig: Rig) -> None:
+    """A slot begins when the transactions that were under way have ended."""
+    rig.ask(ITEMS)
+    with psycopg.connect(rig.url) as other:
+        other.execute("INSERT INTO items VALUES (1, 'a')")
+        with following(rig):
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()"
+            eventually(lambda: rig.ask(waiting), "a slot on its way")
+        assert rig.records() == []
+        other.commit()
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_table_that_was_left_out_for_a_while_is_copied_again(rig: Rig) -> None:
+    """Its changes were missed meanwhile; to go on as if nothing had been would be a silent gap."""
+    rig.ask(ITEMS, "CREATE TABLE other (id int PRIMARY KEY)", "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask("INSERT INTO items VALUES (2, 'b')", "DELETE FROM items WHERE id = 1")
+    (left,) = rig.catch_up(tables=["public.*", "!public.items"])
+    assert (left.namespace, left.op, left.data) == ("public.items", Op.NOOP, b'{"left":true}')
+    assert rig.catch_up(tables=["public.*", "!public.items"]) == []
+    (rig.folder / "state" / "positions.json").unlink()  # the log alone knows it, too
+    rig.ask("INSERT INTO items VALUES (3, 'c')")
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_table_that_somebody_took_out_of_the_publication_is_copied_again(rig: Rig) -> None:
+    rig.ask(ITEMS, "CREATE TABLE other (id int PRIMARY KEY)", "INSERT INTO items VALUES (1, 'a')")
+    with following(rig):
+        eventually(lambda: rig.completed() == {"public.items", "public.other"}, "the copy")
+        rig.ask(
+            "ALTER PUBLICATION penstock DROP TABLE items",
+            "INSERT INTO items VALUES (2, 'b')",
+            "DELETE FROM items WHERE id = 1",
+        )
+        eventually(lambda: rig.is_mirrored("public.items"), "the table, as it is now")
+        rig.ask("INSERT INTO items VALUES (3, 'c')")
+        eventually(lambda: rig.is_mirrored("public.items"), "its changes")
+
+
+@pytest.mark.parametrize("point", ["log.append.after_fsync", "log.append.after_fsync@2", "postgres.copy.whole"])
+def test_killed_before_a_table_that_missed_changes_is_copied_again(
+    rig: Rig, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask("ALTER PUBLICATION penstock DROP TABLE items", "INSERT INTO items VALUES (2, 'b')")
+    with monkeypatch.context() as faults:
+        faults.setenv("PENSTOCK_FAULTS", f"{point}=kill")
+        with rig.child() as process:
+            process.join(60)
+            assert process.exitcode == -9
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_table_that_somebody_has_locked_is_waited_for_and_a_stop_meanwhile_is_heard(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask("CREATE TABLE held (id int PRIMARY KEY)", "INSERT INTO held VALUES (1)")
+    with psycopg.connect(rig.url) as other, following(rig):
+        other.execute("LOCK TABLE held")
+        stuck = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'held'::regclass"
+        eventually(lambda: rig.ask(stuck), "somebody who waits for the lock")
+    assert rig.completed() == {"public.items"}
+    rig.catch_up()
+    assert rig.is_mirrored("public.held")
