@@ -63,6 +63,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
         "rename",
         "set",
         "skip",
+        "split",
         "where",
     ),
     Kind.DESTINATION: (

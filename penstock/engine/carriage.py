@@ -41,12 +41,13 @@ def carry(
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     stager = plan.destination().stager(plan.stage_dir, plan.casts)
     skipped: Counter[str] = Counter()
+    added: Counter[str] = Counter()
     items = staged = 0
     with FailedWriter(plan.stage_dir) as failed:
-        for batch in batches:
+        for batch, outcome in (ran for read in batches for ran in chain.runs(read)):
             items += batch.num_rows
-            outcome = chain.run(batch)
             skipped.update(outcome.skipped)
+            added.update(outcome.added)
             for failures in outcome.failures:
                 failed.add(batch, failures)
             taken = stager.add(outcome.kept, batch)
@@ -57,7 +58,7 @@ def carry(
             if taken.failures.num_rows:
                 failed.add(batch, labelled(taken.failures, STAGE_LABEL))
         parts = stager.finish()
-    return TaskReport(items, staged, dict(skipped), parts, failed.files, partition, start, end)
+    return TaskReport(items, staged, dict(skipped), parts, failed.files, partition, start, end, dict(added))
 
 
 def carried(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
@@ -80,16 +81,17 @@ def pass_on(
     """Run the chain and hand the records on to Spark; the report goes into the stage folder under ``name``."""
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     skipped: Counter[str] = Counter()
+    added: Counter[str] = Counter()
     items = 0
     with FailedWriter(plan.stage_dir) as failed:
-        for batch in batches:
+        for batch, outcome in (ran for read in batches for ran in chain.runs(read)):
             items += batch.num_rows
-            outcome = chain.run(batch)
             skipped.update(outcome.skipped)
+            added.update(outcome.added)
             for failures in outcome.failures:
                 failed.add(batch, failures)
             yield outcome.kept
-    report = TaskReport(items, 0, dict(skipped), (), failed.files, partition, start, end)
+    report = TaskReport(items, 0, dict(skipped), (), failed.files, partition, start, end, dict(added))
     scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
     scratch.write_text(report.to_json())
     scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")

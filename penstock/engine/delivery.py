@@ -33,6 +33,7 @@ from penstock.engine.plan import RoutePlan
 from penstock.engine.refusals import (
     DESTINATION_LABEL,
     REFUSED,
+    Counted,
     all_failed,
     first_failed,
     first_of,
@@ -45,6 +46,7 @@ from penstock.engine.unnoted import TableWatch
 from penstock.engine.writing import BatchWriter, Stopped
 from penstock.errors import RefusedError
 from penstock.log.local import LocalLog
+from penstock.steps.chain import OF_FAILED_LABEL
 
 __all__ = ["Delivery", "Halted", "Stopped", "clean_stage"]
 
@@ -155,19 +157,19 @@ class Delivery:
         started: float,
     ) -> None:
         faults.reach("route.destination_done")
-        route, loaded = batch.route, Receipt(receipts).rows
-        failed = report.failed_rows + refused_rows
-        extent = None
-        if failed:
-            extent = self.failed_store.append(
-                route, batch.number, self.ledger.failed_extent(route), all_failed(report, refused)
-            )
+        route, loaded, skipped = batch.route, Receipt(receipts).rows, dict(report.skipped)
+        rows_failed, failed, extent = report.failed_rows + refused_rows, Counted(all_failed(report, refused)), None
+        if rows_failed:
+            extent = self.failed_store.append(route, batch.number, self.ledger.failed_extent(route), failed)
+            # The rows of one record fail one by one behind the steps; the record is kept, and replayed, once.
+            if failed.rows < rows_failed:
+                skipped[OF_FAILED_LABEL] = skipped.get(OF_FAILED_LABEL, 0) + rows_failed - failed.rows
         faults.reach("route.before_ledger_commit")
         settlement = Settlement(
             items=report.items,
             loaded=loaded,
-            skipped=report.skipped,
-            failed=failed,
+            skipped=skipped,
+            failed=failed.rows,
             added=report.added,
             tables=receipts,
             failed_extent=extent,

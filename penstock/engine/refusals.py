@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -51,13 +52,12 @@ def refused_records(
     plan: RoutePlan, destination: AnyDestination, log: LocalLog, ranges: Ranges, message: str
 ) -> Iterator[pa.RecordBatch]:
     """The records of ranges that the destination refused as a whole: all that the route's steps let through."""
-    chain = plan.head_chain()
+    steps = plan.head_chain()
     stager = destination.stager(plan.stage_dir, plan.casts)
     for partition, (start, end) in ranges.items():
-        for rows in log.read(partition, start, end):
-            kept = chain.run(rows).kept
+        for rows, outcome in (ran for read in log.read(partition, start, end) for ran in steps.runs(read)):
             # Behind a step that runs in Spark nobody can say here which records are left; such ranges hold one record.
-            taken = kept if plan.rest else stager.add(kept, rows).kept
+            taken = outcome.kept if plan.rest else stager.add(outcome.kept, rows).kept
             yield failed_records(rows, labelled(_each_once(_failures(taken, message)), DESTINATION_LABEL))
     _discard(stager)
 
@@ -84,10 +84,31 @@ def _each_once(failures: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Everything of a batch that goes to the failed store."""
-    for file in report.failed:
-        yield from read_failed(file.path)
-    yield from refused
+    """Everything of a batch that goes to the failed store, each record once."""
+    found = chain((rows for file in report.failed for rows in read_failed(file.path)), refused)
+    return _once_over_all(found) if report.added else found
+
+
+class Counted:
+    """Batches that are counted while they are taken."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _once_over_all(failed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    seen = np.empty(0, np.int64)
+    for rows in failed:
+        places, first = np.unique(place_key(rows).to_numpy(), return_index=True)
+        fresh = np.isin(places, seen, invert=True)
+        seen = np.concatenate([seen, places[fresh]])
+        yield rows.take(pa.array(np.sort(first[fresh])))
 
 
 def _discard(stager: Stager) -> None:

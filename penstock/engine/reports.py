@@ -40,6 +40,8 @@ class TaskReport:
     partition: int | None = None
     start: int = 0
     end: int = 0
+    added: Mapping[str, int] = field(default_factory=dict)
+    """Rows that steps made beyond one per record, by the step's label."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -82,18 +84,19 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     skipped: Counter[str] = Counter()
     parts: list[Part] = []
     failed: list[FailedFile] = []
-    items = staged = 0
+    items = staged = added = 0
     for report in reports:
         if report.partition is not None:
             stretches.setdefault(report.partition, []).append((report.start, report.end))
         items += report.items
         staged += report.staged
+        added += sum(report.added.values())
         skipped.update(report.skipped)
         parts.extend(report.parts)
         failed.extend(report.failed)
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
-    return BatchReport(ranges, items, staged, dict(skipped), parts, failed)
+    return BatchReport(ranges, items, staged, dict(skipped), parts, failed, added)
 
 
 def _joined(partition: int, pieces: list[tuple[int, int]]) -> tuple[int, int]:

@@ -272,10 +272,10 @@ class RouteRunner(threading.Thread):
         total = add_up([*staged, *passed])
         read = [report for report in passed if report.partition is not None]
         items = sum(report.items for report in read)
-        difference = items - total.staged - sum(total.skipped.values()) - total.failed_rows
+        difference = items + total.added - total.staged - sum(total.skipped.values()) - total.failed_rows
         label = "+".join(step.label for step in plan.rest if not step.is_arrow)
         skipped = {**total.skipped, **({label: difference} if difference > 0 else {})}
-        return replace(total, items=items, skipped=skipped, added=max(0, -difference))
+        return replace(total, items=items, skipped=skipped, added=total.added + max(0, -difference))
 
 
 def reason_of(error: BaseException) -> str:

@@ -42,7 +42,7 @@ def tap(
 
 
 def _shown(chain: Chain, batch: pa.RecordBatch) -> list[Record]:
-    return records(chain.run(batch).kept)
+    return [record for _, outcome in chain.runs(batch) for record in records(outcome.kept)]
 
 
 def _up_to(steps: tuple[PlannedStep, ...], route: str, label: str | None) -> tuple[PlannedStep, ...]:

@@ -37,6 +37,7 @@ _STEPS = [
     {"set": {"z": "i + 1", "o.z": "upper(s)"}},
     {"rename": {"b": "c", "o.z": "/q"}},
     {"omit": ["f"]},
+    {"split": "a"},
     {"map": {"fields": [{"src": "/s", "dst": "/t/s"}, {"dst": "/k", "action": "constant", "value": 1}]}},
     {"pick": ["t.s", "i", "k"]},
     {"flatten_fields": {}},

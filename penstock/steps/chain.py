@@ -1,13 +1,14 @@
 """Arrow steps in a row, as one function over record batches, with every record accounted for.
 
 The chain adds what no single step does: the route's filters (namespace, tokens), the failing of records that their
-source could not read, the per-step namespace, and the check that each step's outcome adds up.
+source could not read, the per-step namespace, and the check that each step's outcome adds up. It also sees to it that a
+record which a step made several rows of fails as a whole: what is replayed later is the whole record.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +18,13 @@ import pyarrow.compute as pc
 
 from penstock.errors import RouteError
 from penstock.record import Header
-from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome
+from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome, TooMuch
 
 SOURCE_LABEL = "source"
 NAMESPACE_LABEL = "namespace"
 ONLY_KEYS_LABEL = "only_keys"
+OF_FAILED_LABEL = "of_failed"
+"""Rows of a record that has failed by another one of its rows."""
 
 STEP_FAILURE_SCHEMA: pa.Schema = FAILURE_SCHEMA.append(pa.field("step", pa.string(), nullable=False))
 
@@ -37,12 +40,13 @@ class Link:
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """What became of one batch: the rows that go on, and by step label what was skipped and what failed."""
+    """What became of one batch: the rows that go on, and by step label what was skipped, failed and added."""
 
     kept: pa.RecordBatch
     skipped: Mapping[str, int] = field(default_factory=dict)
     failures: Sequence[pa.RecordBatch] = ()
-    """Batches of ``STEP_FAILURE_SCHEMA``."""
+    """Batches of ``STEP_FAILURE_SCHEMA``; each record is in them once at most."""
+    added: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,21 @@ class Chain:
     pattern: re.Pattern[str] | None = None
     only_keys: Sequence[str] = ()
 
+    def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, ChainOutcome]]:
+        """The batch, or in order the pieces of it that had to be run one by one, each with what became of it."""
+        try:
+            outcome = self.run(batch)
+        except TooMuch:
+            half = batch.num_rows // 2
+            yield from self.runs(batch.slice(0, half))
+            yield from self.runs(batch.slice(half))
+        else:
+            yield batch, outcome
+
     def run(self, batch: pa.RecordBatch) -> ChainOutcome:
+        """Raises ``TooMuch`` if the batch has to be run in pieces."""
         skipped: dict[str, int] = {}
+        added: dict[str, int] = {}
         failures: list[pa.RecordBatch] = []
 
         if self.pattern is not None:
@@ -74,12 +91,17 @@ class Chain:
         for link in self.links:
             if batch.num_rows == 0:
                 break
-            batch = _settle(link.label, batch, _apply(link, batch), skipped, failures)
-        return ChainOutcome(batch, skipped, failures)
+            outcome = _apply(link, batch)
+            batch = _settle(link.label, batch, outcome, skipped, failures)
+            if outcome.added:
+                added[link.label] = outcome.added
+        if failures:
+            batch = _fail_as_a_whole(batch, skipped, failures)
+        return ChainOutcome(batch, skipped, failures, added)
 
 
 def place_key(batch: pa.RecordBatch) -> pa.Array:
-    """One number per row that is unique over the log: its partition and offset."""
+    """One number per row, of the record's partition and offset: no other record of the log has it."""
     high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
     return pc.add(high, batch.column("offset"))
 
@@ -106,8 +128,8 @@ def labelled(failures: pa.RecordBatch, label: str) -> pa.RecordBatch:
 
 def check_sum(label: str, rows_in: int, outcome: Outcome) -> None:
     """Refuse an outcome that lost or invented a row: that is a bug in the step, and must not pass unseen."""
-    rows_out = outcome.kept.num_rows + outcome.skipped + outcome.failures.num_rows
-    if rows_out != rows_in:
+    rows_out = outcome.kept.num_rows + outcome.skipped + outcome.failures.num_rows - outcome.added
+    if rows_out != rows_in or outcome.added < 0:
         raise RouteError(
             "PEN-STP-001",
             f"step '{label}' was given {rows_in} records and accounts for {rows_out}.",
@@ -142,7 +164,20 @@ def _apply(link: Link, batch: pa.RecordBatch) -> Outcome:
     check_sum(link.label, chosen.num_rows, outcome)
     both = pa.concat_batches([outcome.kept, others])
     order = pc.sort_indices(pc.index_in(place_key(both), value_set=place_key(batch)))
-    return Outcome(both.take(order), outcome.skipped, outcome.failures)
+    return Outcome(both.take(order), outcome.skipped, outcome.failures, outcome.added)
+
+
+def _fail_as_a_whole(kept: pa.RecordBatch, skipped: dict[str, int], failures: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Hold back the other rows of the records that failed; of a record's failures the first one stays."""
+    named = pa.concat_batches(failures)
+    _, first = np.unique(place_key(named).to_numpy(), return_index=True)
+    held_back = pc.is_in(place_key(kept), value_set=place_key(named))
+    surplus = named.num_rows - len(first) + (pc.sum(held_back).as_py() or 0)
+    if surplus:
+        failures[:] = [named.take(pa.array(np.sort(first)))]
+        skipped[OF_FAILED_LABEL] = surplus
+        kept = kept.filter(pc.invert(held_back))
+    return kept
 
 
 def _matching(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArray | None:

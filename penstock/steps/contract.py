@@ -4,8 +4,11 @@ A step is built once per Spark task from its config and then sees every batch of
 batches, does no I/O, and imports no Spark unless it is a ``SparkStep``.
 
 No record is ever lost silently. Of the rows that go into ``ArrowStep.apply``, each one comes out in exactly one place:
-in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. The chain (``steps/chain.py``) checks
-the sum of every batch of every step.
+in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. A step that makes several rows of one
+counts those beyond the first in ``added``. The chain (``steps/chain.py``) checks the sum of every batch of every step.
+
+``partition`` and ``offset`` name the record that a row is of. Until a step has added rows that is also the row's own
+name; behind it the rows of one record share it, and stand together.
 """
 
 from __future__ import annotations
@@ -53,6 +56,13 @@ class Outcome:
     kept: pa.RecordBatch
     skipped: int = 0
     failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
+    added: int = 0
+    """Rows that one row of the batch became, beyond the first."""
+
+
+class TooMuch(Exception):
+    """What a step makes of a batch is too large for one batch; it raises this only if there is more than one record.
+    The chain then tries with half of the records."""
 
 
 ConfigT = TypeVar("ConfigT", bound=StepConfig)
@@ -63,7 +73,8 @@ class ArrowStep(ABC, Generic[ConfigT]):
 
     ``apply`` must keep the order of rows, must not change ``partition`` and ``offset``, must return the schema it was
     given, and must put a row that it cannot treat into ``failures`` with a short stable ``code`` and a ``message`` for
-    a person. It raises only for bugs. The same batch gives the same outcome, always: batches are replayed.
+    a person. It raises only for bugs, and ``TooMuch``. The same batch gives the same outcome, always: batches are
+    replayed.
     """
 
     def __init__(self, config: ConfigT) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from typing import Any, ClassVar
@@ -69,6 +70,8 @@ class StepContract:
     """Whether it looks into the data; a step that does not lets pass what is no JSON."""
     changes: ClassVar[str | None] = "data"
     """The column that it may change."""
+    adds: ClassVar[bool] = False
+    """Whether it may make several rows of one."""
 
     def steps(self) -> list[ArrowStep[Any]]:
         card = component(Kind.STEP, self.name)
@@ -82,10 +85,13 @@ class StepContract:
         assert outcome.kept.schema == batch.schema
         assert outcome.failures.schema == FAILURE_SCHEMA
         assert outcome.skipped >= 0
-        assert outcome.kept.num_rows + outcome.skipped + outcome.failures.num_rows == batch.num_rows
+        rows_out = outcome.kept.num_rows + outcome.skipped + outcome.failures.num_rows
+        assert rows_out == batch.num_rows + outcome.added
+        assert outcome.added == 0 or (self.adds and outcome.added > 0)
 
         before = batch.column("offset").to_pylist()
-        going_on = outcome.kept.column("offset").to_pylist()
+        places = outcome.kept.column("offset").to_pylist()
+        going_on = [offset for offset, _ in itertools.groupby(places)] if self.adds else places
         failing = outcome.failures.column("offset").to_pylist()
         assert going_on == [offset for offset in before if offset in set(going_on)], "rows changed their order"
         assert len({*going_on, *failing}) == len(going_on) + len(failing), "a row came out twice"
@@ -94,7 +100,7 @@ class StepContract:
         for row in outcome.failures.to_pylist():
             assert row["code"].isidentifier()
             assert row["message"]
-        chosen = batch.filter(pa.array([offset in set(going_on) for offset in before], pa.bool_()))
+        chosen = batch.take(pa.array([before.index(offset) for offset in places], pa.int64()))
         for column in RECORD_SCHEMA.names:
             if column != self.changes:
                 assert outcome.kept.column(column).equals(chosen.column(column)), f"{column} was changed"

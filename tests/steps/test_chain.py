@@ -153,8 +153,8 @@ def test_skips_and_failures_are_counted_under_the_step_that_made_them() -> None:
 
 
 def test_a_record_that_its_source_could_not_read_fails_before_the_first_step() -> None:
-    good, bad = batch(("web", "a")), batch(("web", "torn"), headers={"malformed": "line 3: not JSON"})
-    both = pa.concat_batches([good, bad])
+    torn = Record(b"torn", namespace="web", headers={"malformed": "line 3: not JSON"})
+    both = pa.concat_batches([batch(("web", "a")), placed(entries([torn]), partition=3, first_offset=101)])
     out = Chain([Link("upper", Upper(StepConfig()))]).run(both)
     assert values(out.kept) == ["A"]
     assert [(f["step"], f["code"], f["message"]) for f in out.failures[0].to_pylist()] == [

@@ -121,11 +121,12 @@ class Fitting:
 
     def fit(self, rows: pa.RecordBatch) -> FittedRows:
         fitted = {name: self._fit_of(rows, name) for name in self.doubtful}
-        failures = self._failures(rows, fitted)
+        failing, failures = self._failures(rows, fitted)
         kept = None
         if failures.num_rows:
-            good = pc.invert(pc.is_in(_places(rows), value_set=_places(failures)))
-            kept = good.to_numpy(zero_copy_only=False)
+            kept = np.ones(rows.num_rows, np.bool_)
+            kept[failing] = False
+            good = pa.array(kept)
             rows = rows.filter(good)
             fitted = {
                 name: Fitted(found.array.filter(good), found.lost and found.lost.filter(good))
@@ -158,8 +159,11 @@ class Fitting:
         )
         return self._dialect.spare_values(readable_json(text, self._takes_nul))
 
-    def _failures(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> pa.RecordBatch:
-        found: list[pa.RecordBatch] = []
+    def _failures(
+        self, rows: pa.RecordBatch, fitted: dict[str, Fitted]
+    ) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
+        """The numbers of the rows that fail, and for each one its first failure."""
+        found: list[tuple[pa.Array, str, str]] = []
         if self._conflicts_fail or UNMAPPED not in self._table.columns:
             # Without a spare column nothing may be set aside: it would be gone.
             for name, lost, came in self._conflicts(rows, fitted):
@@ -167,16 +171,21 @@ class Fitting:
                 if name in self._table.columns:
                     there = self._table.columns[name].type
                     message = f"the column '{name}' is {there} and cannot hold this value ({came})"
-                found.append(_failed(rows, lost, "type_conflict", message))
+                found.append((lost, "type_conflict", message))
         for name in self._key:
             column = fitted[name].array if name in fitted else rows.column(name) if name in self._targets else None
             if name in fitted and (lost := fitted[name].lost) is not None:
                 there = self._table.columns[name].type
-                found.append(_failed(rows, lost, "no_key", f"the key column '{name}' is {there} and cannot hold this"))
+                found.append((lost, "no_key", f"the key column '{name}' is {there} and cannot hold this"))
             missing = pa.repeat(pa.scalar(True), rows.num_rows) if column is None else column.is_null()
-            found.append(_failed(rows, missing, "no_key", f"there is no value for the key column '{name}'"))
-        failures = pa.concat_batches(found) if found else NO_FAILURES
-        return _one_each(failures) if len(found) > 1 else failures
+            found.append((missing, "no_key", f"there is no value for the key column '{name}'"))
+        if not found:
+            return np.empty(0, np.int64), NO_FAILURES
+        # By the row's number: its partition and offset are those of its record, which may have other rows.
+        numbers = np.concatenate([np.flatnonzero(_flags(chosen)) for chosen, _, _ in found])
+        failures = pa.concat_batches([_failed(rows, *each) for each in found])
+        failing, first = np.unique(numbers, return_index=True)
+        return failing, failures.take(pa.array(first))
 
     def _conflicts(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> Iterator[tuple[str, pa.BooleanArray, str]]:
         """Columns, the rows whose value they cannot hold, and what that value is."""
@@ -240,21 +249,7 @@ def _is_rounded(staged: pa.DataType, target: Cast) -> bool:
     return bool(number) and target.precision > 0 and target.scale >= DEFAULT_SCALE
 
 
-def _places(rows: pa.RecordBatch) -> pa.Array:
-    """A number per row that no other row of a load shares: the partition in the high bits."""
-    partition, offset = (PARTITION, OFFSET) if PARTITION in rows.schema.names else ("partition", "offset")
-    high = pc.shift_left(rows.column(partition).cast(pa.int64()), 48)
-    return pc.bit_wise_or(high, rows.column(offset))
-
-
 def _failed(rows: pa.RecordBatch, chosen: pa.Array, code: str, message: str) -> pa.RecordBatch:
     picked = rows.select([PARTITION, OFFSET]).filter(chosen)
     texts = [pa.repeat(pa.scalar(text), picked.num_rows) for text in (code, message)]
     return pa.RecordBatch.from_arrays([*picked.columns, *texts], schema=FAILURE_SCHEMA)
-
-
-def _one_each(failures: pa.RecordBatch) -> pa.RecordBatch:
-    """The first failure of every row."""
-    places = _places(failures).to_numpy(zero_copy_only=False)
-    _, first = np.unique(places, return_index=True)
-    return failures.take(pa.array(np.sort(first)))

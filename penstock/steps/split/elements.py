@@ -1,0 +1,87 @@
+"""The elements of arrays that were found in documents, and documents made anew around each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.json.containers import value_end
+from penstock.json.find import Spans
+from penstock.json.text import arrow, copy
+from penstock.json.tokens import CLOSE_ARRAY, COMMA, Bytes, compiled, skip_whitespace
+
+
+@compiled
+def count_elements(buf: Bytes, starts: Spans, ends: Spans, chosen: npt.NDArray[np.bool_]) -> Spans:
+    """How many elements the well-formed arrays at ``[starts, ends)`` have; zero for those that are not chosen."""
+    counts = np.zeros(len(starts), np.int64)
+    for row in range(len(starts)):
+        if not chosen[row]:
+            continue
+        end = ends[row]
+        i = skip_whitespace(buf, starts[row] + 1, end)
+        while buf[i] != CLOSE_ARRAY:
+            i = skip_whitespace(buf, value_end(buf, i, end), end)
+            counts[row] += 1
+            if buf[i] == COMMA:
+                i = skip_whitespace(buf, i + 1, end)
+    return counts
+
+
+def documents_around(
+    buf: Bytes,
+    starts: Spans,
+    ends: Spans,
+    counts: Spans,
+    lefts: tuple[Bytes, Spans, Spans],
+    rights: tuple[Bytes, Spans, Spans],
+) -> pa.BinaryArray:
+    """For each element of each array a document: the row's left text, the element, the row's right text.
+
+    A row whose count is zero gives one document: its left text and its right text, with what is at ``[starts, ends)``
+    between them. ``lefts`` and ``rights`` are a buffer, and per row a start and an end in it.
+    """
+    out, offsets = _write(buf, starts, ends, counts, *lefts, *rights)
+    return arrow(pa.binary(), out, offsets)
+
+
+@compiled
+def _write(
+    buf: Bytes,
+    starts: Spans,
+    ends: Spans,
+    counts: Spans,
+    left_buf: Bytes,
+    left_starts: Spans,
+    left_ends: Spans,
+    right_buf: Bytes,
+    right_starts: Spans,
+    right_ends: Spans,
+) -> tuple[Bytes, Spans]:
+    size = 0
+    rows_out = 0
+    for row in range(len(starts)):
+        around = left_ends[row] - left_starts[row] + right_ends[row] - right_starts[row]
+        size += max(counts[row], 1) * around + ends[row] - starts[row]
+        rows_out += max(counts[row], 1)
+    out = np.empty(size, np.uint8)
+    offsets = np.zeros(rows_out + 1, np.int64)
+    at = 0
+    made = 0
+    for row in range(len(starts)):
+        end = ends[row]
+        i = starts[row]
+        if counts[row] > 0:
+            i = skip_whitespace(buf, i + 1, end)
+        for _ in range(max(counts[row], 1)):
+            stop = value_end(buf, i, end) if counts[row] > 0 else end
+            at = copy(left_buf, left_starts[row], left_ends[row], out, at)
+            at = copy(buf, i, stop, out, at)
+            at = copy(right_buf, right_starts[row], right_ends[row], out, at)
+            made += 1
+            offsets[made] = at
+            if counts[row] > 0:
+                i = skip_whitespace(buf, stop, end)
+                i = skip_whitespace(buf, i + 1, end)
+    return out[:at], offsets

@@ -1,0 +1,155 @@
+"""Records that a step made several rows of: counted to the last row, failed and replayed once, as they came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook
+from penstock.engine.carriage import carry
+from penstock.engine.delivery import Delivery
+from penstock.engine.engine import Engine
+from penstock.engine.ledger import Totals
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.reports import add_up
+from penstock.errors import RefusedError
+from penstock.steps.contract import FAILURE_SCHEMA
+from tests.engine.projects import append_all, pipeline
+
+SPLIT_TO = """\
+name: shop
+sources:
+  web: {type: file, path: ./web.ndjson}
+routes:
+  out:
+    from: web
+    steps:
+      - split: lines
+      - skip: "lines.sku = 'gift'"
+      - set: {lines.seen: "true"}
+    to: %s
+"""
+TO_FILES = SPLIT_TO % "{type: file, path: ./out}"
+TO_DUCKDB = SPLIT_TO % "{type: duckdb, path: ./out.duckdb, table: lines, primary_key: [lines_sku]}"
+
+ORDERS = [
+    b'{"id": 1, "lines": [{"sku": "a"}, {"sku": "b"}, {"sku": "gift"}]}',
+    b'{"id": 2, "lines": [{"sku": "c"}, "broken", {"sku": "gift"}, {"sku": "d"}]}',
+    b'{"id": 3, "lines": []}',
+    b'{"id": 4, "lines": [{"sku": "e"}, {}, {"no": 1}]}',
+]
+
+
+def deliver(opened: Pipeline, destination: Any = None, start: int = 0, source: str = "web") -> None:
+    """One batch with all that the log has, without Spark."""
+    plan = opened.plan("out")
+    (partition,) = opened.log.partitions([source])
+    end = opened.log.bounds(partition).end
+    opened.ledger.open_route("out", {partition: 0})
+    report = add_up([carry(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
+    chosen = destination or plan.destination()
+    Delivery(plan, chosen, opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
+
+
+def failed(opened: Pipeline) -> list[tuple[int, str, str]]:
+    entries = opened.failed_store.read("out", opened.ledger.failed_extent("out"))
+    return sorted((json.loads(e.record.data or b"")["id"], e.step, e.code) for e in entries)
+
+
+def test_in_and_added_is_loaded_and_skipped_and_failed(tmp_path: Path) -> None:
+    opened = pipeline(tmp_path, TO_FILES)
+    append_all(opened, "web", ORDERS)
+    deliver(opened)
+    lines = [json.loads(line) for file in (tmp_path / "out").glob("*.ndjson") for line in file.read_text().splitlines()]
+    assert [(line["id"], line["lines"].get("sku")) for line in lines] == [
+        (1, "a"),
+        (1, "b"),
+        (4, "e"),
+        (4, None),
+        (4, None),
+    ]
+    # Order 2 fails as a whole by its broken line; order 3 because there is nothing to set a field in.
+    assert failed(opened) == [(2, "set", "path_blocked"), (3, "set", "path_blocked")]
+    assert opened.ledger.totals("out") == Totals(items=4, added=2 + 3 + 2, loaded=5, skipped=2 + 2, failed=2)
+
+
+def test_a_batch_that_is_refused_keeps_each_record_once(tmp_path: Path) -> None:
+    opened = pipeline(tmp_path, TO_FILES)
+    append_all(opened, "web", ORDERS)
+    real = opened.plan("out").destination()
+
+    class Refusing(type(real)):  # type: ignore[misc]
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+            raise RefusedError("PEN-TST-002", "no.")
+
+    deliver(opened, Refusing(real.config))
+    assert [order for order, _, _ in failed(opened)] == [1, 2, 3, 4]
+    totals = opened.ledger.totals("out")
+    assert (totals.items, totals.added, totals.loaded, totals.failed) == (4, 7, 0, 4)
+    assert totals.skipped == 7
+
+
+def test_rows_that_are_refused_one_by_one_keep_their_record_once(tmp_path: Path) -> None:
+    opened = pipeline(tmp_path, TO_FILES)
+    partition = append_all(opened, "web", ORDERS)
+    real = opened.plan("out").destination()
+
+    class Picky(type(real)):  # type: ignore[misc]
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+            row = {"partition": partition, "offset": 3, "code": "refused", "message": "no sku"}
+            (table,) = super().write(batch, parts).tables
+            failures = pa.RecordBatch.from_pylist([row, row], schema=FAILURE_SCHEMA)
+            return Receipt([replace(table, rows=table.rows - 2, failures=failures)])
+
+    deliver(opened, Picky(real.config))
+    assert failed(opened)[-1] == (4, "destination", "refused")
+    assert opened.ledger.totals("out") == Totals(items=4, added=7, loaded=3, skipped=4 + 1, failed=3)
+
+
+def test_a_row_that_does_not_fit_its_table_fails_alone_and_its_record_is_kept_once(tmp_path: Path) -> None:
+    opened = pipeline(tmp_path, TO_DUCKDB)
+    append_all(opened, "web", ORDERS)
+    deliver(opened)
+    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as connection:
+        loaded = connection.execute("SELECT id, lines_sku FROM lines ORDER BY 2").fetchall()
+    assert loaded == [(1, "a"), (1, "b"), (4, "e")]
+    assert (4, "destination", "no_key") in failed(opened)
+    assert len(failed(opened)) == 3
+    assert opened.ledger.totals("out") == Totals(items=4, added=7, loaded=3, skipped=4 + 1, failed=3)
+
+
+TWO_ROUTES = """\
+name: shop
+sources:
+  web: {type: file, path: ./web.ndjson}
+routes:
+  public:
+    from: web
+    steps: [{omit: [card]}, {split: lines}]
+    to: {type: file, path: ./public}
+  full: {from: web, to: {type: file, path: ./full}}
+"""
+
+
+def written(folder: Path) -> list[Any]:
+    return [json.loads(line) for file in sorted(folder.glob("*.ndjson")) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.timeout(180)
+def test_two_routes_from_one_source_never_see_each_others_changes(tmp_path: Path) -> None:
+    opened = pipeline(tmp_path, TWO_ROUTES)
+    orders = [{"id": n, "card": {"number": "4"}, "lines": [1, 2]} for n in range(5)]
+    append_all(opened, "web", [json.dumps(order).encode() for order in orders])
+    assert Engine(opened, once=True).run(Event())
+    assert written(tmp_path / "full") == orders
+    assert written(tmp_path / "public") == [{"id": n, "lines": line} for n in range(5) for line in (1, 2)]
+    assert opened.ledger.totals("public") == Totals(items=5, added=5, loaded=10)
+    assert opened.ledger.totals("full") == Totals(items=5, loaded=5)
