@@ -59,6 +59,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
         "opfilter",
         "pick",
         "pretty",
+        "python",
         "remap",
         "rename",
         "set",

@@ -44,10 +44,10 @@ def try_case(placed_case: PlacedCase, config: PipelineConfig | None) -> Verdict:
     case = placed_case.case
     try:
         chain, namespace = _chain(case, config)
+        batch = placed(entries(_record(given, namespace) for given in case.given), 0, 0)
+        outcome = chain.run(batch)
     except PenstockError as error:
         return Verdict(placed_case, [Mismatch("case", [f"{error.what} {error.fix}".strip()])])
-    batch = placed(entries(_record(given, namespace) for given in case.given), 0, 0)
-    outcome = chain.run(batch)
     return Verdict(placed_case, [*_output(case, outcome), *_skipped(case, outcome), *_failed(case, outcome)])
 
 

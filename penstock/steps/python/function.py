@@ -1,0 +1,122 @@
+"""A user's function, loaded from its file by the process that runs it, and called with the shape that it takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import RouteError
+from penstock.record import RECORD_SCHEMA
+from penstock.steps.python.config import PythonConfig, Shape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Treatment = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""From records to records. Raises whatever the function raises, and ``TypeError`` for what is no batch of records."""
+
+
+def load(config: PythonConfig) -> Treatment:
+    """The function of a config as one over record batches."""
+    function = _function(config.file, config.function)
+    shape = config.batch or _annotated(function) or Shape.ARROW
+
+    def over_arrow(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return _from_arrow(function(pa.Table.from_batches([batch])))
+
+    def over_pandas(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return _from_pandas(function(_to_pandas(batch)))
+
+    return over_pandas if shape is Shape.PANDAS else over_arrow
+
+
+def _function(file: Path, name: str) -> Callable[[Any], Any]:
+    spec = importlib.util.spec_from_file_location(f"penstock_user_{file.stem}", file)
+    assert spec is not None, "the config has seen that it is Python"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # So that the file can import its neighbours.
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+        found = getattr(module, name)
+    except Exception as error:
+        raise RouteError(
+            "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Mend the file."
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent))
+    if not callable(found):
+        raise RouteError("PEN-STP-002", f"'{name}' in {file} is not a function.", "Name a function.")
+    return typing.cast("Callable[[Any], Any]", found)
+
+
+def _annotated(function: Callable[[Any], Any]) -> Shape | None:
+    hints = dict(getattr(function, "__annotations__", {}))
+    hints.pop("return", None)
+    if not hints:
+        return None
+    # By its name: the annotation may be text, and pandas need not be loaded to see that it is not meant.
+    hint = next(iter(hints.values()))
+    name = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
+    return Shape.PANDAS if name.endswith("DataFrame") else Shape.ARROW
+
+
+def _from_arrow(result: object) -> pa.RecordBatch:
+    if isinstance(result, pa.RecordBatch):
+        result = pa.Table.from_batches([result])
+    if not isinstance(result, pa.Table):
+        raise TypeError(f"the function returned {type(result).__name__}, not a pyarrow.Table")
+    _require_columns(result.column_names)
+    table = result.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA).combine_chunks()
+    table.validate(full=True)
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
+
+
+def _to_pandas(batch: pa.RecordBatch) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, Any] = {name: batch.column(name).to_pandas() for name in ("partition", "offset", "timestamp")}
+    for name in ("namespace", "op", "mode", "key"):
+        columns[name] = pd.Series(batch.column(name).to_pylist(), dtype=object)
+    columns["headers"] = pd.Series([dict(each or ()) for each in batch.column("headers").to_pylist()], dtype=object)
+    parsed = [None if data is None else json.loads(data) for data in batch.column("data").to_pylist()]
+    columns["data"] = pd.Series(parsed, dtype=object)
+    return pd.DataFrame(columns)
+
+
+def _from_pandas(result: object) -> pa.RecordBatch:
+    import pandas as pd
+
+    if not isinstance(result, pd.DataFrame):
+        raise TypeError(f"the function returned {type(result).__name__}, not a pandas.DataFrame")
+    _require_columns(list(result.columns))
+    arrays = []
+    for field in RECORD_SCHEMA:
+        values: list[Any] = result[field.name].tolist()
+        if field.name == "data":
+            values = [_json(value) for value in values]
+        elif field.name == "headers":
+            values = [None if value is None else list(value.items()) for value in values]
+        arrays.append(pa.array(values, field.type, from_pandas=True))
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+
+
+def _json(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _require_columns(names: list[str]) -> None:
+    missing = [name for name in RECORD_SCHEMA.names if name not in names]
+    if missing:
+        raise TypeError(f"the function returned no column '{missing[0]}'")
