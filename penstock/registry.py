@@ -65,6 +65,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
         "set",
         "skip",
         "split",
+        "sql",
         "where",
     ),
     Kind.DESTINATION: (

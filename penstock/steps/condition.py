@@ -10,8 +10,7 @@ import pyarrow as pa
 from penstock.json.find import find
 from penstock.steps.expression.conversion import to_truths
 from penstock.steps.expression.evaluate import evaluate
-from penstock.steps.expression.parse import parse
-from penstock.steps.expression.tree import fields
+from penstock.steps.expression.tree import Node, fields
 from penstock.steps.outcomes import Flags, not_json
 
 
@@ -26,11 +25,11 @@ class Judged:
 
 
 class Condition:
-    """A parsed condition."""
+    """A condition that was read."""
 
-    def __init__(self, text: str) -> None:
-        self._tree = parse(text)
-        self._paths = fields(self._tree)
+    def __init__(self, tree: Node) -> None:
+        self._tree = tree
+        self._paths = fields(tree)
         self._places = {path: place for place, path in enumerate(self._paths)}
 
     def judge(self, batch: pa.RecordBatch) -> Judged:

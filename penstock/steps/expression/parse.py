@@ -49,13 +49,14 @@ def parse(text: str) -> Node:
     try:
         tree = parse_one(text, read="spark", into=exp.Condition)
     except ParseError as error:
-        raise ValueError(_syntax_message(text, error)) from error
+        raise ValueError(syntax_message(text, error)) from error
     except TokenError as error:
         raise ValueError(f"'{text}' cannot be read: a quote or bracket is never closed") from error
-    return _Reader(text).node(tree)
+    return Reader(text).node(tree)
 
 
-def _syntax_message(text: str, error: ParseError) -> str:
+def syntax_message(text: str, error: ParseError) -> str:
+    """Where the parser lost its way, for a person."""
     details = error.errors[0] if error.errors else {}
     near = str(details.get("highlight") or "")
     place = int(details.get("col") or len(text)) - len(near) + 1
@@ -65,7 +66,7 @@ def _syntax_message(text: str, error: ParseError) -> str:
     return message
 
 
-class _Reader:
+class Reader:
     """Turns sqlglot's nodes into ours; one method per form, refusing by name whatever has none."""
 
     def __init__(self, text: str) -> None:
@@ -109,13 +110,14 @@ class _Reader:
                 return Literal(-argument.value)  # type: ignore[operator]
             return Call(_FUNCTIONS[form], (argument,))
         if form not in self._forms:
-            raise self._refusal(node, f"is not supported. {SUPPORTED}")
+            raise self.refusal(node, f"is not supported. {SUPPORTED}")
         return self._forms[form](node)
 
     def _nodes(self, nodes: Sequence[exp.Expr]) -> tuple[Node, ...]:
         return tuple(self.node(node) for node in nodes)
 
-    def _refusal(self, node: exp.Expr, why: str) -> ValueError:
+    def refusal(self, node: exp.Expr, why: str) -> ValueError:
+        """An error that names a piece of the text and where it is."""
         places = [inner.meta["start"] for inner in node.walk() if "start" in inner.meta]
         where = f" (character {min(places) + 1})" if places else ""
         return ValueError(f"'{node.sql('spark')}'{where} {why}")
@@ -129,7 +131,7 @@ class _Reader:
         if len(path) == 2 and path[1] in RECORD_FIELDS:
             return RecordField(path[1])
         known = ", ".join(f"record.{name}" for name in (*RECORD_FIELDS, "headers.<name>"))
-        raise self._refusal(
+        raise self.refusal(
             node, f"is no field of the record. Known: {known}. A field of the data called record: `record`"
         )
 
@@ -139,7 +141,7 @@ class _Reader:
         if form == "Column":
             parts = [node.args[part] for part in ("catalog", "db", "table", "this") if node.args.get(part)]
             if any(type(part).__name__ != "Identifier" for part in parts):
-                raise self._refusal(node, "is not a field")
+                raise self.refusal(node, "is not a field")
             return tuple(part.name for part in parts), bool(parts[0].args.get("quoted"))
         if form == "Dot" and type(node.expression).__name__ == "Identifier":
             path, quoted = self._path(node.this)
@@ -147,7 +149,7 @@ class _Reader:
         if form == "Bracket" and len(node.expressions) == 1 and node.expressions[0].is_string:
             path, quoted = self._path(node.this)
             return (*path, node.expressions[0].name), quoted
-        raise self._refusal(node, "is not supported: paths lead through objects, by name")
+        raise self.refusal(node, "is not supported: paths lead through objects, by name")
 
     def _literal(self, node: exp.Expr) -> Node:
         if node.is_string:
@@ -161,16 +163,16 @@ class _Reader:
         found = self.node(node)
         if isinstance(found, Literal) and type(found.value) in wanted:
             return found.value
-        raise self._refusal(node, f"must be a plain {'number' if int in wanted else 'text'} here, not computed")
+        raise self.refusal(node, f"must be a plain {'number' if int in wanted else 'text'} here, not computed")
 
     def _in(self, node: exp.Expr) -> Node:
         if not node.expressions:
-            raise self._refusal(node, "is not supported: give a list of values, as in country in ('DE', 'FR')")
+            raise self.refusal(node, "is not supported: give a list of values, as in country in ('DE', 'FR')")
         return Call("in", self._nodes([node.this, *node.expressions]))
 
     def _between(self, node: exp.Expr) -> Node:
         if node.args.get("symmetric"):
-            raise self._refusal(node, "is not supported: write it without symmetric")
+            raise self.refusal(node, "is not supported: write it without symmetric")
         value = self.node(node.this)
         low, high = self._nodes([node.args["low"], node.args["high"]])
         return Call("and", (Call(">=", (value, low)), Call("<=", (value, high))))
@@ -182,7 +184,7 @@ class _Reader:
             return Call("isnull", (value,))
         if isinstance(wanted, Literal) and isinstance(wanted.value, bool):
             return Call("<=>", (value, wanted))
-        raise self._refusal(node, "is not supported: is takes null, true or false")
+        raise self.refusal(node, "is not supported: is takes null, true or false")
 
     def _like(self, node: exp.Expr) -> Node:
         return Call("like", (self.node(node.this),), (self._constant(node.expression, str),))
@@ -196,7 +198,7 @@ class _Reader:
             pc.match_substring_regex(pa.array([""]), pattern)
         except pa.ArrowInvalid as error:
             reason = str(error).removeprefix("Invalid regular expression: ")
-            raise self._refusal(node.expression, f"is not a regular expression of RE2: {reason}") from error
+            raise self.refusal(node.expression, f"is not a regular expression of RE2: {reason}") from error
         return Call("rlike", (self.node(node.this),), (pattern,))
 
     def _case(self, node: exp.Expr) -> Node:
@@ -222,12 +224,12 @@ class _Reader:
         kind = _TYPES.get(target.this.name)
         if kind is None or target.expressions or node.args.get("format"):
             known = ", ".join(dict.fromkeys(_TYPES.values()))
-            raise self._refusal(node, f"is not supported: cast to one of {known}")
+            raise self.refusal(node, f"is not supported: cast to one of {known}")
         return Call("cast", (self.node(node.this),), (kind,))
 
     def _trim(self, node: exp.Expr) -> Node:
         if node.args.get("expression") or node.args.get("collation"):
-            raise self._refusal(node, "is not supported: trim takes spaces only")
+            raise self.refusal(node, "is not supported: trim takes spaces only")
         side = str(node.args.get("position") or "BOTH").upper()
         return Call({"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "trim"), (self.node(node.this),))
 
@@ -241,7 +243,7 @@ class _Reader:
         decimals = node.args.get("decimals")
         digits = self._constant(decimals, int) if decimals is not None else 0
         if not isinstance(digits, int) or abs(digits) > 15:
-            raise self._refusal(node, "is not supported: round to at most 15 digits")
+            raise self.refusal(node, "is not supported: round to at most 15 digits")
         return Call("round", (self.node(node.this),), (digits,))
 
     def _matching(self, name: str, node: exp.Expr) -> Node:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock.steps.condition import Condition
 from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.expression.parse import parse
 from penstock.steps.outcomes import settle
 from penstock.steps.skip.config import SkipConfig
 
@@ -15,7 +16,7 @@ class Skip(ArrowStep[SkipConfig]):
 
     def __init__(self, config: SkipConfig) -> None:
         super().__init__(config)
-        self._condition = Condition(config.condition)
+        self._condition = Condition(parse(config.condition))
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
         if batch.num_rows == 0:
