@@ -1,8 +1,8 @@
 """Compaction: of every key only the newest entry stays, at its offset.
 
 The key of an entry is its namespace and, where it has one, its own key. An entry goes only if the partition holds a
-newer one of the same key, on disk for good, in whichever segment; and only from segments that are closed and wholly
-below ``floor``, which nobody asks for again.
+newer one of the same key that stands for it (``telling``), on disk for good, in whichever segment; and only from
+segments that are closed and wholly below ``floor``, which nobody asks for again.
 
 Segments are written anew one by one, each put in place by one rename: at any moment of a crash the log holds all that
 it must, and every record once. Then small neighbours are put together. That changes no record, so it makes no

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.keys import KeyHash
-from penstock.log.newest import Newest, newest_per_key
+from penstock.log.newest import Known, Newest, settled
 from penstock.record import Record, entries
 
 Key = tuple[str, str | None]
@@ -67,8 +67,8 @@ def test_many_keys_take_disk_not_memory(tmp_path: Path, distinct: int) -> None:
 def test_keys_that_share_half_a_hash_are_told_apart() -> None:
     high = np.array([5, 5, 5, 5, 9], np.uint64)
     low = np.array([1, 2, 1, 2, 1], np.uint64)
-    found = newest_per_key(high, low, np.arange(5))
-    assert sorted(found.number) == [2, 3, 4]
+    found = settled(Known(high, low, np.zeros(5, np.uint64), np.arange(5)))
+    assert sorted(found.left.number) == [2, 3, 4]
     assert sorted(found.older) == [0, 1]
 
 
