@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from penstock.destinations.sql.ahead import converted_ahead
@@ -13,15 +14,20 @@ _ROWS_AT_A_TIME = 4_096
 _OPTIONS = csv.WriteOptions(include_header=False, batch_size=_ROWS_AT_A_TIME)
 
 
-def lines(reader: pa.RecordBatchReader) -> Iterator[memoryview]:
-    """CSV, piece by piece: text is quoted, and what is not there is nothing between two commas."""
-    return converted_ahead(_text, _slices(reader))
+def lines(reader: pa.RecordBatchReader, by: Sequence[str] = ()) -> Iterator[memoryview]:
+    """CSV, piece by piece: text is quoted, and what is not there is nothing between two commas.
+
+    The rows of each batch come in the order of the columns ``by``: an index takes them much faster then.
+    """
+    keys = [(name, "ascending") for name in by if name in reader.schema.names]
+    return converted_ahead(_text, _slices(reader, keys))
 
 
-def _slices(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _slices(reader: pa.RecordBatchReader, keys: Sequence[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
-        for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
-            yield batch.slice(start, _ROWS_AT_A_TIME)
+        rows = batch.take(pc.sort_indices(batch, sort_keys=keys)) if keys else batch
+        for start in range(0, rows.num_rows, _ROWS_AT_A_TIME):
+            yield rows.slice(start, _ROWS_AT_A_TIME)
 
 
 def _text(rows: pa.RecordBatch) -> memoryview:

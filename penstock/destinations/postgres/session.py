@@ -121,7 +121,7 @@ class PostgresSession(Session):
                 f" FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
             )
         )
-        self._copy(cursor, staged, load)
+        self._copy(cursor, staged, load, [load.table.columns[name].name for name in merge.key])
         if merge.in_turns:
             # Few rows have turns; without knowing that, PostgreSQL would read the whole table for them.
             cursor.execute(_text(f"ANALYZE {staged}"))
@@ -134,10 +134,12 @@ class PostgresSession(Session):
     def _merge_equal_keys(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         """Keys that differ to us can be equal to the database (padded text, letters of either case): of each such key
         the rows are merged one after the other, in their order."""
-        columns = load.rows.columns()
+        columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
+        cursor.execute(_text(f"TRUNCATE {staged}"))
+        self._copy(cursor, staged, load)
         rows, number = self.dialect.identifier(_NUMBERED), self.dialect.identifier(_NUMBER)
         keys = self.dialect.names([load.table.columns[name].name for name in merge.key])
-        due = self.dialect.due(load.table, self.dialect.identifier(_STAGED), columns, merge)
+        due = self.dialect.due(load.table, staged, columns, merge)
         cursor.execute(
             _text(
                 f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {self._real(load)}, row_number() OVER"
@@ -154,11 +156,13 @@ class PostgresSession(Session):
     def _real(self, load: Load) -> str:
         return self.dialect.names([load.table.columns[name].name for name in load.rows.columns()])
 
-    def _copy(self, cursor: psycopg.Cursor[tuple[object, ...]], relation: str, load: Load) -> None:
+    def _copy(
+        self, cursor: psycopg.Cursor[tuple[object, ...]], relation: str, load: Load, by: Sequence[str] = ()
+    ) -> None:
         for reader in load.rows.readers():
             names = self.dialect.names(reader.schema.names)
             with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-                for text in lines(reader):
+                for text in lines(reader, by):
                     copy.write(text)
 
     def _note(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
