@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from threading import Event
 
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
-from penstock.destinations.whole import write_whole
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.book import RouteBook
@@ -75,7 +74,7 @@ class BatchWriter:
         try:
             self.watch.before_try(self.destination, {part.table for part in parts}, book, batch.number, again)
             if whole:
-                receipts = write_whole(self.destination, batch, parts, book).tables
+                receipts = self.destination.write_whole(batch, parts, book).tables
             else:
                 receipts = self.destination.write(batch, parts, book).tables
             ended = all(table.away is None for table in receipts)

@@ -13,6 +13,8 @@ from penstock.steps.expression.evaluate import evaluate
 from penstock.steps.expression.tree import Node, fields
 from penstock.steps.outcomes import Flags, not_json
 
+__all__ = ["Condition", "Flags", "Judged"]
+
 
 @dataclass(frozen=True)
 class Judged:

@@ -30,6 +30,7 @@ from penstock.destinations.sql.patching import TableRules, needed
 from penstock.destinations.sql.session import Session
 from penstock.destinations.sql.staged import staged_files
 from penstock.destinations.sql.staging import TypedStager
+from penstock.destinations.sql.whole import write_whole
 from penstock.errors import TransientError
 
 SqlConfigT = TypeVar("SqlConfigT", bound=SqlConfig)
@@ -78,6 +79,9 @@ class SqlDestination(Destination[SqlConfigT]):
                 except TransientError as error:
                     receipts.append(TableReceipt(table, 0, away=error))
         return Receipt(receipts)
+
+    def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        return write_whole(self, batch, parts, book)
 
     def plan(self, parts: Sequence[Part], offline: bool = False) -> Sequence[str]:
         rules = TableRules.of(self.config)

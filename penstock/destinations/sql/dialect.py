@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -31,7 +32,7 @@ _TYPE = re.compile(r"[a-z_][a-z0-9_ ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?[a-z ]*(\[\])
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Dialect(ABC):
     types: Mapping[InnerType, str]
     """The engine's type for each inner type, spelled as its catalogue spells it."""
     json_type: str
@@ -225,9 +226,9 @@ class Dialect:
         what the new row has in a column now (``carried``: columns to their values)."""
         return f"COALESCE({comes}, {there})"
 
+    @abstractmethod
     def is_aside(self, spare: str, name: str) -> str:
         """Whether an ``_unmapped`` holds a value for this column. Without one it is not true."""
-        raise NotImplementedError
 
     def literal(self, text: str) -> str:
         return "'" + text.replace("'", "''") + "'"

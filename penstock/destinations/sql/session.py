@@ -15,6 +15,7 @@ from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.kept import KeptValues, not_offered
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.operations import Table, TypedColumn, WidenColumn
+from penstock.errors import PenstockError
 from penstock.flatten.types import InnerType
 
 if TYPE_CHECKING:
@@ -103,8 +104,12 @@ class Session(ABC):
         Without one: try it, and take it back."""
 
     def mirroring(self) -> AbstractContextManager[Mirror]:
-        """A transaction in which changes are applied to a table. Only for engines whose config offers it."""
-        raise NotImplementedError
+        """A transaction in which changes are applied to a table. Raises for engines that do not offer it."""
+        raise PenstockError(
+            "PEN-DST-082",
+            "tables at this kind of destination cannot follow those of a source.",
+            "load: mirror is offered for duckdb and postgres.",
+        )
 
     def kept_values(self, table: str, book: TableBook | None = None) -> AbstractContextManager[KeptValues]:
         """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.steps.condition import Condition
+from penstock.steps.condition import Condition, Flags, Judged
 from penstock.steps.contract import ArrowStep, Outcome
 from penstock.steps.expression.parse import parse
 from penstock.steps.outcomes import settle
@@ -22,4 +22,8 @@ class Where(ArrowStep[WhereConfig]):
         if batch.num_rows == 0:
             return Outcome(batch)
         judged = self._condition.judge(batch)
-        return settle(batch, judged.valid & judged.true, judged.failed)
+        return settle(batch, self.wants(judged), judged.failed)
+
+    def wants(self, judged: Judged) -> Flags:
+        """The records that go on."""
+        return judged.valid & judged.true

@@ -13,12 +13,11 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableBook
-from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.contract import Batch, Part, Receipt, TableBook
 from penstock.destinations.sql.loading import from_text
 from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.mirror.changes import Changes
@@ -27,12 +26,13 @@ from penstock.destinations.sql.operations import Table, WidenColumn
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.errors import RefusedError
 
+if TYPE_CHECKING:
+    from penstock.destinations.sql.destination import SqlDestination
 
-def write_whole(destination: AnyDestination, batch: Batch, parts: Sequence[Part], book: TableBook) -> Receipt:
-    """``Destination.write_whole``. What an earlier attempt has loaded cannot be taken back: then the rows that are
-    refused are named in the receipt, and all others are written."""
-    if not isinstance(destination, SqlDestination):
-        return destination.write_whole(batch, parts, book)
+
+def write_whole(destination: SqlDestination[Any], batch: Batch, parts: Sequence[Part], book: TableBook) -> Receipt:
+    """All rows, or ``RefusedError`` and none. What an earlier attempt has loaded cannot be taken back: then the rows
+    that are refused are named in the receipt, and all others are written."""
     try:
         if not destination.capabilities.transactions or _transactions(destination, parts) > 1:
             trial = _attempt(destination, batch, parts, book, keep=False)

@@ -9,15 +9,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from penstock.destinations import whole
 from penstock.destinations.contract import UNRECORDED, AnyDestination, Receipt
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
+from penstock.destinations.sql import whole
 from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.session import Session
-from penstock.destinations.whole import write_whole
 from penstock.errors import RefusedError
 from penstock.record import Record
 from tests.contract.destination import batch, delivered_rows
@@ -80,7 +79,7 @@ class MirrorWholeContract(ABC):
 
     def write(self, replica: Replica, number: int, *records: Record) -> Receipt:
         parts, _ = replica.stage(records)
-        return write_whole(replica.destination, batch(number), parts, UNRECORDED)
+        return replica.destination.write_whole(batch(number), parts, UNRECORDED)
 
     def prices(self, replica: Replica, table: str) -> dict[int, int]:
         return {row["id"]: row["price"] for row in replica.target.rows(table)}
