@@ -99,15 +99,17 @@ def container_end(buf: Bytes, i: int, end: int) -> int:
 def key_end(buf: Bytes, i: int, end: int) -> int:
     """From a key's opening quote to the first byte of its value (over colon and whitespace), or ``~position``."""
     i = string_end(buf, i, end)
-    if i < 0:
-        return i
+    return i if i < 0 else value_start(buf, i, end)
+
+
+@inlined
+def value_start(buf: Bytes, i: int, end: int) -> int:
+    """From behind a key's closing quote to the first byte of its value, or ``~position``."""
     i = skip_whitespace(buf, i, end)
     if i >= end or buf[i] != COLON:
         return ~i
     i = skip_whitespace(buf, i + 1, end)
-    if i >= end:
-        return ~i
-    return i
+    return i if i < end else ~i
 
 
 @compiled

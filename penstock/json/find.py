@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.containers import value_end
+from penstock.json.containers import value_end, value_start
 from penstock.json.documents import Documents, documents
 from penstock.json.paths import Path
 from penstock.json.strings import has_escape, unescape
 from penstock.json.tokens import (
     CLOSE_OBJECT,
-    COLON,
     COMMA,
     OBJECT,
     OPEN_OBJECT,
@@ -180,13 +179,8 @@ def _find_all(
                     if i < 0:
                         break
                     key_stop = i - 1
-                    i = skip_whitespace(buf, i, end)
-                    if i >= end or buf[i] != COLON:
-                        i = ~i
-                        break
-                    i = skip_whitespace(buf, i + 1, end)
-                    if i >= end:
-                        i = ~i
+                    i = value_start(buf, i, end)
+                    if i < 0:
                         break
                     child = -1
                     if after[node] > node + 1:

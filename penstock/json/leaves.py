@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.containers import container_end
+from penstock.json.containers import container_end, value_start
 from penstock.json.documents import Documents, documents
 from penstock.json.nodes import NODE_COUNTERS, NODES, Nodes, grown_nodes, interned, new_nodes, paths_of, reads_key
 from penstock.json.paths import Path
@@ -29,7 +29,6 @@ from penstock.json.problems import Problem, problem
 from penstock.json.tokens import (
     ARRAY,
     CLOSE_OBJECT,
-    COLON,
     COMMA,
     NULL,
     OBJECT,
@@ -265,12 +264,9 @@ def _walk(
                     nodes.first[parent] = node
                 else:
                     nodes.follower[previous] = node
-            i = skip_whitespace(buf, i, end)
-            if i >= end or buf[i] != COLON:
-                return ~i
-            i = skip_whitespace(buf, i + 1, end)
-            if i >= end:
-                return ~i
+            i = value_start(buf, i, end)
+            if i < 0:
+                return i
             if nodes.member[node] >= opened_at:
                 counts[_HAS_REPEATS] = 1
             nodes.member[node] = member

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.containers import value_end
+from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
 from penstock.json.find import Spans, child_of, find, trie_of
 from penstock.json.paths import Path
@@ -22,7 +22,6 @@ from penstock.json.text import arrow, copy, quoted
 from penstock.json.tokens import (
     ABSENT,
     CLOSE_OBJECT,
-    COLON,
     COMMA,
     OPEN_OBJECT,
     Bytes,
@@ -177,13 +176,8 @@ def _rewrite_all(
                     if i < 0:
                         break
                     key_stop = i
-                    i = skip_whitespace(buf, i, end)
-                    if i >= end or buf[i] != COLON:
-                        i = ~i
-                        break
-                    i = skip_whitespace(buf, i + 1, end)
-                    if i >= end:
-                        i = ~i
+                    i = value_start(buf, i, end)
+                    if i < 0:
                         break
                     child = -1
                     if after[node] > node + 1:

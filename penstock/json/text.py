@@ -103,6 +103,25 @@ def _gather_text(
 
 
 @compiled
+def write_character(byte: int, out: npt.NDArray[np.uint8], at: int) -> int:
+    """A byte of text as it stands in a JSON string; returns the place behind it."""
+    if byte < 0x20:
+        out[at] = BACKSLASH
+        out[at + 1] = 0x75
+        out[at + 2] = 0x30
+        out[at + 3] = 0x30
+        out[at + 4] = 0x30 + (byte >> 4)
+        low = byte & 0x0F
+        out[at + 5] = 0x30 + low if low < 10 else 0x57 + low
+        return at + 6
+    if byte == QUOTE or byte == BACKSLASH:
+        out[at] = BACKSLASH
+        at += 1
+    out[at] = byte
+    return at + 1
+
+
+@compiled
 def _quoted_lengths(buf: Bytes, offsets: Spans) -> Spans:
     lengths = np.empty(len(offsets) - 1, np.int64)
     for row in range(len(lengths)):
@@ -121,21 +140,6 @@ def _quote_all(buf: Bytes, offsets: Spans, out: npt.NDArray[np.uint8]) -> None:
         out[at] = QUOTE
         at += 1
         for i in range(offsets[row], offsets[row + 1]):
-            c = buf[i]
-            if c < 0x20:
-                out[at] = BACKSLASH
-                out[at + 1] = 0x75
-                out[at + 2] = 0x30
-                out[at + 3] = 0x30
-                out[at + 4] = 0x30 + (c >> 4)
-                low = c & 0x0F
-                out[at + 5] = 0x30 + low if low < 10 else 0x57 + low
-                at += 6
-            else:
-                if c in (QUOTE, BACKSLASH):
-                    out[at] = BACKSLASH
-                    at += 1
-                out[at] = c
-                at += 1
+            at = write_character(buf[i], out, at)
         out[at] = QUOTE
         at += 1

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.text import arrow, quoted
-from penstock.json.tokens import BACKSLASH, QUOTE, Bytes, compiled
+from penstock.json.text import arrow, quoted, write_character
+from penstock.json.tokens import QUOTE, Bytes, compiled
 from penstock.sources.file.content import Content
 from penstock.sources.file.cutting import Piece
 from penstock.sources.file.entries import most_entries
@@ -212,7 +212,7 @@ def _cut(
                     while i < limit:
                         if buf[i] == quote:
                             if i + 1 < size and buf[i + 1] == quote:
-                                at = _write(quote, out, at)
+                                at = write_character(quote, out, at)
                                 i += 2
                                 continue
                             if i + 1 == size and not complete:
@@ -222,7 +222,7 @@ def _cut(
                             break
                         if buf[i] == _NEWLINE:
                             breaks += 1
-                        at = _write(buf[i], out, at)
+                        at = write_character(buf[i], out, at)
                         i += 1
                     if not closed:
                         break
@@ -231,7 +231,7 @@ def _cut(
                 while i < limit and buf[i] != delimiter and buf[i] != _NEWLINE:
                     if buf[i] == _RETURN and (i + 1 == size or buf[i + 1] == _NEWLINE):
                         break
-                    at = _write(buf[i], out, at)
+                    at = write_character(buf[i], out, at)
                     i += 1
                 out[at] = QUOTE
                 at += 1
@@ -312,23 +312,3 @@ def _cut(
         offsets[count] = at
         offset = following
     return count, offset, line, inside
-
-
-@compiled
-def _write(byte: int, out: npt.NDArray[np.uint8], at: int) -> int:
-    """One byte of text inside a JSON string."""
-    if byte < 0x20:
-        out[at] = BACKSLASH
-        out[at + 1] = 0x75
-        out[at + 2] = 0x30
-        out[at + 3] = 0x30
-        out[at + 4] = 0x30 + (byte >> 4)
-        low = byte & 0x0F
-        out[at + 5] = 0x30 + low if low < 10 else 0x57 + low
-        return at + 6
-    if byte == QUOTE or byte == BACKSLASH:
-        out[at] = BACKSLASH
-        out[at + 1] = byte
-        return at + 2
-    out[at] = byte
-    return at + 1

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.containers import value_end
+from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
 from penstock.json.find import Spans
 from penstock.json.paths import Path
@@ -130,13 +130,8 @@ def _flatten_all(
                     if i < 0:
                         break
                     key_stop = i - 1
-                    i = skip_whitespace(buf, i, end)
-                    if i >= end or buf[i] != COLON:
-                        i = ~i
-                        break
-                    i = skip_whitespace(buf, i + 1, end)
-                    if i >= end:
-                        i = ~i
+                    i = value_start(buf, i, end)
+                    if i < 0:
                         break
                     inside = lengths[depth]
                     if buf[i] == OPEN_OBJECT and depth < limit:
