@@ -5,6 +5,8 @@ SHELL := /bin/bash
 VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests of one file run one after the other, with a Spark and a PostgreSQL for all of them; so many files at a time.
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types bench chaos docs clean
@@ -27,7 +29,7 @@ demo: setup  ## Run the whole pipeline on 200,000 events and print what became o
 	$(RUN)/penstock demo
 
 test: lint types  ## Lint, check types, run all tests
-	$(RUN)/python -m pytest
+	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 lint: setup
 	$(RUN)/ruff check .
