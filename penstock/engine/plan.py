@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.config.component import DestinationConfig, StepConfig
 from penstock.config.pipeline import OnError
 from penstock.destinations.contract import AnyDestination
 from penstock.registry import Kind, component
-from penstock.steps.chain import Chain, Link
 from penstock.steps.contract import ArrowStep, SparkStep, namespace_pattern
+
+if TYPE_CHECKING:
+    from penstock.steps.chain import Chain, Link
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,9 @@ class RoutePlan:
         return self.steps[len(self.head) :]
 
     def head_chain(self) -> Chain:
+        # Here and not above: verbs that only ask where routes stand need no Arrow functions.
+        from penstock.steps.chain import Chain
+
         return Chain(links(self.head), namespace_pattern(self.namespace), self.only_keys)
 
     def destination(self) -> AnyDestination:
@@ -83,6 +88,8 @@ class RoutePlan:
 
 def links(steps: Sequence[PlannedStep]) -> list[Link]:
     """Built steps, ready for a chain. All of them must be Arrow steps."""
+    from penstock.steps.chain import Link
+
     return [
         Link(
             step.label,

@@ -189,9 +189,19 @@ def _matching(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArra
     return pa.array(hits, pa.bool_()).take(encoded.indices)
 
 
+def _text_scalar(text: str) -> pa.StringScalar:
+    """The text as Arrow has it. From a Python value ``pyarrow.scalar`` makes it too, but imports pandas first."""
+    data = text.encode()
+    ends = np.array([0, len(data)], np.int32)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(data))[0]
+
+
+_MALFORMED = _text_scalar(Header.MALFORMED.value)
+
+
 def _fail_malformed(batch: pa.RecordBatch) -> Outcome:
     headers = batch.column("headers")
-    if not pc.any(pc.equal(headers.keys, Header.MALFORMED.value)).as_py():
+    if not pc.any(pc.equal(headers.keys, _MALFORMED)).as_py():
         return Outcome(batch)
     reasons = pc.map_lookup(headers, Header.MALFORMED.value, "first")
     bad = pc.is_valid(reasons)

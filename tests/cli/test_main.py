@@ -50,6 +50,27 @@ def test_every_verb_has_help_and_json_and_explains_each_option(verb: str) -> Non
 
 @pytest.mark.parametrize("words", [["--help"], ["validate"], ["list"], ["schema"], ["about", "where"], ["--version"]])
 def test_verbs_without_data_load_nothing_heavy(fresh: Project, words: list[str]) -> None:
+    loaded = loaded_by(fresh, words)
+    assert "penstock" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log", "current"], ["log", "oldest"], ["log", "show"], ["offset", "list"], ["offset", "show", "warehouse"],
+        ["status"], ["failed", "list"], ["failed", "show", "warehouse", "0"],
+        ["tap", "audit", "--oldest", "--no-follow"],
+    ],
+)  # fmt: skip
+def test_verbs_that_read_the_log_load_neither_engine_nor_pandas(shop: Project, words: list[str]) -> None:
+    loaded = loaded_by(shop, words)
+    assert "pyarrow" in loaded
+    assert loaded & (HEAVY - {"pyarrow", "numpy", "sqlalchemy"}) == set()
+
+
+def loaded_by(project: Project, words: list[str]) -> set[str]:
+    """The packages that a verb has imported when it ends, in a process of its own."""
     script = (
         "import json, sys\n"
         "from penstock.cli.main import main\n"
@@ -58,11 +79,9 @@ def test_verbs_without_data_load_nothing_heavy(fresh: Project, words: list[str])
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", script, *words], cwd=fresh.folder, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, *words], cwd=project.folder, capture_output=True, text=True, check=True
     )
-    loaded = set(json.loads(ran.stderr.splitlines()[-1]))
-    assert "penstock" in loaded
-    assert loaded & HEAVY == set()
+    return set(json.loads(ran.stderr.splitlines()[-1]))
 
 
 def test_output_into_a_pipe_has_no_colours(shop: Project) -> None:
