@@ -124,6 +124,13 @@ def int64_array(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
 
 
+def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The numbers, or times, of an array without nulls, not copied. ``to_numpy`` would import pandas, as above."""
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+
+
 def with_places(batch: pa.RecordBatch, partition: int, offsets: pa.Array) -> pa.RecordBatch:
     """Entries as records at the given offsets."""
     numbers = pa.py_buffer(np.full(batch.num_rows, partition, np.int32))

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock.errors import LogError
 from penstock.log.packing import pack, unpack
-from penstock.record import ENTRY_SCHEMA
+from penstock.record import ENTRY_SCHEMA, int64_values
 
 MAGIC = b"PNSF"
 VERSION = 1
@@ -160,7 +160,7 @@ def decode(header: FrameHeader, payload: pa.Buffer) -> tuple[pa.RecordBatch, np.
     if header.flags & FrameFlag.SCATTERED:
         batch = pa.ipc.read_record_batch(message, SCATTERED_SCHEMA)
         entries = pa.RecordBatch.from_arrays(batch.columns[1:], schema=ENTRY_SCHEMA)
-        return entries, batch.column(0).to_numpy()
+        return entries, int64_values(batch.column(0))
     batch = pa.ipc.read_record_batch(message, ENTRY_SCHEMA)
     return batch, np.arange(header.base_offset, header.last_offset + 1, dtype=np.int64)
 

@@ -18,7 +18,7 @@ from penstock.log.chain import SegmentChain
 from penstock.log.frame import FrameFlag, FrameHeader
 from penstock.log.index import Place
 from penstock.log.segment import Segment, after
-from penstock.record import int64_array, with_places
+from penstock.record import int64_array, int64_values, with_places
 
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 8 * 2**20
@@ -115,7 +115,7 @@ class PartitionReader:
             place = segment.seek_time(timestamp)
             _, header = next(segment.walk(place))
             entries, offsets = segment.open(place, header)
-            times = entries.column(0).to_numpy().view(np.int64)
+            times = int64_values(entries.column(0))
             return int(offsets[int(np.argmax(times >= timestamp))])
         return end
 

@@ -58,6 +58,7 @@ def test_verbs_without_data_load_nothing_heavy(fresh: Project, words: list[str])
 @pytest.mark.parametrize(
     "words",
     [
+        ["offset", "rewind", "warehouse", "--to", "2026-01-31T09:01", "--yes"],
         ["log", "current"], ["log", "oldest"], ["log", "show"], ["offset", "list"], ["offset", "show", "warehouse"],
         ["status"], ["failed", "list"], ["failed", "show", "warehouse", "0"],
         ["tap", "audit", "--oldest", "--no-follow"],
