@@ -1,4 +1,8 @@
-"""Parquet stage files: the flattened data in typed columns, or the records as they are."""
+"""Stage files that have columns, Parquet and CSV alike: the flattened data, or the records as they are.
+
+Both formats get their columns by the same rules, those of tables in a warehouse; a format only says how a file of given
+columns is made (``CreateFile``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.destinations.contract import Part, Stager
-from penstock.destinations.sql.files import TableWriter
+from penstock.destinations.sql.files import CreateFile, TableWriter
 from penstock.destinations.sql.naming import TableNames
 from penstock.destinations.sql.staging import TypedStager
 from penstock.record import RECORD_SCHEMA
@@ -20,33 +24,36 @@ TABLE = "file"
 _MAX_NAME = 255
 
 
-def parquet_stager(directory: Path, whole_records: bool, compression: str, casts: Mapping[str, str]) -> Stager:
+def column_stager(directory: Path, whole_records: bool, casts: Mapping[str, str], create: CreateFile) -> Stager:
     if whole_records:
-        return RecordStager(directory, compression)
+        return RecordStager(directory, create)
+    return TypedStager(directory, TableNames(TABLE, _MAX_NAME), casts, _MAX_NAME, create, with_places=False)
 
+
+def parquet_files(compression: str) -> CreateFile:
     def create(path: Path, schema: pa.Schema) -> TableWriter:
         writer: TableWriter = pq.ParquetWriter(path, schema, compression=compression)
         return writer
 
-    return TypedStager(directory, TableNames(TABLE, _MAX_NAME), casts, _MAX_NAME, create, with_places=False)
+    return create
 
 
 class RecordStager(Stager):
     """Writes whole records into one file, opened at the first of them."""
 
-    def __init__(self, directory: Path, compression: str) -> None:
+    def __init__(self, directory: Path, create: CreateFile) -> None:
         self._path = directory / uuid.uuid4().hex
-        self._compression = compression
-        self._writer: pq.ParquetWriter | None = None
+        self._create = create
+        self._writer: TableWriter | None = None
         self._first = (-1, -1)
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         if batch.num_rows:
             if self._writer is None:
-                self._writer = pq.ParquetWriter(self._path, RECORD_SCHEMA, compression=self._compression)
+                self._writer = self._create(self._path, RECORD_SCHEMA)
                 self._first = batch.column("partition")[0].as_py(), batch.column("offset")[0].as_py()
-            self._writer.write_batch(batch)
+            self._writer.write_table(pa.Table.from_batches([batch]))
             self._rows += batch.num_rows
         return Outcome(batch)
 

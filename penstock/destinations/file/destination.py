@@ -33,7 +33,7 @@ from penstock.durable import sync_directory
 from penstock.errors import PenstockError, TransientError
 
 TABLE = "file"
-_NDJSON_ENDING = {"none": ".ndjson", "gzip": ".ndjson.gz", "zstd": ".ndjson.zst"}
+_COMPRESSED = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 
 
 class FileDestination(Destination[FileConfig]):
@@ -44,9 +44,11 @@ class FileDestination(Destination[FileConfig]):
         if self.config.format == "ndjson":
             return LineStager(directory, TABLE, whole_records, self._compression)
         # Here and not above: NDJSON needs neither Parquet nor the JSON scanners.
-        from penstock.destinations.file.columns import parquet_stager
+        from penstock.destinations.file.columns import column_stager, parquet_files
+        from penstock.destinations.file.csv import csv_files
 
-        return parquet_stager(directory, whole_records, self._compression, casts)
+        files = csv_files if self.config.format == "csv" else parquet_files
+        return column_stager(directory, whole_records, casts, files(self._compression))
 
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         target = self.config.path
@@ -82,10 +84,12 @@ class FileDestination(Destination[FileConfig]):
 
     @property
     def _compression(self) -> str:
-        return self.config.compression or ("none" if self.config.format == "ndjson" else "zstd")
+        return self.config.compression or ("zstd" if self.config.format == "parquet" else "none")
 
     def _names(self, batch: Batch, parts: Sequence[Part]) -> dict[str, Part]:
-        ending = ".parquet" if self.config.format == "parquet" else _NDJSON_ENDING[self._compression]
+        # Parquet is compressed inside, column by column; its name does not tell.
+        form = self.config.format
+        ending = f".{form}" if form == "parquet" else f".{form}{_COMPRESSED[self._compression]}"
         names: dict[str, Part] = {}
         for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
             stem = f"{_prefix(batch)}{part.partition}-{part.first_offset}"

@@ -35,7 +35,7 @@ class LineStager(Stager):
         kept = batch if self._whole_records else batch.filter(has_data(batch.column("data")))
         if kept.num_rows:
             if self._file is None:
-                self._file = _create(self._path, self._compression)
+                self._file = create_file(self._path, self._compression)
                 self._first = kept.column("partition")[0].as_py(), kept.column("offset")[0].as_py()
             self._file.write(_record_lines(kept) if self._whole_records else data_lines(kept.column("data")))
             self._rows += kept.num_rows
@@ -48,7 +48,7 @@ class LineStager(Stager):
         return [Part(self._table, str(self._path), self._rows, *self._first)]
 
 
-def _create(path: Path, compression: str) -> pa.NativeFile:
+def create_file(path: Path, compression: str) -> pa.NativeFile:
     file = pa.OSFile(str(path), "wb")
     return file if compression == "none" else pa.CompressedOutputStream(file, compression)
 

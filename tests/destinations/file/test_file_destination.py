@@ -1,19 +1,29 @@
+import csv
 import errno
 import gzip
+import io
 import json
 import os
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.errors import PenstockError, TransientError
-from penstock.record import RECORD_SCHEMA
+from penstock.record import RECORD_SCHEMA, Op, Record, entries, placed
 from tests.contract.destination import RepeatableContract, Staging, batch, delivered_rows, events, numbered
+from tests.contract.source import log_records
+from tests.sources.file.test_rotation import source
 
 
 def files(tmp_path: Path) -> list[Path]:
@@ -146,3 +156,108 @@ def test_parquet_can_hold_the_records_themselves(tmp_path: Path) -> None:
     assert table.column_names == RECORD_SCHEMA.names
     assert table.column("offset").to_pylist() == [4, 5]
     assert table.column("data").to_pylist() == [b"not json", None]
+
+
+class TestCsv(RepeatableContract):
+    compression = "none"
+
+    def make(self, tmp_path: Path) -> FileDestination:
+        return destination(tmp_path, format="csv", compression=self.compression)
+
+    def ids(self, destination: AnyDestination) -> list[int]:
+        files = sorted(destination.config.path.iterdir(), key=place)
+        return [int(row["id"]) for file in files for row in csv.DictReader(io.StringIO(self.read(file), newline=""))]
+
+    def read(self, path: Path) -> str:
+        return path.read_bytes().decode()
+
+
+class TestCsvGzip(TestCsv):
+    compression = "gzip"
+
+    def read(self, path: Path) -> str:
+        return gzip.decompress(path.read_bytes()).decode()
+
+
+def written_csv(tmp_path: Path, data: list[bytes], casts: Mapping[str, str] | None = None, **options: str) -> str:
+    """The one file that these records become."""
+    target = destination(tmp_path, format="csv", **options)
+    target.write(batch(), Staging(target, tmp_path / "stage", casts).stage(data))
+    (only,) = files(tmp_path)
+    return only.read_bytes().decode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "casts", "expected"),
+    [
+        ([{"a": {"b": 1}}, {"c": True}], {}, '"a_b","c"\n1,\n,true\n'),
+        ([{"a": None, "b": 1}, {"a": "", "b": 2}, {"a": "null", "b": 3}], {}, '"b","a"\n1,\n2,""\n3,"null"\n'),
+        ([{"a": 'say "x", \r\n twice'}], {}, '"a"\n"say ""x"", \r\n twice"\n'),
+        ([{"a": [1, "x"], "b": 0.1}], {}, '"a","b"\n"[1,""x""]",0.1\n'),
+        ([{"at": "2026-03-01T10:00:00+02:00"}], {"/at": "timestamp"}, '"at"\n"2026-03-01T08:00:00.000000Z"\n'),
+        ([{"p": 12.5}], {"/p": "numeric(12,2)"}, '"p"\n12.50\n'),
+        ([{"p": "dear"}], {"/p": "bigint"}, '"p","_unmapped"\n,"{""p"":""dear""}"\n'),
+        ([{"Size of it": "日本語"}], {}, '"size_of_it"\n"日本語"\n'),
+    ],
+    ids=["columns", "null", "quotes", "array", "timestamp", "decimal", "unmapped", "utf8"],
+)
+def test_csv_has_a_header_and_tells_nulls_from_empty_text(
+    sent: list[object], casts: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    assert written_csv(tmp_path, events(*sent), casts) == expected
+
+
+TEXTS = st.text(st.sampled_from("ab ,;\"'\n\r\t\\é日\x00\x01"), max_size=6)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), TEXTS, min_size=1), min_size=1, max_size=8))
+def test_the_standard_reader_reads_back_what_csv_was_written(sent: list[dict[str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        text = written_csv(Path(folder), events(*sent))
+    read = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [{name: value for name, value in row.items() if value} for row in read] == [
+        {name: value for name, value in row.items() if value} for row in sent
+    ]
+
+
+def test_a_field_that_changes_its_type_starts_a_new_csv_file(tmp_path: Path) -> None:
+    target = destination(tmp_path, format="csv")
+    target.write(batch(), Staging(target, tmp_path / "stage").stage(events({"a": 1}, {"a": 2}, {"a": "x"}), size=1))
+    assert [file.read_text() for file in files(tmp_path)] == ['"a"\n1\n2\n', '"a"\n"x"\n']
+
+
+def test_csv_can_hold_the_records_themselves(tmp_path: Path) -> None:
+    target = destination(tmp_path, format="csv", columns="record", compression="zstd")
+    when = datetime(2026, 3, 1, 8, tzinfo=UTC)
+    sent = [
+        Record(b'{"a":"x\\n"}', "web", headers={"token": 'site "1"', "endpoint": "js"}, timestamp=when),
+        Record(None, "web", op=Op.DELETE, key="7", timestamp=when),
+        Record(b"\xff!", "web", timestamp=when),
+    ]
+    stager = target.stager(tmp_path, {})
+    stager.add(placed(entries(sent), 2, 40))
+    target.write(batch(), stager.finish())
+    (only,) = files(tmp_path)
+    assert only.name.endswith(".csv.zst")
+    with pa.input_stream(str(only), compression="zstd") as file:
+        header, *rows = csv.reader(io.StringIO(file.read().decode(), newline=""))
+    assert header == RECORD_SCHEMA.names
+    at = "2026-03-01T08:00:00.000000Z"
+    assert rows == [
+        ["2", "40", at, "web", "insert", "sync", "", '{"token":"site \\"1\\"","endpoint":"js"}', '{"a":"x\\n"}'],
+        ["2", "41", at, "web", "delete", "sync", "7", "{}", ""],
+        ["2", "42", at, "web", "insert", "sync", "", "{}", "\ufffd!"],
+    ]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+def test_the_file_source_reads_what_csv_was_written(compression: str, tmp_path: Path) -> None:
+    target = destination(tmp_path, format="csv", compression=compression)
+    sent = events({"id": 1, "text": 'two\nlines, "quoted"'}, {"id": 2, "text": ""}, {"id": 3})
+    target.write(batch(), Staging(target, tmp_path / "stage").stage(sent))
+    source(tmp_path, "out").run(Event(), once=True)
+    assert [json.loads(record.data or b"") for record in log_records(tmp_path / "log")] == [
+        {"id": "1", "text": 'two\nlines, "quoted"'},
+        {"id": "2", "text": ""},
+        {"id": "3", "text": ""},
+    ]
