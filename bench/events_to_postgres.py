@@ -210,7 +210,7 @@ class Bench:
 
     def _deliver(self, kind: Disposition, events: Written) -> Delivered:
         self._empty()
-        options: Options = {"type": "postgres", "dsn": self.url, "table": TABLE}
+        options: Options = {"type": "postgres", "url": self.url, "table": TABLE}
         if kind is Disposition.MERGE:
             options = {**options, "primary_key": [KEY]}
         with self._room() as folder:

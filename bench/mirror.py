@@ -128,7 +128,7 @@ class Postgres:
         self._url = url
 
     def destination(self) -> AnyDestination:
-        return PostgresDestination(PostgresConfig.model_validate({"dsn": self._url, "load": "mirror"}))
+        return PostgresDestination(PostgresConfig.model_validate({"url": self._url, "load": "mirror"}))
 
     def bare(self, ids: np.ndarray, version: int) -> Callable[[], object]:
         text = io.BytesIO()

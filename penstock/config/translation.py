@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from penstock.config.choices import LIFTED
@@ -138,6 +139,10 @@ def _finding(error: ErrorDetails, place: _Place, reading: Reading) -> _Finding:
     if kind == "config":
         return _Finding(place, context["what"], context["fix"], at_key=context["at_key"])
     if kind == "extra_forbidden":
+        newer = next((name for cls in classes if (name := _newer_name(cls, place.last_key))), None)
+        if newer is not None:
+            what = f"'{place.last_key}' is an older name of '{newer}', which is there too"
+            return _Finding(place, what, "Keep one of them.", at_key=True)
         fix = suggestion(place.last_key, {key for cls in classes for key in _keys(cls)}, "keys")
         return _Finding(place, f"unknown key '{place.last_key}'", fix, at_key=True)
     if kind == "missing":
@@ -225,13 +230,28 @@ def _keys(cls: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in cls.model_fields.items()]
 
 
-def _description(cls: type[BaseModel], key: str) -> str:
+def _field(cls: type[BaseModel], key: str) -> FieldInfo | None:
+    """What a key of the file is called in the class: by its name there, its alias, or an older name."""
     for name, field in cls.model_fields.items():
-        if key == (field.alias or name):
-            return field.description or ""
-    return ""
+        if key in (name, field.alias, *_names(field)):
+            return field
+    return None
+
+
+def _newer_name(cls: type[BaseModel], key: str) -> str | None:
+    return next((name for name, field in cls.model_fields.items() if key in _names(field)[1:]), None)
+
+
+def _names(field: FieldInfo) -> Sequence[object]:
+    """All names that a key of the file may have, today's first, if there are several."""
+    return field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
+
+
+def _description(cls: type[BaseModel], key: str) -> str:
+    field = _field(cls, key)
+    return (field.description or "") if field is not None else ""
 
 
 def _is_secret(cls: type[BaseModel], key: str) -> bool:
-    field = cls.model_fields.get(key)
+    field = _field(cls, key)
     return field is not None and "Secret" in repr(field.annotation)

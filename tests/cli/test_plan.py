@@ -123,7 +123,7 @@ def test_a_destination_without_tables_has_nothing_to_plan(shop: Warehouse) -> No
     ("to", "statement"),
     [
         (
-            {"type": "postgres", "dsn": "postgresql://nobody@127.0.0.1:1/x"},
+            {"type": "postgres", "url": "postgresql://nobody@127.0.0.1:1/x"},
             'CREATE TABLE IF NOT EXISTS "public"."events" ("id" bigint, "price" numeric(12,2))',
         ),
         ({"type": "duckdb", "path": "/nowhere/at/all.duckdb"}, CREATED),
@@ -137,7 +137,7 @@ def test_offline_needs_no_target(shop: Warehouse, to: dict[str, object], stateme
 
 
 def test_a_target_that_is_away_is_an_error_that_says_what_to_do(shop: Warehouse) -> None:
-    target = {"type": "postgres", "dsn": "postgresql://nobody@127.0.0.1:1/x", "connect_timeout": "1s"}
+    target = {"type": "postgres", "url": "postgresql://nobody@127.0.0.1:1/x", "connect_timeout": "1s"}
     other = Warehouse(shop.folder, target).configured()
     ran = other.penstock("plan", "--route", "warehouse", "--sample", sample(shop, '{"id":1}'))
     assert (ran.code, ran.out) == (1, "")

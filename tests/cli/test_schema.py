@@ -77,7 +77,7 @@ def test_columns_are_shown_with_their_paths_and_types(shop: Warehouse) -> None:
 
 def test_without_its_target_the_ledger_still_shows_what_it_knows(shop: Warehouse) -> None:
     shop.deliver({"id": 1})
-    away = {"type": "postgres", "dsn": "postgresql://nobody@127.0.0.1:1/x", "connect_timeout": "1s"}
+    away = {"type": "postgres", "url": "postgresql://nobody@127.0.0.1:1/x", "connect_timeout": "1s"}
     ran = Warehouse(shop.folder, away).configured().penstock("schema", "show", "--json")
     assert ran.code == 0
     assert json.loads(ran.out)[0]["columns"][0]["type"] is None

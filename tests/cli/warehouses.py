@@ -73,4 +73,4 @@ def duckdb_warehouse(folder: Path) -> Warehouse:
 
 
 def postgres_warehouse(folder: Path, dsn: str, schema: str) -> Warehouse:
-    return Warehouse(folder, {"type": "postgres", "dsn": dsn, "database_schema": schema}).configured()
+    return Warehouse(folder, {"type": "postgres", "url": dsn, "database_schema": schema}).configured()

@@ -386,6 +386,20 @@ MISTAKES = [
         "'archive' is the name of the route that `archive` adds",
         "another name",
     ),
+    Mistake(
+        "a key under its older name too",
+        with_route("", "{type: postgres, url: 'postgresql://db/x', ▲dsn: 'postgresql://db/x'}"),
+        "routes.out.to.dsn",
+        "'dsn' is an older name of 'url', which is there too",
+        "Keep one of them.",
+    ),
+    Mistake(
+        "no address",
+        with_route("", "▲{type: postgres}"),
+        "routes.out.to.url",
+        "missing key 'url'",
+        "Add it. Where the database is",
+    ),
     # Variables.
     Mistake(
         "variable that is not set",

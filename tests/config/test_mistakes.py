@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import traceback
 from pathlib import Path
@@ -12,7 +13,7 @@ from penstock.config.loading import load
 from penstock.config.problems import ConfigError, Position
 
 from .conftest import Read
-from .mistakes import GOOD, MISTAKES, Mistake
+from .mistakes import GOOD, MISTAKES, Mistake, with_route
 
 
 def place_of_mark(text: str) -> Position:
@@ -106,6 +107,37 @@ def test_the_password_of_a_ledger_is_never_repeated(read: Read) -> None:
         read(GOOD + "ledger: {url: mysql://user:s3cret@db/x}\n")
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(read(GOOD + "ledger: {url: postgresql://user:s3cret@db/x}\n"))
+
+
+ADDRESSES = [
+    "mysql://user:s3cret@db/x",
+    "postgresql://user:s3/cret@db/x",
+    "postgresql://user:s3@cret@db/x",
+    "postgresql://user:s3%cret@db/x",
+    "host=db password=s3 cret",
+    "host=db password='s3cret",
+    "host=db port=s3cret",
+]
+
+
+@pytest.mark.parametrize("key", ["url", "dsn"])
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_that_cannot_be_read_is_refused_and_never_repeated(address: str, key: str, read: Read) -> None:
+    text = with_route("", to=f"{{type: postgres, {key}: ▲{json.dumps(address)}}}")
+    with pytest.raises(ConfigError, match=rf"routes\.out\.to\.{key}: not an? ") as caught:
+        read(text.replace("▲", ""))
+    assert [problem.position for problem in caught.value.problems] == [place_of_mark(text)]
+    assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "form", ["postgresql://me:s3cret@[::1]:1,b:2/x?sslmode=require", "host=/tmp port=5 password='a b'"]
+)
+def test_an_address_may_be_written_as_its_tools_take_it(form: str, read: Read) -> None:
+    for key in ("url", "dsn"):
+        config = read(with_route("", to=f"{{type: postgres, {key}: {json.dumps(form)}}}"))
+        assert config.routes["out"].to.url.get_secret_value() == form  # type: ignore[attr-defined]
+        assert form not in repr(config)
 
 
 FILES = [

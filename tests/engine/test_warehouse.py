@@ -29,7 +29,7 @@ routes:
   warehouse:
     from: web
     max_records: {most}
-    to: {{type: postgres, dsn: "{dsn}", {options}}}
+    to: {{type: postgres, url: "{dsn}", {options}}}
 """
 
 

@@ -80,7 +80,7 @@ class ModelTarget(Target):
     types = POSTGRES_TYPES
 
     def destination(self, options: Options) -> AnyDestination:
-        return ModelDestination(PostgresConfig.model_validate({"dsn": "host=nowhere", **options}), self.store)
+        return ModelDestination(PostgresConfig.model_validate({"url": "host=nowhere", **options}), self.store)
 
     def make(self, table: str, existing: Existing) -> None:
         columns = {name: self.types.get(kind, kind) for name, kind in existing.columns.items()}
@@ -131,7 +131,7 @@ class PostgresTarget(Target):
         return self.database.schema
 
     def destination(self, options: Options) -> AnyDestination:
-        place = {"dsn": self.database.dsn, "database_schema": self.database.schema}
+        place = {"url": self.database.dsn, "database_schema": self.database.schema}
         return PostgresDestination(PostgresConfig.model_validate({**place, **options}))
 
     def make(self, table: str, existing: Existing) -> None:

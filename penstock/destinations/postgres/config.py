@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field
 
+from penstock.config.database_url import PostgresUrl
 from penstock.config.quantities import Duration
 from penstock.destinations.sql.config import FloatType, SqlConfig
 
@@ -14,8 +15,10 @@ class PostgresConfig(SqlConfig):
     offers_mirror: ClassVar[bool] = True
 
     type: Literal["postgres"] = Field(default="postgres", description="Selects this destination.")
-    dsn: SecretStr = Field(
+    url: PostgresUrl = Field(
+        validation_alias=AliasChoices("url", "dsn"),
         description="Where the database is: `postgresql://user:password@host:5432/database`, or `host=... dbname=...`."
+        " `dsn` is an older name of this key.",
     )
     database_schema: str = Field(
         default="public", min_length=1, max_length=63, description="The schema that tables are in; made if missing."
@@ -25,12 +28,3 @@ class PostgresConfig(SqlConfig):
         description="Numbers with a point: `numeric` is numeric(38,18), `double` is double precision.",
     )
     connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")
-
-    @field_validator("dsn")
-    @classmethod
-    def _looks_like_one(cls, value: SecretStr) -> SecretStr:
-        # It may hold a password, so no message repeats it.
-        text = value.get_secret_value()
-        if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
-            raise ValueError("not a PostgreSQL address; write postgresql://user:password@host:5432/database")
-        return value

@@ -60,7 +60,7 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
         schema = self.dialect.identifier(self.config.database_schema)
         try:
             connection = psycopg.connect(
-                self.config.dsn.get_secret_value(),
+                self.config.url.get_secret_value(),
                 autocommit=True,
                 connect_timeout=max(1, round(self.config.connect_timeout)),
                 application_name="penstock",
@@ -73,6 +73,15 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
             found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.config.database_schema,))
             if make_schema and found.fetchone() is None:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+        except psycopg.ProgrammingError as error:
+            if error.sqlstate is not None:
+                raise explained(error, refuses=False) from error
+            # The address itself. What the driver says quotes it, and it may hold a password.
+            raise TransientError(
+                "PEN-DST-026",
+                "the `url` of the database cannot be read.",
+                "Write postgresql://user:password@host:5432/database.",
+            ) from None
         except psycopg.Error as error:
             raise explained(error, refuses=False) from error
         return connection

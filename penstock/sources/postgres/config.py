@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema, field_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from penstock.config.component import SourceConfig
+from penstock.config.database_url import PostgresUrl
 from penstock.config.quantities import Duration
 
 _SLOT = re.compile(r"[a-z0-9_]{1,50}")
@@ -34,7 +35,7 @@ class PostgresSourceConfig(SourceConfig):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     type: Literal["postgres"] = "postgres"
-    url: SecretStr = Field(
+    url: PostgresUrl = Field(
         description="Where the database is: `postgresql://user:password@host:5432/database`. The role needs the right"
         " to replicate and to read the tables. Straight to the server: a connection pool cannot carry replication."
     )
@@ -66,15 +67,6 @@ class PostgresSourceConfig(SourceConfig):
     workers: int = Field(default=2, ge=1, le=16, description="Connections that copy at the same time.")
     discover: Duration = Field(default=10.0, gt=0, description="How often it looks for new tables.")
     connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")
-
-    @field_validator("url")
-    @classmethod
-    def _looks_like_one(cls, value: SecretStr) -> SecretStr:
-        # It may hold a password, so no message repeats it.
-        text = value.get_secret_value()
-        if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
-            raise ValueError("not a PostgreSQL address; write postgresql://user:password@host:5432/database")
-        return value
 
     @field_validator("slot")
     @classmethod

@@ -1,3 +1,4 @@
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.support.database import Database
 
 def make(database: Database, **options: Any) -> PostgresDestination:
     return PostgresDestination(
-        PostgresConfig.model_validate({"dsn": database.dsn, "database_schema": database.schema, **options})
+        PostgresConfig.model_validate({"url": database.dsn, "database_schema": database.schema, **options})
     )
 
 
@@ -45,7 +46,7 @@ class TestPostgres(TransactionalContract):
         return make(database)
 
     def ids(self, destination: AnyDestination) -> list[int]:
-        database = Database(destination.config.dsn.get_secret_value(), destination.config.database_schema)
+        database = Database(destination.config.url.get_secret_value(), destination.config.database_schema)
         return [row[0] for row in database.ask("SELECT id FROM events")]
 
 
@@ -380,12 +381,19 @@ def test_two_engines_add_the_same_columns_once(database: Database, tmp_path: Pat
 
 
 def test_a_server_that_is_not_there_is_away(tmp_path: Path) -> None:
-    destination = PostgresDestination(PostgresConfig(dsn="postgresql://nobody:secret@127.0.0.1:1/x"))
+    destination = PostgresDestination(PostgresConfig(url="postgresql://nobody:secret@127.0.0.1:1/x"))
     staging = Staging(destination, tmp_path)
     with pytest.raises(PenstockError, match="PEN-DST-027") as caught:
         destination.write(batch(), staging.stage(numbered([1])))
     assert "secret" not in str(caught.value)
     assert "secret" not in repr(destination.config)
+
+
+def test_what_the_driver_cannot_read_of_an_address_is_not_repeated() -> None:
+    destination = PostgresDestination(PostgresConfig(url="host=db password=my secret=word"))
+    with pytest.raises(PenstockError, match="PEN-DST-026") as caught:
+        destination.check()
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_connection_that_is_cut_leaves_nothing_half_done(database: Database, tmp_path: Path) -> None:
@@ -419,7 +427,7 @@ def test_a_user_who_may_not_create_tables_is_told_so(database: Database) -> None
 
 def test_the_address_is_checked_with_the_config() -> None:
     with pytest.raises(ValueError, match="not a PostgreSQL address"):
-        PostgresConfig(dsn="mysql://root:hunter2@db")
+        PostgresConfig(url="mysql://root:hunter2@db")
 
 
 def test_ddl_waits_for_nobody_but_its_table(database: Database, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class PostgresTarget(Target):
         database.ask(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"')
 
     def config(self) -> dict[str, Any]:
-        return {"type": "postgres", "dsn": self.database.dsn, "database_schema": self.database.schema}
+        return {"type": "postgres", "url": self.database.dsn, "database_schema": self.database.schema}
 
     def run(self, statement: str) -> None:
         self.database.ask(statement)

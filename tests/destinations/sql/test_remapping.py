@@ -98,7 +98,7 @@ def _proposed(session: Session, columns: tuple[str, ...], rules: RemapRules) -> 
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Warehouse]:
     if request.param == "postgres":
         database: Database = request.getfixturevalue("database")
-        config = PostgresConfig.model_validate({"dsn": database.dsn, "database_schema": database.schema})
+        config = PostgresConfig.model_validate({"url": database.dsn, "database_schema": database.schema})
         yield Warehouse(PostgresDestination(config), database.ask, tmp_path)
         return
     path = tmp_path / "w.duckdb"
@@ -269,7 +269,7 @@ def test_what_is_kept_is_surveyed_by_key(warehouse: Warehouse) -> None:
 
 
 def test_nobody_loads_while_values_are_moved(database: Database, tmp_path: Path) -> None:
-    config = PostgresConfig.model_validate({"dsn": database.dsn, "database_schema": database.schema})
+    config = PostgresConfig.model_validate({"url": database.dsn, "database_schema": database.schema})
     warehouse = Warehouse(PostgresDestination(config), database.ask, tmp_path)
     warehouse.load({"id": 1, "a": 1})
     waiting = f"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{database.schema}.events'::regclass"

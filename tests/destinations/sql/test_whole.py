@@ -57,7 +57,7 @@ class TestPostgresWhole(WholeContract):
             database.ask(f"CREATE TABLE {table} ({COLUMNS.format(table=table)})")
 
     def make(self, **options: Any) -> AnyDestination:
-        where = {"dsn": self.database.dsn, "database_schema": self.database.schema, "table": "{{ kind }}"}
+        where = {"url": self.database.dsn, "database_schema": self.database.schema, "table": "{{ kind }}"}
         return PostgresDestination(PostgresConfig.model_validate({**where, **options}))
 
     def ids(self, table: str) -> list[int]:
