@@ -12,9 +12,10 @@ import typer
 from penstock.cli.exits import Exit, tell
 from penstock.cli.opening import opened, read_config
 from penstock.cli.options import CONFIG, ConfigOption
-from penstock.cli.screen import JsonValue, note, print_json_line, printable, show
+from penstock.cli.screen import JsonValue, counted, note, print_json_line, printable, show
 from penstock.cli.signals import stopping_in_two_steps
 from penstock.cli.stepping import step_through
+from penstock.config.quantities import seconds
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 def run(
     once: Annotated[bool, typer.Option("--once", help="Take what is there, deliver it, and end.")] = False,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            "--patience",
+            metavar="DURATION",
+            parser=seconds,
+            help="With --once: how long to wait for a destination that stays away (30s, 5m), then end with 3.",
+        ),
+    ] = None,
     step: Annotated[
         str | None,
         typer.Option("--step", metavar="ROUTE", help="Deliver what waits in the log for one route, record by record."),
@@ -36,6 +46,8 @@ def run(
     ] = False,
 ) -> None:
     """Run the pipeline. Ctrl-C stops taking in and delivers what is there; a second one stops now."""
+    if patience is not None and not once:
+        raise typer.BadParameter("a run without an end waits for ever; add --once.", param_hint="--patience")
     if step is not None:
         if once:
             raise typer.BadParameter("it ends by itself; leave --once out.", param_hint="--step")
@@ -56,7 +68,7 @@ def run(
 
     with stopping_in_two_steps(pipeline.engine.drain) as (stopping, hurry):
         if once:
-            code = run_once(path, bounded_sources(pipeline), stopping, hurry)
+            code = run_once(path, bounded_sources(pipeline), stopping, hurry, patience)
         else:
             code = Supervisor(path, list(pipeline.sources), pipeline.engine.drain).run(stopping, hurry)
     if code == Exit.START:
@@ -122,8 +134,10 @@ def _account(path: Path, code: int, as_json: bool) -> None:
         if as_json:
             print_json_line({"event": "ended", "code": code})
         return
+    away = [route for route in found.routes if code == Exit.UNFINISHED and route.state == "retrying"]
     if as_json:
-        print_json_line({"event": "ended", "code": code, **status_object(found, None)})
+        waits = {"waits_for": {route.route: route.message for route in away}} if away else {}
+        print_json_line({"event": "ended", "code": code, **waits, **status_object(found, None)})
         return
     show(routes_table(found, None))
     for route in found.routes if code == Exit.UNFINISHED else ():
@@ -131,6 +145,8 @@ def _account(path: Path, code: int, as_json: bool) -> None:
             note(f"route {route.route} gave up: {printable(route.message)}")
         elif route.state == "halted":
             note(f"route {route.route} {printable(route.message)}")
+    for route in away:
+        note(f"route {route.route} still waits, {counted(route.lag, 'record')} behind: {printable(route.message)}")
     if code == Exit.UNFINISHED:
         note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
     failed = sum(route.totals.failed for route in found.routes)

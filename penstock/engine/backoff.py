@@ -1,8 +1,9 @@
-"""Waiting times that grow, with jitter, and end at once when a stop is asked for."""
+"""Waiting times that grow, with jitter, and how long there may be waiting at all."""
 
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass
 
 
@@ -27,3 +28,27 @@ class Backoff:
 
     def reset(self) -> None:
         self._current = 0.0
+
+
+@dataclass
+class Patience:
+    """How long to wait for something that stays away: ``limit`` seconds since it was first missed, or for ever."""
+
+    limit: float | None = None
+    _since: float | None = None
+
+    def is_over(self) -> bool:
+        """Asked whenever it is missing; the first time starts the clock."""
+        if self._since is None:
+            self._since = time.monotonic()
+        return self.limit is not None and time.monotonic() - self._since >= self.limit
+
+    def at_most(self, wait: float) -> float:
+        """The wait, or less if patience ends before."""
+        if self.limit is None or self._since is None:
+            return wait
+        return min(wait, max(0.0, self._since + self.limit - time.monotonic()))
+
+    def reset(self) -> None:
+        """It is there."""
+        self._since = None

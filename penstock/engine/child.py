@@ -1,4 +1,5 @@
-"""The processes under the supervisor: ``python -m penstock.engine.child <config> engine|source [name] [--once]``.
+"""The processes under the supervisor: ``python -m penstock.engine.child <config> engine|source [name] [--once]
+[--patience SECONDS]``.
 
 A child ends when it is told to (SIGTERM: finish, a second one: now) and never outlives its supervisor.
 """
@@ -45,19 +46,20 @@ def main(arguments: list[str]) -> int:
         if role == "source":
             build_source(config, rest[0]).run(stopping, once)
             return 0
-        return _run_engine(config, stopping, once)
+        patience = float(rest[rest.index("--patience") + 1]) if "--patience" in rest else None
+        return _run_engine(config, stopping, once, patience)
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
         return EXIT_AGAIN if isinstance(error, LedgerAway) else EXIT_HOPELESS
 
 
-def _run_engine(config: PipelineConfig, stopping: Event, once: bool) -> int:
+def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None) -> int:
     from penstock.engine.engine import Engine
     from penstock.engine.pipeline import Pipeline
     from penstock.engine.session import JvmDied
 
     try:
-        return 0 if Engine(Pipeline.open(config), once).run(stopping) else EXIT_UNFINISHED
+        return 0 if Engine(Pipeline.open(config), once, patience).run(stopping) else EXIT_UNFINISHED
     except JvmDied as error:
         logging.getLogger("penstock").error("%s", error)
         logging.shutdown()

@@ -25,6 +25,7 @@ from penstock import faults
 from penstock.config.pipeline import OnError
 from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableReceipt
 from penstock.engine import narrate
+from penstock.engine.backoff import Patience
 from penstock.engine.carriage import carried
 from penstock.engine.failed import FailedStore
 from penstock.engine.ledger import ACKNOWLEDGED, Halt, Ledger, Settlement, Standing
@@ -43,12 +44,12 @@ from penstock.engine.refusals import (
 )
 from penstock.engine.reports import BatchReport
 from penstock.engine.unnoted import TableWatch
-from penstock.engine.writing import BatchWriter, Stopped
+from penstock.engine.writing import BatchWriter, OutOfPatience, Stopped
 from penstock.errors import RefusedError
 from penstock.log.local import LocalLog
 from penstock.steps.chain import OF_FAILED_LABEL
 
-__all__ = ["Delivery", "Halted", "Stopped", "clean_stage"]
+__all__ = ["Delivery", "Halted", "OutOfPatience", "Stopped", "clean_stage"]
 
 REFUSED_IN_A_ROW = 1_000
 """After so many single records, one behind the other, that were refused, what is refused next fails as it is: a
@@ -72,10 +73,12 @@ class Delivery:
     watch: TableWatch = field(default_factory=TableWatch)
     carry_again: Callable[[Ranges], BatchReport] | None = None
     """Carries ranges anew where a step runs in Spark; routes of Arrow steps need none."""
+    patience: Patience = field(default_factory=Patience)
+    """How long to wait for a destination that is away."""
 
     def deliver(self, report: BatchReport, began: float | None = None) -> None:
         """Returns when all that the report covers is committed, by this call or an earlier one. Raises ``Stopped`` if
-        asked to stop, and ``Halted`` at a record that fails on a route with ``on_error: stop``.
+        asked to stop or out of patience, and ``Halted`` at a record that fails on a route with ``on_error: stop``.
 
         ``began`` is the monotonic time at which the batch's tasks started.
         """
@@ -117,7 +120,7 @@ class Delivery:
             narrate.batch_known(self.plan.name)
             return ()
         faults.reach("route.range_fixed")
-        writer = BatchWriter(self.destination, self.ledger, self.stopping, stops, self.watch)
+        writer = BatchWriter(self.destination, self.ledger, self.stopping, stops, self.watch, self.patience)
         try:
             receipts = writer.write(batch, report.parts, piece.again)
         except RefusedError as error:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from penstock.config.addresses import split_address
 from penstock.config.pipeline import RouteConfig, RouteMode
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff
+from penstock.engine.backoff import Backoff, Patience
 from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
@@ -33,11 +33,15 @@ JVM_CHECK_EVERY = 0.5
 
 
 class Engine:
-    """Runs all routes of a pipeline in this process until ``stopping`` is set, or with ``once`` to their end."""
+    """Runs all routes of a pipeline in this process until ``stopping`` is set, or with ``once`` to their end.
 
-    def __init__(self, pipeline: Pipeline, once: bool = False) -> None:
+    ``patience``: seconds after which a route gives up a destination that stays away; none, and it waits.
+    """
+
+    def __init__(self, pipeline: Pipeline, once: bool = False, patience: float | None = None) -> None:
         self._pipeline = pipeline
         self._once = once
+        self._patience = patience
         self._lock = EngineLock(pipeline.layout.run)
         self._compacting = Compacting(pipeline.log)
 
@@ -75,7 +79,15 @@ class Engine:
         # A cast or a template that the destination cannot use is said now, in words, and not by every task.
         plan.stage_dir.mkdir(parents=True, exist_ok=True)
         destination.stager(plan.stage_dir, plan.casts)
-        delivery = Delivery(plan, destination, pipeline.log, pipeline.ledger, pipeline.failed_store, stopping=Event())
+        delivery = Delivery(
+            plan,
+            destination,
+            pipeline.log,
+            pipeline.ledger,
+            pipeline.failed_store,
+            stopping=Event(),
+            patience=Patience(self._patience),
+        )
         in_rounds = config.mode is RouteMode.BATCH
         pace = Pace(config.interval, config.max_records, config.max_bytes, self._once, in_rounds)
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)

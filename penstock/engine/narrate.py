@@ -92,7 +92,12 @@ def route_resumed(route: str) -> None:
 def route_gave_up(route: str, reason: str, crashes: int) -> None:
     _RUNNING.labels(route).set(0)
     _CRASHES.labels(route).inc()
-    log.error("route %s: gave up after %d crashes: %s", route, crashes, reason)
+    log.error("route %s: gave up%s: %s", route, f" after {crashes} crashes" if crashes else "", reason)
+
+
+def route_out_of_patience(route: str, reason: str) -> None:
+    _RUNNING.labels(route).set(0)
+    log.error("route %s: waits no longer: %s", route, reason)
 
 
 def batch_put_off(route: str, number: int) -> None:

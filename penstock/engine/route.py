@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from penstock.engine import narrate
 from penstock.engine.backoff import Backoff
 from penstock.engine.carriage import reports_left
-from penstock.engine.delivery import Delivery, Halted, Stopped, clean_stage
+from penstock.engine.delivery import Delivery, Halted, OutOfPatience, Stopped, clean_stage
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.pieces import Ranges
@@ -58,7 +58,8 @@ class RouteRunner(threading.Thread):
 
     A query that ends with an error is started again after a growing pause: the range it was on is fixed, so it goes on
     exactly there. Only a ``once`` run gives up, after ``ONCE_TRIES`` crashes without a batch between them; errors that
-    pass by themselves do not count. ``finished`` tells whether a ``once`` run came to its end.
+    pass by themselves do not count, but may not last longer than the delivery's patience. ``finished`` tells whether a
+    ``once`` run came to its end.
 
     A route that halts at a record is not started again until an operator says so, through the ledger.
     """
@@ -110,6 +111,11 @@ class RouteRunner(threading.Thread):
                         return
                     said = False
                     continue
+                if isinstance(self._cause, OutOfPatience):
+                    # Its state in the ledger stays: what it waits for.
+                    loud_queries(self._spark)
+                    narrate.route_out_of_patience(route, str(self._cause))
+                    return
                 # Whatever else ended the query, the route must not stay down for it: data waits in the log meanwhile.
                 if stopping.is_set():
                     break
@@ -146,8 +152,9 @@ class RouteRunner(threading.Thread):
         return False
 
     def _gives_up(self, error: Exception) -> bool:
-        if not isinstance(error, _PASSING):
-            self._crashes += 1
+        if isinstance(error, _PASSING):
+            return self._delivery.patience.is_over()
+        self._crashes += 1
         return self._pace.once and self._crashes >= ONCE_TRIES
 
     def stop(self, patience: float) -> bool:
@@ -248,6 +255,7 @@ class RouteRunner(threading.Thread):
                 self._cause = error
                 raise
             self._crashes = 0
+            self._delivery.patience.reset()
             clean_stage(self.plan.stage_dir)
 
     def _carried_again(self, ranges: Ranges) -> BatchReport:

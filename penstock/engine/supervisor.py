@@ -113,11 +113,15 @@ class Supervisor:
             narrate.process_ended(child.name, child.code, None)
 
 
-def run_once(config_path: Path, bounded_sources: Sequence[str], stopping: Event, hurry: Event) -> int:
-    """Run the sources that have an end to their end, then every route over what the log holds, and finish."""
+def run_once(
+    config_path: Path, bounded_sources: Sequence[str], stopping: Event, hurry: Event, patience: float | None = None
+) -> int:
+    """Run the sources that have an end to their end, then every route over what the log holds, and finish. A route
+    whose destination is away for longer than ``patience`` seconds is given up; the others come to their end."""
     path = str(config_path)
     steps = [Child(f"source {name}", [path, "source", name, "--once"]) for name in bounded_sources]
-    for child in [*steps, Child("engine", [path, "engine", "--once"])]:
+    limit = [] if patience is None else ["--patience", str(patience)]
+    for child in [*steps, Child("engine", [path, "engine", "--once", *limit])]:
         child.start()
         asked = False
         while child.alive:

@@ -9,7 +9,7 @@ from threading import Event
 
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff
+from penstock.engine.backoff import Backoff, Patience
 from penstock.engine.book import RouteBook
 from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.unnoted import TableWatch
@@ -18,6 +18,10 @@ from penstock.errors import RefusedError, RouteError, TransientError
 
 class Stopped(Exception):
     """A stop was asked for before the batch was delivered. It is still in the log; this is no error."""
+
+
+class OutOfPatience(Stopped):
+    """The destination has been away for longer than the run is to wait. The batch is still in the log."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,12 @@ class BatchWriter:
     stopping: Event
     whole: bool = False
     watch: TableWatch = field(default_factory=TableWatch)
+    patience: Patience = field(default_factory=Patience)
 
     def write(self, batch: Batch, parts: Sequence[Part], again: bool) -> list[TableReceipt]:
         """What is written stays written: only the other tables are tried again, by this call or after a crash
-        (``again``). Raises ``RefusedError`` if the destination takes nothing of the batch, and ``Stopped``."""
+        (``again``). Raises ``RefusedError`` if the destination takes nothing of the batch, ``Stopped`` and
+        ``OutOfPatience``."""
         staged: Counter[str] = Counter()
         for part in parts:
             staged[part.table] += part.rows
@@ -64,6 +70,7 @@ class BatchWriter:
                 self._wait(batch, backoff, problem)
             elif len(done) < len(staged):
                 raise _unaccounted(batch, sum(staged.values()), Receipt(list(done.values())).rows)
+        self.patience.reset()
         if backoff.waited:
             self.ledger.note(batch.route, RouteState.RUNNING)
         return list(done.values())
@@ -83,8 +90,10 @@ class BatchWriter:
             self.watch.after_try(book, ended)
 
     def _wait(self, batch: Batch, backoff: Backoff, problem: TransientError) -> None:
-        wait = backoff.next()
         self.ledger.note(batch.route, RouteState.RETRYING, str(problem))
+        if self.patience.is_over():
+            raise OutOfPatience(str(problem)) from problem
+        wait = self.patience.at_most(backoff.next())
         narrate.destination_unavailable(batch.route, str(problem), wait)
         if self.stopping.wait(wait):
             narrate.batch_put_off(batch.route, batch.number)

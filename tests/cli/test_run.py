@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import httpx
+import psycopg
+import pytest
 
 from penstock.cli.exits import Exit
 from penstock.engine.layout import Layout
@@ -18,6 +21,7 @@ from penstock.engine.ledger import Ledger, RouteState, sqlite_url
 from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
+from tests.support.postgres import Server
 from tests.support.waiting import eventually
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
@@ -156,3 +160,60 @@ def test_a_stop_while_the_destination_is_away_is_no_error(fresh: Project) -> Non
     assert "ERROR" not in told
     assert "Stopped" not in told
     assert told.count("route warehouse: stopped before batch 1 was delivered") == 1
+
+
+PATIENT = """
+name: shop
+sources: {{web: {{type: file, path: ./web.ndjson}}}}
+routes:
+  files: {{from: web, to: {{type: file, path: ./out}}}}
+  warehouse: {{from: web, to: {{type: postgres, url: "{url}", table: events, connect_timeout: 2s}}}}
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A database that is there and does not run."""
+    made = Server()
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(server: Server, fresh: Project) -> None:
+    (fresh.folder / "web.ndjson").write_text('{"n": 1}\n{"n": 2}\n')
+    fresh.config.write_text(PATIENT.format(url=server.url))
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "run", "--once", *options]
+        return subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=180)
+
+    ran = run("--patience", "1s", "--json")
+    assert ran.returncode == Exit.UNFINISHED, ran.stderr
+    ended = json.loads(ran.stdout.splitlines()[-1])
+    assert list(ended["waits_for"]) == ["warehouse"]
+    assert "PEN-DST-027" in ended["waits_for"]["warehouse"]
+    assert "route warehouse: waits no longer: PEN-DST-027" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert {route["route"]: (route["loaded"], route["lag"]) for route in ended["routes"]} == {
+        "files": (2, 0),
+        "warehouse": (0, 2),
+    }
+    ran = run("--patience", "200ms")
+    assert ran.returncode == Exit.UNFINISHED
+    (told,) = [line for line in ran.stderr.splitlines() if line.startswith("route warehouse still waits")]
+    assert "2 records behind: PEN-DST-027" in told
+    server.start()
+    try:
+        assert run("--patience", "1s").returncode == 0
+        with psycopg.connect(server.url) as connection:
+            assert connection.execute("SELECT array_agg(n ORDER BY n) FROM events").fetchone() == ([1, 2],)
+    finally:
+        server.kill()
+    assert len(list((fresh.folder / "out").iterdir())) == 1
+
+
+def test_patience_is_for_runs_that_have_an_end(fresh: Project) -> None:
+    assert fresh.penstock("run", "--patience", "5s").code == Exit.USAGE
+    assert fresh.penstock("run", "--once", "--patience", "soon").code == Exit.USAGE
