@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import psutil
 
 from penstock.config.loading import load
 from penstock.engine.ledger import Totals
@@ -18,6 +17,7 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.status import route_status
 from tests.chaos.client import Poster
 from tests.chaos.project import Project
+from tests.chaos.running import ENGINE, JVM, PYTHON_WORKER, SOURCE, SOURCE_WORKER, SUPERVISOR
 from tests.support.waiting import eventually
 
 NAMED_POINTS = (
@@ -30,7 +30,7 @@ NAMED_POINTS = (
 """After the append and before its fsync; after the fsync and before the 200; after the range is fixed; during the
 write; after the destination's commit and before the ledger's. Each kills its process the nth time it gets there."""
 
-ROLES = ("supervisor", "collector", "collector worker", "engine", "JVM", "Spark's Python worker")
+ROLES = (SUPERVISOR, SOURCE, SOURCE_WORKER, ENGINE, JVM, PYTHON_WORKER)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def chaos(
                 roles = rng.sample(ROLES, len(ROLES))
             role = roles[number % len(ROLES)]
             time.sleep(rng.uniform(0.0, 3.0))
-            _kill_one(project, rng, role)
+            project.kill_one(rng, role)
             kills[role] += 1
             say(f"random kill {number + 1} of {random_kills}: {role}")
             if number % settle_every == 0:
@@ -110,40 +110,6 @@ def _wait_until_it_delivers(project: Project, pipeline: Pipeline) -> None:
         return pipeline.ledger.totals("warehouse").items > before
 
     eventually(delivers, f"the route delivers again after the kill (see {project.log})", 120)
-
-
-def _kill_one(project: Project, rng: random.Random, role: str) -> None:
-    """``kill -9`` of a process of that kind, as soon as there is one."""
-
-    def killed() -> bool:
-        project.keep_up()
-        victims = [process for process in project.victims() if _role(process, project) == role]
-        if not victims:
-            return False
-        try:
-            rng.choice(victims).kill()
-        except psutil.NoSuchProcess:
-            return False
-        return True
-
-    eventually(killed, f"there is a {role} to kill (see {project.log})", 90)
-
-
-def _role(process: psutil.Process, project: Project) -> str:
-    assert project.process is not None
-    try:
-        command = process.cmdline()
-    except psutil.Error:
-        return "gone"
-    if process.pid == project.process.pid:
-        return "supervisor"
-    if any("java" in word for word in command[:1]):
-        return "JVM"
-    if "engine" in command:
-        return "engine"
-    if "source" in command:
-        return "collector"
-    return "collector worker" if "penstock.sources.http.worker" in command else "Spark's Python worker"
 
 
 def _reckon(project: Project, poster: Poster, kills: Counter[str], began: float) -> Reckoning:
