@@ -41,8 +41,9 @@ types: setup
 bench: setup  ## Measure ourselves against a peer and against the limit
 	$(RUN)/python -m bench
 
-chaos: setup  ## Kill the pipeline a hundred times and count every event
+chaos: setup  ## Kill everything, again and again: count every event, compare mirrors row by row
 	$(RUN)/python -m tests.chaos --kills 100
+	$(RUN)/python -m tests.chaos.mirror --seconds 60
 
 docs: setup  ## Write docs/reference anew from the config classes
 	$(RUN)/python scripts/reference.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -37,6 +39,10 @@ class Server:
         if os.geteuid() == 0:
             shutil.chown(self._directory, self._user)
         self._run("initdb", "-U", "penstock", "-A", "trust", "--no-sync", "-E", "UTF8")
+
+    def program(self, name: str) -> Path:
+        """One of PostgreSQL's own programs, of this server's version."""
+        return self._binaries / name
 
     @property
     def url(self) -> str:
@@ -79,6 +85,13 @@ class Server:
     def kill(self) -> None:
         """As if the power were cut: nothing is finished, nothing is written on the way out."""
         self._run("pg_ctl", "-m", "immediate", "stop")
+
+    def shoot(self) -> None:
+        """``kill -9`` of the server's first process; the others notice and end by themselves."""
+        pid = int((self._directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+        others = psutil.Process(pid).children()
+        os.kill(pid, signal.SIGKILL)
+        psutil.wait_procs(others, timeout=30)
 
     def remove(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
