@@ -9,7 +9,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from tests.chaos.mirror.run import chaos
+from tests.chaos.mirror.run import NAMED_POINTS, chaos
 
 
 def main() -> int:
@@ -20,7 +20,9 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers do not stay behind
     folder = Path(tempfile.mkdtemp(prefix="penstock-mirror-"))
-    result = chaos(folder, options.seconds, options.seed, options.rate, say=partial(print, flush=True))
+    result = chaos(
+        folder, options.seconds, options.seed, options.rate, points=NAMED_POINTS, say=partial(print, flush=True)
+    )
     print(f"kills: {dict(result.kills)} in {result.seconds:.0f} s")
     print(f"{result.transactions:,} transactions (pgbench was cut off {result.interrupted} times),")
     print(f"{result.records:,} records in the log, batches: {dict(result.batches)}")

@@ -17,7 +17,18 @@ from tests.chaos.mirror.writers import Writers
 from tests.support.waiting import eventually
 
 Say = Callable[[str], None]
+NAMED_POINTS = (
+    "postgres.copy.written@2",
+    "postgres.stream.appended@40",
+    "log.append.before_fsync@60",
+    "destination.writing@3",
+    "destination.committed@2",
+    "route.before_ledger_commit@2",
+)
+"""Besides chance, the worst moments: each kills its process once, the nth time that a process gets there."""
 LONGEST = 900.0
+QUIET = 300.0
+"""Seconds after the last kill for everything to be up and done: what was killed often is started again late."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +72,16 @@ def chaos(
     seed: int,
     rate: int = 150,
     once_each: bool = False,
+    points: Sequence[str] = (),
     say: Say = lambda _: None,
 ) -> Reckoning:
-    """Write for ``seconds`` at least, and until every role was hit. ``once_each``: each once and no more."""
+    """Write for ``seconds`` at least, and until every role was hit. ``once_each``: each once and no more.
+
+    ``points``: faults at which processes kill themselves besides.
+    """
     began = time.monotonic()
     rng = random.Random(seed)
-    stage = Stage(folder)
+    stage = Stage(folder, faults=",".join(f"{point}=kill" for point in points))
     writers = Writers(stage.source.program("pgbench"), stage.source.url, folder, seed, rate)
     try:
         stage.start()
@@ -76,6 +91,7 @@ def chaos(
         stage.running.start()
         kills = _attack(stage, rng, seconds, once_each, say)
         writers.stop()
+        kills.update(stage.fired())
         say("writing has ended; waiting for quiet")
         return _reckon(stage, writers, kills, began)
     finally:
@@ -121,8 +137,8 @@ def _turns(rng: random.Random, roles: Sequence[str], once: bool) -> Iterator[str
 
 def _reckon(stage: Stage, writers: Writers, kills: Counter[str], began: float) -> Reckoning:
     log = stage.running.log
-    eventually(stage.source_is_read(), f"all changes are in the log (see {log})", 180, every=0.5)
-    eventually(lambda: not any(stage.lags().values()), f"the routes have caught up (see {log})", 180, every=0.5)
+    eventually(stage.source_is_read(), f"all changes are in the log (see {log})", QUIET, every=0.5)
+    eventually(lambda: not any(stage.lags().values()), f"the routes have caught up (see {log})", QUIET, every=0.5)
     code = stage.running.stop()
     differences, rows = stage.differences()
     return Reckoning(

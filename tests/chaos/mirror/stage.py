@@ -64,10 +64,10 @@ time.sleep(float(sys.argv[2]))
 class Stage:
     """Servers are started by ``start``; ``Running`` is the pipeline. ``end`` leaves nothing behind but ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, faults: str = "") -> None:
         self.folder = folder
         self.source, self.target = Server(), Server()
-        self.running = Running(folder, _PIPELINE.format(source=self.source.url, target=self.target.url))
+        self.running = Running(folder, _PIPELINE.format(source=self.source.url, target=self.target.url), faults)
         self.duckdb = folder / "mirror.duckdb"
         self.ended_by_itself: list[int] = []
         self._holder: subprocess.Popen[bytes] | None = None
@@ -117,6 +117,10 @@ class Stage:
         """How many batches each route has delivered."""
         pipeline = self._pipeline
         return {route: sum(batch.items > 0 for batch in pipeline.ledger.batches(route, last=10**6)) for route in ROUTES}
+
+    def fired(self) -> list[str]:
+        """The points at which a process has killed itself."""
+        return [path.name for path in self.running.fired.iterdir()]
 
     def source_is_read(self) -> Callable[[], bool]:
         """Tells whether everything that is committed now at the source is in the log."""
