@@ -1,5 +1,7 @@
 """``python -m bench [names ...] [--quick]``: run benchmarks and print their figures as a Markdown table.
 
+``name/section`` runs one section of a benchmark that has some.
+
 Ends with 1 if a benchmark could not be run. A goal that was missed is a finding, not a failure.
 """
 
@@ -28,17 +30,19 @@ BENCHMARKS = (
     "latency",
     "memory",
 )
+SECTIONS = {"transport": ("files", "copy", "changes", "verbs")}
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Penstock, a peer and the limit.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"any of: {', '.join(BENCHMARKS)}; all if none")
+    known = [*BENCHMARKS, *(f"{name}/{section}" for name, sections in SECTIONS.items() for section in sections)]
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of: {', '.join(known)}; all if none")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, not how fast it is")
     parser.add_argument("--folder", type=Path, default=_disk(), help="a folder on a real disk (default: %(default)s)")
     given = parser.parse_args(arguments)
-    unknown = [name for name in given.names if name not in BENCHMARKS]
+    unknown = [name for name in given.names if name not in known]
     if unknown:
-        parser.error(f"there is no benchmark '{unknown[0]}'; there are: {', '.join(BENCHMARKS)}")
+        parser.error(f"there is no benchmark '{unknown[0]}'; there are: {', '.join(known)}")
     title = machine()
     found, broken = measured(given.names or BENCHMARKS, given.folder, given.quick)
     print(f"{title}{'; quick sizes' if given.quick else ''}\n\n{markdown(found)}")
@@ -52,11 +56,12 @@ def measured(names: list[str] | tuple[str, ...], parent: Path, quick: bool) -> t
     found: list[Comparison] = []
     broken: list[str] = []
     for name in names:
-        folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{name}-", dir=parent))
+        module, _, section = name.partition("/")
+        folder = Path(tempfile.mkdtemp(prefix=f"penstock-bench-{module}-", dir=parent))
         began = time.monotonic()
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
-            found += import_module(f"bench.{name}").run(Setting(folder, quick))
+            found += import_module(f"bench.{module}").run(Setting(folder, quick, section or None))
         except Exception:
             traceback.print_exc()
             broken.append(name)

@@ -22,6 +22,8 @@ class Setting:
 
     folder: Path
     quick: bool
+    section: str | None = None
+    """The only part of it that is wanted, if it has parts."""
 
     def choose(self, full: int, quick: int) -> int:
         return quick if self.quick else full

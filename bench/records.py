@@ -42,6 +42,23 @@ def _text(number: int, size: int, rng: random.Random) -> bytes:
     return f'{text},"note":"{_words(missing, rng)}"}}'.encode()
 
 
+def short_texts(count: int, size: int, seed: int = 3) -> list[bytes]:
+    """JSON objects of five leaves and exactly ``size`` bytes, which 110 are enough for."""
+    rng = random.Random(seed)
+    return [_short_text(number, size, rng) for number in range(count)]
+
+
+def _short_text(number: int, size: int, rng: random.Random) -> bytes:
+    text = (
+        f'{{"id":{number},"page":"{rng.choice(_PAGES)}/{rng.randrange(10**6)}","user":"{rng.getrandbits(64):016x}",'
+        f'"at":{1_700_000_000 + number}.{rng.randrange(1000):03d},"session":"'
+    )
+    missing = size - len(text) - len('"}')
+    if missing < 0:
+        raise ValueError(f"an event of {size} bytes has no room for its fields")
+    return f"{text}{rng.getrandbits(4 * missing + 4):0{missing + 1}x}"[: size - 2].encode() + b'"}'
+
+
 def _words(length: int, rng: random.Random) -> str:
     words = ""
     while len(words) < length:

@@ -67,7 +67,16 @@ def deliver(
     log: Path, folder: Path, destination: Options, max_records: int, events: int, steps: Sequence[Step] = ()
 ) -> Delivered:
     """Run a route from a copy of ``log`` to the destination, until every event is delivered."""
-    config = _write_project(log, folder, destination, max_records, steps)
+    # Hard links: a run only ever adds files to a log.
+    shutil.copytree(log, folder / "data" / "log", copy_function=os.link)
+    token = {"id": "site", "client_secret": "unused"}
+    source = {"type": "http", "listen": f"127.0.0.1:{free_port()}", "tokens": [token]}
+    return run_project(write_project(folder, source, destination, max_records, steps), events)
+
+
+def run_project(config: Path, events: int) -> Delivered:
+    """``penstock run --once`` of a project with one route, until every event is delivered."""
+    folder = config.parent
     command = [sys.executable, "-m", "penstock.cli.main", "run", "--once", "-c", str(config)]
     with (folder / "output.txt").open("wb") as output:
         began = time.perf_counter()
@@ -79,7 +88,7 @@ def deliver(
         command_seconds = time.perf_counter() - began
     if process.returncode:
         said = (folder / "output.txt").read_text(errors="replace")[-4000:]
-        raise RuntimeError(f"`penstock run --once` to {destination['type']} ended with {process.returncode}:\n{said}")
+        raise RuntimeError(f"`penstock run --once` ended with {process.returncode}:\n{said}")
     pipeline = Pipeline.open(load(config), create=False)
     batches = pipeline.ledger.batches(ROUTE, last=1_000_000)
     totals = pipeline.ledger.totals(ROUTE)
@@ -92,18 +101,12 @@ def deliver(
     return Delivered(events, between + first.seconds, command_seconds, later, len(batches), peak)
 
 
-def _write_project(log: Path, folder: Path, destination: Options, max_records: int, steps: Sequence[Step]) -> Path:
-    # Hard links: a run only ever adds files to a log.
-    shutil.copytree(log, folder / "data" / "log", copy_function=os.link)
-    token = {"id": "site", "client_secret": "unused"}
-    config = {
-        "name": "bench",
-        "data_dir": "./data",
-        "sources": {SOURCE: {"type": "http", "listen": f"127.0.0.1:{free_port()}", "tokens": [token]}},
-        "routes": {
-            ROUTE: {"from": [SOURCE], "max_records": max_records, "steps": list(steps), "to": dict(destination)}
-        },
-    }
+def write_project(
+    folder: Path, source: Mapping[str, object], destination: Options, max_records: int, steps: Sequence[Step] = ()
+) -> Path:
+    """A pipeline of one source and one route, in a folder that is there; its config."""
+    route = {"from": [SOURCE], "max_records": max_records, "steps": list(steps), "to": dict(destination)}
+    config = {"name": "bench", "data_dir": "./data", "sources": {SOURCE: dict(source)}, "routes": {ROUTE: route}}
     path = folder / "pipeline.yaml"
     path.write_bytes(orjson.dumps(config))  # JSON is YAML
     return path
