@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +107,7 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "last_commit": None if route.last_commit is None else moment_of(route.last_commit),
         "halted_at": None if route.halt is None else asdict(route.halt),
         "skipped_by": dict(route.skipped_by),
+        "added_by": dict(route.added_by),
         "tables": dict(route.tables),
     }
 
@@ -115,12 +116,10 @@ def status_view(found: PipelineStatus, pid: int | None) -> Iterator[RenderableTy
     """What a person sees: a line on the engine, the accounting, and the details that there are."""
     yield f"{found.name}: " + ("the engine does not run" if pid is None else f"the engine runs, pid {pid}")
     yield routes_table(found, pid)
-    if any(route.skipped_by for route in found.routes):
-        skips = table("route", "skipped by", "items", numbers=("items",))
-        for route in found.routes:
-            for step, items in sorted(route.skipped_by.items()):
-                skips.add_row(route.route, step, count(items))
-        yield skips
+    for what in ("skipped", "added"):
+        by_step = {route.route: route.skipped_by if what == "skipped" else route.added_by for route in found.routes}
+        if any(by_step.values()):
+            yield _by_step_table(what, by_step)
     if any(route.tables for route in found.routes):
         tables = table("route", "table", "rows", numbers=("rows",))
         for route in found.routes:
@@ -134,6 +133,14 @@ def status_view(found: PipelineStatus, pid: int | None) -> Iterator[RenderableTy
     failed = sum(route.totals.failed for route in found.routes)
     if failed:
         yield f"{count(failed)} failed so far. See: penstock failed list"
+
+
+def _by_step_table(what: str, by_step: Mapping[str, Mapping[str, int]]) -> RenderableType:
+    listing = table("route", f"{what} by", "items", numbers=("items",))
+    for route, steps in by_step.items():
+        for step, items in sorted(steps.items()):
+            listing.add_row(route, step, count(items))
+    return listing
 
 
 def routes_table(found: PipelineStatus, pid: int | None) -> RenderableType:

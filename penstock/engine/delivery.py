@@ -190,9 +190,14 @@ class Delivery:
 
     def _commit(self, batch: Batch, settlement: Settlement) -> None:
         self.ledger.commit(batch, settlement)
-        skipped = sum(settlement.skipped.values())
         narrate.batch_committed(
-            batch.route, batch.number, settlement.loaded, skipped, settlement.failed, 0, settlement.seconds
+            batch.route,
+            batch.number,
+            settlement.loaded,
+            settlement.items_skipped,
+            settlement.failed,
+            0,
+            settlement.seconds,
         )
 
     def _carried(self, piece: Piece) -> BatchReport:

@@ -71,7 +71,7 @@ class BatchReport:
     skipped: Mapping[str, int]
     parts: Sequence[Part]
     failed: Sequence[FailedFile]
-    added: int = 0
+    added: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def failed_rows(self) -> int:
@@ -82,21 +82,22 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     """One report for the batch. Refuses stretches that overlap or leave a gap: the range was fixed before it ran."""
     stretches: dict[int, list[tuple[int, int]]] = {}
     skipped: Counter[str] = Counter()
+    added: Counter[str] = Counter()
     parts: list[Part] = []
     failed: list[FailedFile] = []
-    items = staged = added = 0
+    items = staged = 0
     for report in reports:
         if report.partition is not None:
             stretches.setdefault(report.partition, []).append((report.start, report.end))
         items += report.items
         staged += report.staged
-        added += sum(report.added.values())
         skipped.update(report.skipped)
+        added.update(report.added)
         parts.extend(report.parts)
         failed.extend(report.failed)
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
-    return BatchReport(ranges, items, staged, dict(skipped), parts, failed, added)
+    return BatchReport(ranges, items, staged, dict(skipped), parts, failed, dict(added))
 
 
 def _joined(partition: int, pieces: list[tuple[int, int]]) -> tuple[int, int]:

@@ -280,10 +280,11 @@ class RouteRunner(threading.Thread):
         total = add_up([*staged, *passed])
         read = [report for report in passed if report.partition is not None]
         items = sum(report.items for report in read)
-        difference = items + total.added - total.staged - sum(total.skipped.values()) - total.failed_rows
+        difference = items + sum(total.added.values()) - total.staged - sum(total.skipped.values()) - total.failed_rows
         label = "+".join(step.label for step in plan.rest if not step.is_arrow)
         skipped = {**total.skipped, **({label: difference} if difference > 0 else {})}
-        return replace(total, items=items, skipped=skipped, added=total.added + max(0, -difference))
+        added = {**total.added, **({label: -difference} if difference < 0 else {})}
+        return replace(total, items=items, skipped=skipped, added=added)
 
 
 def reason_of(error: BaseException) -> str:

@@ -31,6 +31,7 @@ class RouteStatus:
     totals: Totals
     lag: int
     skipped_by: Mapping[str, int]
+    added_by: Mapping[str, int]
     tables: Mapping[str, int]
     items_per_second: float
     last_commit: float | None
@@ -75,6 +76,7 @@ def route_status(pipeline: Pipeline, route: str) -> RouteStatus:
         totals=ledger.totals(route),
         lag=sum(position.lag for position in positions(pipeline, route)),
         skipped_by=ledger.skips(route),
+        added_by=ledger.additions(route),
         tables=ledger.delivered(route),
         items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
         last_commit=recent[0].committed_at if recent else None,

@@ -30,6 +30,18 @@ def test_machines_get_every_count(shop: Project) -> None:
     assert shown["engine_pid"] is None
 
 
+def test_what_a_step_added_is_shown_by_step(shop: Project) -> None:
+    pipeline = shop.open()
+    batch = pipeline.ledger.begin("warehouse", {0: (6, 7)})
+    assert batch is not None
+    pipeline.ledger.commit(batch, Settlement(1, 3, added={"split": 2}))
+    warehouse = json.loads(shop.penstock("status", "--json").out)["routes"][0]
+    assert (warehouse["added"], warehouse["added_by"], warehouse["adds_up"]) == (2, {"split": 2}, True)
+    lines = [line.split() for line in shop.penstock("status").out.splitlines()]
+    assert ["route", "added", "by", "items"] in lines
+    assert ["warehouse", "split", "2"] in lines
+
+
 def test_people_see_counts_check_mark_and_the_whole_message(shop: Project) -> None:
     out = shop.penstock("status").out
     row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["warehouse"])

@@ -71,7 +71,7 @@ class LedgerContract(ABC):
             Settlement(10, 5, {"where": 4}),
             Settlement(10, 10, failed=1),
             Settlement(10, 10, waiting=1),
-            Settlement(10, 10, added=1),
+            Settlement(10, 10, added={"split": 1}),
         ],
     )
     def test_books_that_do_not_balance_are_refused_and_nothing_moves(
@@ -87,8 +87,27 @@ class LedgerContract(ABC):
     def test_items_that_a_step_added_are_accounted_for(self, ledger: Ledger) -> None:
         batch = ledger.begin("shop", {0: (0, 10)})
         assert batch is not None
-        ledger.commit(batch, Settlement(10, 25, added=15))
+        ledger.commit(batch, Settlement(10, 25, added={"split": 10, "python": 5}))
+        later = ledger.begin("shop", {0: (10, 12)})
+        assert later is not None
+        ledger.commit(later, Settlement(2, 5, added={"split": 3}))
         assert ledger.totals("shop").adds_up
+        assert ledger.additions("shop") == {"split": 13, "python": 5}
+        assert ledger.additions("other") == {}
+
+    def test_a_ledger_that_knew_only_the_sum_of_what_was_added_goes_on(self, ledger: Ledger) -> None:
+        batch = ledger.begin("shop", {0: (0, 10)})
+        assert batch is not None
+        ledger.commit(batch, Settlement(10, 25, added={"split": 15}))
+        with ledger.writing() as connection:
+            ledger.names.additions.drop(connection)
+        later_version = self.open()
+        assert later_version.additions("shop") == {"earlier": 15}
+        batch = later_version.begin("shop", {0: (10, 12)})
+        assert batch is not None
+        later_version.commit(batch, Settlement(2, 4, added={"split": 2}))
+        assert later_version.additions("shop") == {"earlier": 15, "split": 2}
+        assert later_version.totals("shop") == Totals(items=12, added=17, loaded=29)
 
     def test_waiting_items_keep_the_hold_back(self, ledger: Ledger) -> None:
         batch = ledger.begin("shop", {0: (0, 10)})

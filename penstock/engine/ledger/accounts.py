@@ -14,6 +14,10 @@ REWOUND = "rewound"
 """The label under which items count as skipped that waited on a route when it was moved back: they come again."""
 
 
+EARLIER = "earlier"
+"""The label of items that were added before the ledger kept by which step."""
+
+
 class RouteState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
@@ -71,13 +75,21 @@ class Settlement:
     skipped: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     waiting: int = 0
-    added: int = 0
+    added: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableReceipt] = ()
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
     holds: Mapping[int, int] = field(default_factory=dict)
     """Partitions in which something still waits, and the lowest offset of it."""
     seconds: float = 0.0
+
+    @property
+    def items_skipped(self) -> int:
+        return sum(self.skipped.values())
+
+    @property
+    def items_added(self) -> int:
+        return sum(self.added.values())
 
 
 @dataclass(frozen=True)

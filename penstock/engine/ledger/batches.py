@@ -90,17 +90,17 @@ class Batches(Offsets, Inquiries):
 
     def commit(self, batch: Batch, settlement: Settlement) -> None:
         """Note what became of the batch and move the route's offsets, all or nothing."""
-        s, skipped = settlement, sum(settlement.skipped.values())
-        if s.items + s.added != s.loaded + skipped + s.failed + s.waiting:
+        s, skipped, added = settlement, settlement.items_skipped, settlement.items_added
+        if s.items + added != s.loaded + skipped + s.failed + s.waiting:
             raise LedgerError(
                 "PEN-LGR-002",
-                f"batch {batch.number} of route '{batch.route}' does not add up: {s.items} in + {s.added} added is not "
+                f"batch {batch.number} of route '{batch.route}' does not add up: {s.items} in + {added} added is not "
                 f"{s.loaded} loaded + {skipped} skipped + {s.failed} failed + {s.waiting} waiting.",
                 "The batch is not committed. This is a defect: please report it with this message.",
             )
         try:
             with self.writing() as connection:
-                self._commit(connection, batch, settlement, skipped)
+                self._commit(connection, batch, settlement)
         except IntegrityError as error:
             raise LedgerError(
                 "PEN-LGR-002",
@@ -108,8 +108,8 @@ class Batches(Offsets, Inquiries):
                 "The batch is not committed; it is tried again.",
             ) from error
 
-    def _commit(self, connection: sa.Connection, batch: Batch, s: Settlement, skipped: int) -> None:
-        t, route = self._t, batch.route
+    def _commit(self, connection: sa.Connection, batch: Batch, s: Settlement) -> None:
+        t, route, skipped, added = self._t, batch.route, s.items_skipped, s.items_added
         done = connection.execute(
             sa.update(t.batches)
             .where(
@@ -118,7 +118,7 @@ class Batches(Offsets, Inquiries):
                 t.batches.c.committed_at.is_(None),
             )
             .values(
-                committed_at=time.time(), items=s.items, added=s.added, loaded=s.loaded, skipped=skipped,
+                committed_at=time.time(), items=s.items, added=added, loaded=s.loaded, skipped=skipped,
                 failed=s.failed, waiting=s.waiting, seconds=s.seconds,
             )
         )  # fmt: skip
@@ -152,7 +152,7 @@ class Batches(Offsets, Inquiries):
             sa.update(t.totals)
             .where(c.route == route)
             .values(
-                items=c["items"] + s.items, added=c.added + s.added, loaded=c.loaded + s.loaded,
+                items=c["items"] + s.items, added=c.added + added, loaded=c.loaded + s.loaded,
                 skipped=c.skipped + skipped, failed=c.failed + s.failed, waiting=c.waiting + s.waiting, **extent,
             )
         )  # fmt: skip
@@ -161,19 +161,20 @@ class Batches(Offsets, Inquiries):
         for receipt in s.tables:
             connection.execute(sa.insert(t.deliveries).values(_delivery(batch, receipt)))
         for step, items in s.skipped.items():
-            self._skip(connection, route, step, items)
+            self._count(connection, t.skips, route, step, items)
+        for step, items in s.added.items():
+            self._count(connection, t.additions, route, step, items)
         for table in (t.batches, t.deliveries):
             connection.execute(
                 sa.delete(table).where(table.c.route == route, table.c.number <= batch.number - KEPT_BATCHES)
             )
 
-    def _skip(self, connection: sa.Connection, route: str, step: str, items: int) -> None:
-        skips = self._t.skips
+    def _count(self, connection: sa.Connection, by_step: sa.Table, route: str, step: str, items: int) -> None:
         counted = connection.execute(
-            sa.update(skips).filter_by(route=route, step=step).values(items=skips.c["items"] + items)
+            sa.update(by_step).filter_by(route=route, step=step).values(items=by_step.c["items"] + items)
         )
         if counted.rowcount == 0:
-            connection.execute(sa.insert(skips).values(route=route, step=step, items=items))
+            connection.execute(sa.insert(by_step).values(route=route, step=step, items=items))
 
     def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
         """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the

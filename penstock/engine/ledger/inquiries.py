@@ -6,7 +6,7 @@ import time
 
 import sqlalchemy as sa
 
-from penstock.engine.ledger.accounts import Activity, RouteState, Totals
+from penstock.engine.ledger.accounts import EARLIER, Activity, RouteState, Totals
 from penstock.engine.ledger.database import Database
 
 
@@ -23,6 +23,15 @@ class Inquiries(Database):
         with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.skips).filter_by(route=route))
             return {row.step: row.items for row in rows}
+
+    def additions(self, route: str) -> dict[str, int]:
+        """Items that steps made beyond one per record, by step; together they are the total's ``added``."""
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(self._t.additions).filter_by(route=route))
+            found = {row.step: row.items for row in rows}
+            total = connection.execute(sa.select(self._t.totals.c.added).filter_by(route=route)).scalar() or 0
+        earlier = total - sum(found.values())
+        return {EARLIER: earlier, **found} if earlier else found
 
     def delivered(self, route: str) -> dict[str, int]:
         """Rows per table over the batches that are still listed."""

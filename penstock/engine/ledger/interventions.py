@@ -141,7 +141,7 @@ class Interventions(Batches):
         skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
         # What still waits on this partition waits on.
         holds = {partition: position.hold} if position.hold < committed else {}
-        self._commit(connection, batch, Settlement(advance.items, 0, skipped, holds=holds), advance.items)
+        self._commit(connection, batch, Settlement(advance.items, 0, skipped, holds=holds))
 
     def _let_go_of_waiting(self, connection: sa.Connection, route: str) -> None:
         """What waited comes again, and is counted again: of what it was counted as before, the books let go."""
@@ -152,7 +152,7 @@ class Interventions(Batches):
         connection.execute(
             sa.update(self._t.totals).where(c.route == route).values(waiting=0, skipped=c.skipped + waiting)
         )
-        self._skip(connection, route, REWOUND, waiting)
+        self._count(connection, self._t.skips, route, REWOUND, waiting)
 
     def _record(
         self, connection: sa.Connection, act: Act, route: str, operator: Operator, places: Mapping[int, tuple[int, int]]

@@ -19,6 +19,7 @@ class Tables:
     batches: sa.Table
     deliveries: sa.Table
     skips: sa.Table
+    additions: sa.Table
     totals: sa.Table
     states: sa.Table
     halts: sa.Table
@@ -83,6 +84,13 @@ def tables(schema: str | None) -> Tables:
         ),
         skips=sa.Table(
             "skips",
+            metadata,
+            column("route", text, key=True),
+            column("step", text, key=True),
+            column("items", big),
+        ),
+        additions=sa.Table(
+            "additions",
             metadata,
             column("route", text, key=True),
             column("step", text, key=True),
