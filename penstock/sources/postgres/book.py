@@ -1,10 +1,13 @@
 """What the log holds of the source: per table whether its copy is whole, and the last change.
 
 The log itself is the record of it: every entry carries its position, and an append is whole or not at all. A saved
-summary only spares a restart the reading of the whole log, and keeps what retention has since removed: it says how
-things stood at some offset, and the entries from there on say the rest. ``log compact`` keeps the newest entry of every
-key, which is all that is asked here: a table's newest entry says how far its copy is, the newest change of all how far
-the stream is.
+summary spares a restart the reading of the whole log: it says how things stood at some offset, and the entries from
+there on say the rest.
+
+Retention takes entries out of closed segments only, and also those of a table that nobody has written to for long. So
+the summary is saved, durably, whenever a segment is about to be closed: then it covers all that may ever go.
+Compaction keeps the newest entry of every key, which is all that is asked here: a table's newest entry says how far its
+copy is, the newest change of all how far the stream is.
 """
 
 from __future__ import annotations
@@ -96,6 +99,7 @@ class Keeper:
         self.book.forgotten = self.book.forgotten or offset < bounds.oldest
         for batch in log.read(writer.partition, offset, bounds.end):
             _read(batch, self.book)
+        writer.before_roll = self.save
         self.save()
 
     def save(self) -> None:
