@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from bench.measure import Comparison, Setting
-from bench.transport.changes import changes
-from bench.transport.copying import copying
-from bench.transport.files import files
-from bench.transport.verbs import verbs
+from bench.transport import changes, copying, files, verbs
 
 SECTIONS: Mapping[str, Callable[[Setting], Iterator[Comparison]]] = {
-    "files": files,
-    "copy": copying,
-    "changes": changes,
-    "verbs": verbs,
+    "files": files.run,
+    "copy": copying.run,
+    "changes": changes.run,
+    "verbs": verbs.run,
 }
 
 

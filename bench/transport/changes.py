@@ -46,7 +46,7 @@ BARE_SLOT = "bench_bare"
 Seconds = npt.NDArray[np.float64]
 
 
-def changes(setting: Setting) -> Iterator[Comparison]:
+def run(setting: Setting) -> Iterator[Comparison]:
     # The server's user has to be able to reach its folder.
     setting.folder.chmod(0o711)
     with postgres(fsync=True, settings=SETTINGS, parent=setting.folder) as url:

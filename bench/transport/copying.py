@@ -33,7 +33,7 @@ SETTINGS = {**LOGICAL, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 GOAL_SHARE = 0.4
 
 
-def copying(setting: Setting) -> Iterator[Comparison]:
+def run(setting: Setting) -> Iterator[Comparison]:
     # The server's user has to be able to reach its folder.
     setting.folder.chmod(0o711)
     rows = setting.choose(2_000_000, 20_000)

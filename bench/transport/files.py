@@ -52,7 +52,7 @@ class Case:
 CASES = (Case("no step", (), 150_000), Case("three steps", THREE_STEPS, 120_000))
 
 
-def files(setting: Setting) -> Iterator[Comparison]:
+def run(setting: Setting) -> Iterator[Comparison]:
     events = setting.choose(2_000_000, 20_000)
     source, many = setting.folder / "events.ndjson", setting.folder / "many.ndjson"
     write_events(source, events)

@@ -52,7 +52,7 @@ class Verb:
         return [*self.words, *([self.time] if self.time else [])]
 
 
-def verbs(setting: Setting) -> Iterator[Comparison]:
+def run(setting: Setting) -> Iterator[Comparison]:
     count = setting.choose(10_000_000, 100_000)
     folder = setting.folder / "verbs"
     folder.mkdir()
