@@ -40,7 +40,8 @@ def show_log(
     log = open_log(config)
     bounds = _bounds(log, partition)
     if print_records(_records(log, bounds, wanted, last), json, full) == 0:
-        held = ", ".join(f"partition {p} holds {b.oldest}..{b.end - 1}" for p, b in bounds.items() if b.end > b.oldest)
+        there = {p: log.holding(p) for p in bounds}
+        held = ", ".join(f"partition {p} holds {h.first}..{h.last}" for p, h in there.items() if h.first is not None)
         note(f"no records there; {held or 'the log is empty'}")
 
 

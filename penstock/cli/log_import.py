@@ -25,8 +25,13 @@ def import_log(
     json: JsonOption = False,
 ) -> None:
     """Append the entries of a file to a partition of its own. A damaged file is refused whole."""
+    from penstock.config.pipeline import checked_name
     from penstock.log.exchange.importing import import_transporter
 
+    try:
+        checked_name(source)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--source") from None
     done = import_transporter(open_log(config), file, source)
     if json:
         print_json({**asdict(done), "format": layout})
@@ -34,5 +39,7 @@ def import_log(
         new = counted(done.entries - done.there_before, "entry", "entries")
         before = f"; {done.there_before:,} were there from an earlier import" if done.there_before else ""
         show(f"partition {done.partition} ({done.source}): {new} of {size(done.bytes)}{before}")
-    if not any(source in route.from_ for route in read_config(config).routes.values()):
+    read = read_config(config)
+    if not any(source in route.from_ for route in read.routes.values()):
         note(f"no route takes records from '{source}': nothing holds them against the log's retention")
+        note(f"give them to a route with --source: {', '.join(read.sources)}")

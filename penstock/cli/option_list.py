@@ -23,7 +23,9 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        return "-" if self.default is None else json.dumps(self.default, ensure_ascii=False).strip('"')
+        if isinstance(self.default, str):
+            return self.default
+        return "-" if self.default is None else json.dumps(self.default, ensure_ascii=False)
 
 
 def options_of(config: type[BaseModel]) -> list[Option]:

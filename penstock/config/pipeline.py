@@ -30,15 +30,13 @@ from penstock.log.config import LogConfig
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"'{name}' is not a name; use up to 63 of a-z, 0-9, '-' and '_', beginning with a letter")
     return name
 
 
-Name = Annotated[
-    str, AfterValidator(_checked_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})
-]
+Name = Annotated[str, AfterValidator(checked_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
 """Names become folders, partitions and keys of the ledger, so they are kept plain."""
 
 

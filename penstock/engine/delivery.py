@@ -38,6 +38,7 @@ from penstock.engine.refusals import (
     all_failed,
     first_failed,
     first_of,
+    mendable,
     originals,
     record_in,
     refused_records,
@@ -139,8 +140,8 @@ class Delivery:
         found = Receipt(receipts).failures
         refused = originals(self.log, found)
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started)
-        if stops and (refused or report.failed):
-            raise self._halted_behind([*all_failed(report, refused)])
+        if stops and (missing := mendable(all_failed(report, refused))):
+            raise self._halted_behind(missing)
         return ()
 
     def _in_halves(self, batch: Batch, error: RefusedError) -> Sequence[Piece]:
@@ -211,7 +212,7 @@ class Delivery:
         route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"
         where = f"{halt.offset} --partition {halt.partition}"
         message = (
-            f"stopped before {place}: {halt.step}: {halt.message}"
+            f"stopped before {place}: {halt.step}: {_sentence(halt.message)}"
             f" Mend it, then: penstock offset resume {route}."
             f" Or go on without the record: penstock offset ack {route} {where}"
         )
@@ -223,7 +224,7 @@ class Delivery:
         count = sum(batch.num_rows for batch in failed)
         message = (
             f"stopped behind a batch that was delivered without {count} of its records, which are in the failed store;"
-            f" the first is offset {halt.offset} of partition {halt.partition}: {halt.step}: {halt.message}"
+            f" the first is offset {halt.offset} of partition {halt.partition}: {halt.step}: {_sentence(halt.message)}"
             f" Look at them: penstock failed list --route {self.plan.name}."
             f" Then: penstock offset resume {self.plan.name}"
         )
@@ -267,3 +268,7 @@ def _course(left: Ranges, standing: Standing) -> list[Piece]:
 
 def _firsts(ranges: Ranges) -> set[tuple[int, int]]:
     return {(partition, start) for partition, (start, _) in ranges.items()}
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

@@ -163,13 +163,13 @@ def _refuse_while_it_runs(pipeline: Pipeline, route: str) -> None:
 
 
 def _from(pipeline: Pipeline, route: str, offset: int, partition: int, positions: Mapping[int, Position]) -> Rewound:
-    bounds, committed = pipeline.log.bounds(partition), positions[partition].committed
-    if offset < bounds.oldest:
+    oldest, committed = _oldest(pipeline, partition), positions[partition].committed
+    if offset < oldest:
         raise PenstockError(
             "PEN-ENG-018",
-            f"the log no longer has offset {offset} of partition {partition}: it begins at {bounds.oldest}.",
-            f"Rewind to {bounds.oldest} or later; an archive may have the rest.",
-        )  # fmt: skip
+            f"the log no longer has offset {offset} of partition {partition}: it begins at {oldest}.",
+            f"Rewind to {oldest} or later; an archive may have the rest.",
+        )
     if offset > committed:
         raise PenstockError(
             "PEN-ENG-019", f"route '{route}' stands at {committed} in partition {partition}, before offset {offset}.",
@@ -188,12 +188,18 @@ def _since(
     for partition in chosen:
         if asked is None and own[partition].source == replay_source(route):
             continue
-        start, oldest = pipeline.log.offset_at(partition, time), pipeline.log.bounds(partition).oldest
+        start, oldest = pipeline.log.offset_at(partition, time), _oldest(pipeline, partition)
         committed = positions[partition].committed
         if start < committed:
-            gone = 0 < oldest == start
+            gone = oldest > 0 and start <= oldest
             found.append(Rewound(route, partition, own[partition].source, max(start, oldest), committed, gone))
     return found
+
+
+def _oldest(pipeline: Pipeline, partition: int) -> int:
+    """The offset of the first record that is there; compaction may have left none where the log begins."""
+    first = pipeline.log.holding(partition).first
+    return pipeline.log.bounds(partition).oldest if first is None else first
 
 
 def _count(pipeline: Pipeline, partition: int, start: int, end: int) -> int:

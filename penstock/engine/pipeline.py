@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.config.pipeline import PipelineConfig
 from penstock.engine.failed import FailedStore
@@ -55,12 +56,16 @@ class Pipeline:
         released = self.log.holds.get()
         needs: dict[str, dict[int, int]] = {}
         for route in self.config.routes:
-            positions, spark = self.ledger.offsets(route), released.get(route, {})
+            holds = {partition: position.hold for partition, position in self.ledger.offsets(route).items()}
+            asked = released.get(route, {}) if self._checkpoint(route).exists() else holds
             needs[route] = {
-                partition: min(positions[partition].hold, spark.get(partition, 0)) if partition in positions else 0
+                partition: min(holds.get(partition, 0), asked.get(partition, 0))
                 for partition in self.log.partitions(self.sources_of(route))
             }
         return needs
+
+    def _checkpoint(self, route: str) -> Path:
+        return self.layout.checkpoint(route, self.ledger.scope, self.ledger.generation(route))
 
     def floors(self) -> dict[int, int]:
         """Per partition the offset below which no route needs the log any more."""

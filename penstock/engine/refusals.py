@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.destinations.contract import AnyDestination, Stager
 from penstock.engine.carriage import failed_records, read_failed
@@ -17,7 +18,7 @@ from penstock.engine.plan import RoutePlan
 from penstock.engine.reports import BatchReport
 from penstock.log.local import LocalLog
 from penstock.record import RECORD_SCHEMA
-from penstock.steps.chain import labelled, place_key
+from penstock.steps.chain import SOURCE_LABEL, labelled, place_key
 from penstock.steps.contract import FAILURE_SCHEMA
 
 DESTINATION_LABEL = "destination"
@@ -27,8 +28,15 @@ _REASON = ["partition", "offset", "step", "code", "message"]
 
 def first_failed(report: BatchReport) -> Halt | None:
     """The first record, in order of (partition, offset), that a step or the staging has failed."""
-    failed = [batch for file in report.failed for batch in read_failed(file.path)]
+    failed = mendable(batch for file in report.failed for batch in read_failed(file.path))
     return first_of(failed) if failed else None
+
+
+def mendable(failed: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Failures without those of records that their source could not read: no change of the route would let one
+    through, so a route that stops for the others does not stop for them."""
+    named = [batch.filter(pc.not_equal(batch.column("step"), SOURCE_LABEL)) for batch in failed]
+    return [batch for batch in named if batch.num_rows]
 
 
 def first_of(failed: Iterable[pa.RecordBatch]) -> Halt:

@@ -99,6 +99,8 @@ class RouteRunner(threading.Thread):
                     narrate.route_started(route)
                     said = True
                 self._query.awaitTermination()
+                if (self._pace.once or self._pace.in_rounds) and not stopping.is_set():
+                    self._release()
                 if self._pace.in_rounds and not self._pace.once:
                     stopping.wait(max(0.0, started + self._pace.every - time.monotonic()))
                     continue
@@ -133,6 +135,11 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         narrate.route_stopped(route)
+
+    def _release(self) -> None:
+        """Of a query that came to its end Spark asks for nothing again, not even for its last batch."""
+        positions = self._ledger.offsets(self.plan.name)
+        self._delivery.log.holds.set(self.plan.name, {p: position.committed for p, position in positions.items()})
 
     def _resumed(self) -> bool:
         """Wait until an operator lets the route go on. ``False`` if the engine stops first: the route stays halted."""

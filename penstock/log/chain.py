@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import LogError
-from penstock.log.files import damaged, segment_bases, segment_path
-from penstock.log.head import Head, read_head
+from penstock.log.files import damaged, segment_bases, segment_path, size_of
+from penstock.log.head import Head, no_head, read_head
 from penstock.log.segment import Segment
 
 _OPEN_SEGMENTS = 8
@@ -47,14 +47,16 @@ class SegmentChain:
     def view(self) -> View | None:
         """The partition as it is now; None if nothing was ever published in it."""
         head = read_head(self._directory)
-        if head is None:
-            return None
         bases = segment_bases(self._directory)
+        if head is None:
+            if any(size_of(segment_path(self._directory, base)) for base in bases):
+                raise no_head(self._directory)
+            return None
         while head.segment not in bases:
             # It may have been closed and removed since the head was read; then the head has moved on.
             earlier, head = head, read_head(self._directory)
             if head is None or head.segment == earlier.segment:
-                raise damaged(segment_path(self._directory, earlier.segment), 0, "the file is missing")
+                raise damaged(segment_path(self._directory, earlier.segment), 0, earlier.segment, "the file is missing")
             bases = segment_bases(self._directory)
         bases = bases[: bases.index(head.segment) + 1]
         self._let_go(set(bases))
@@ -80,7 +82,7 @@ class SegmentChain:
                     at = reached
                     continue
             if looked == (at, base):
-                raise damaged(segment_path(self._directory, reached), 0, "the file is missing")
+                raise damaged(segment_path(self._directory, reached), 0, at, "the file is missing")
             # Something was removed or replaced since the view was taken; a new one shows what.
             looked, view = (at, base), self.view()
 

@@ -49,10 +49,20 @@ def no_room(path: Path, error: OSError) -> LogFull:
     )
 
 
-def damaged(segment: Path, position: int, why: str) -> LogError:
+def size_of(path: Path) -> int:
+    """Zero for a file that is not there (any more)."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def damaged(segment: Path, position: int, offset: int | None, why: str) -> LogError:
+    """``offset`` is the first that cannot be read, if that is known."""
+    first = "" if offset is None else f" (offset {offset})"
     return LogError(
         "PEN-LOG-003",
-        f"segment {segment} is damaged at byte {position}: {why}.",
+        f"segment {segment} is damaged at byte {position}{first}: {why}.",
         "Nothing was cut or skipped. Put an undamaged copy of the file in its place and start again. If there is none: "
         "penstock log verify shows what is lost, penstock log repair goes on without it.",
     )

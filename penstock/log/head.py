@@ -66,9 +66,18 @@ def read_head(partition_dir: Path) -> Head | None:
         if head is not None:
             return head
         time.sleep(0.0001 * attempt)
-    raise LogError(
+    raise _lost(f"{path} cannot be read.")
+
+
+def no_head(partition_dir: Path) -> LogError:
+    """For a partition that has records: before the first one is written, its head is there."""
+    return _lost(f"{partition_dir / HEAD_FILE} is missing, and there are records.")
+
+
+def _lost(what: str) -> LogError:
+    return LogError(
         "PEN-LOG-007",
-        f"{path} cannot be read.",
+        what,
         "Start the pipeline, or open the partition for writing: that finds the end of the log again.",
     )
 

@@ -49,7 +49,7 @@ def recover(partition_dir: Path) -> Recovered | None:
     bases = segment_bases(partition_dir)
     head = _last_head(partition_dir)
     if head is not None and head.segment not in bases:
-        raise damaged(segment_path(partition_dir, head.segment), 0, "the file is missing")
+        raise damaged(segment_path(partition_dir, head.segment), 0, head.segment, "the file is missing")
     if not bases:
         return None
     durable = {base: 0 for base in bases if head is not None and base >= head.segment}
@@ -120,7 +120,7 @@ def _cut_torn_tail(path: Path, base: int, durable: int) -> tuple[Place, Recovery
             for header in _whole_frames(content, place):
                 place = after(place, header)
             if place.position < size and _holds_whole_frame(content, place):
-                raise damaged(path, place.position, "the frame is not whole, but frames behind it are")
+                raise damaged(path, place.position, place.offset, "the frame is not whole, but frames behind it are")
         if place.position == size:
             return place, None
         os.ftruncate(fd, place.position)

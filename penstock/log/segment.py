@@ -36,7 +36,7 @@ class Segment:
             size, self.inode = status.st_size, status.st_ino
             self.size = size if end is None else end
             if self.size > size:
-                raise damaged(path, size, f"it ends here, but was written up to byte {end}")
+                raise damaged(path, size, None, f"it ends here, but was written up to byte {end}")
             self.content = mmap.mmap(fd, self.size, prot=mmap.PROT_READ) if self.size else b""
         finally:
             os.close(fd)
@@ -122,7 +122,7 @@ class Segment:
         """The bytes behind a frame's header, after their checksum was found right."""
         payload = self.bytes(place.position + HEADER_BYTES, header.payload_bytes)
         if not payload_is_whole(header, np.frombuffer(payload, np.uint8)):
-            raise damaged(self.path, place.position, "the frame's checksum is wrong")
+            raise damaged(self.path, place.position, place.offset, "the frame's checksum is wrong")
         return payload
 
     def bytes(self, position: int, length: int) -> pa.Buffer:
@@ -134,11 +134,13 @@ class Segment:
         try:
             header = decode_header(self.content[position : position + HEADER_BYTES])
         except BadFrame as bad:
-            raise damaged(self.path, position, str(bad)) from None
+            raise damaged(self.path, position, place.offset, str(bad)) from None
         if position + header.frame_bytes > self.size:
-            raise damaged(self.path, position, "the frame is cut short")
+            raise damaged(self.path, position, place.offset, "the frame is cut short")
         if header.base_offset < place.offset:
-            raise damaged(self.path, position, f"offset {header.base_offset} comes after {place.offset - 1}")
+            raise damaged(
+                self.path, position, place.offset, f"offset {header.base_offset} comes after {place.offset - 1}"
+            )
         return header
 
     def _last_place_before(self, field: str, value: int, *, inclusive: bool) -> Place:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import LogError
-from penstock.log.files import index_path, segment_bases, segment_path
+from penstock.log.files import index_path, segment_bases, segment_path, size_of
 from penstock.log.head import Head, read_head
 from penstock.log.index import Place, first_place, place_at, read_index
 from penstock.log.local import LocalLog
@@ -115,7 +115,7 @@ class _Check:
         self.head_problem: str | None = None
         self._head = self._read_head()
         bases = segment_bases(directory)
-        self._meter = Meter(partition, sum(_size(segment_path(directory, base)) for base in bases), progress)
+        self._meter = Meter(partition, sum(size_of(segment_path(directory, base)) for base in bases), progress)
         reached = bases[0] if bases else 0
         for place, base in enumerate(bases):
             if base < reached:
@@ -252,10 +252,3 @@ def _files(directory: Path) -> dict[int, int]:
         with suppress(FileNotFoundError):
             found[base] = segment_path(directory, base).stat().st_ino
     return found
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -50,6 +50,12 @@ def test_a_route_that_has_committed_nothing_holds_everything_and_is_named(changi
     assert len(offsets(changing)) == COUNT
 
 
+def test_what_a_route_that_never_ran_has_acknowledged_is_held_no_more(changing: Project) -> None:
+    assert changing.penstock("offset", "ack", "audit", "0..119", "--partition", "0").code == 0
+    [report] = json.loads(changing.penstock("log", "compact", "--json").out)
+    assert (report["floor"], report["held_by"]) == (120, ["audit"])
+
+
 def test_what_all_routes_are_done_with_is_compacted(changing: Project) -> None:
     done(changing, "audit", 120)
     [report] = json.loads(changing.penstock("log", "compact", "--json").out)
@@ -80,3 +86,15 @@ def test_a_pipeline_that_never_ran_has_nothing_to_compact(fresh: Project) -> Non
 
 def test_a_partition_that_is_not_there_is_refused(changing: Project) -> None:
     assert changing.penstock("log", "compact", "-p", "9").code == 2
+
+
+def test_a_route_is_not_moved_back_to_where_nothing_is_left(changing: Project) -> None:
+    done(changing, "audit", COUNT)
+    changing.penstock("log", "compact")
+    first = offsets(changing)[0]
+    assert first > 100
+    shown = changing.penstock("log", "show", "5", "--partition", "0")
+    assert f"partition 0 holds {first}..{COUNT - 1}" in shown.err
+    moved = changing.penstock("offset", "rewind", "audit", "--to", "100", "--partition", "0", "--yes")
+    assert moved.code != 0
+    assert f"it begins at {first}" in moved.err

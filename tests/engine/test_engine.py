@@ -108,6 +108,8 @@ def test_once_takes_what_is_there_and_ends_and_a_lost_checkpoint_doubles_nothing
     append(opened, "web", numbers(0, 30))
     assert once(opened)
     assert rows(tmp_path) == in_files(tmp_path) == in_archive(tmp_path) == list(range(30))
+    # Nobody asks for any of it again: the log may let go of all of it.
+    assert opened.floors() == dict.fromkeys(opened.log.partitions(), 30)
 
     shutil.rmtree(tmp_path / "data" / "checkpoints")
     append(opened, "web", numbers(30, 40))

@@ -17,7 +17,7 @@ from penstock.engine.delivery import Delivery, Halted, Stopped
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
 from penstock.engine.reports import BatchReport
 from penstock.errors import RefusedError, RouteError, TransientError
-from penstock.record import Record, entries
+from penstock.record import Header, Record, entries
 from penstock.steps.contract import FAILURE_SCHEMA
 from tests.engine.bench import Awkward, Bench, Fussy
 
@@ -161,6 +161,16 @@ def test_a_record_that_a_step_fails_stops_the_route_too(bench: Bench) -> None:
     halt = bench.ledger.standing("out").halt
     assert halt is not None
     assert (halt.offset, halt.step, halt.code) == (2, "where", "not_json")
+
+
+def test_a_record_that_its_source_could_not_read_stops_nothing(bench: Bench) -> None:
+    bench.stops()
+    bench.append(*numbers(2))
+    bench.append(b"{", headers={str(Header.MALFORMED): "a.ndjson:2: not JSON"})
+    bench.append(*numbers(3))
+    bench.deliver(0, 3)
+    assert bench.written() == [2, 3]
+    assert bench.ledger.totals("out") == Totals(items=3, loaded=2, failed=1)
 
 
 def test_what_is_skipped_before_the_record_is_behind_the_route(bench: Bench) -> None:

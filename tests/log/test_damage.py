@@ -48,8 +48,20 @@ def test_the_error_names_the_frame_that_is_damaged(log: LocalLog) -> None:
     segment = segments(log)[1]
     second_frame = segment.read_bytes().index(b"PNSF", 8)
     _flip(segment, second_frame + HEADER_BYTES + 100)
-    with pytest.raises(LogError, match=f"{segment.name} is damaged at byte {second_frame}: "):
+    first = int(segment.stem) + 3
+    with pytest.raises(LogError, match=rf"{segment.name} is damaged at byte {second_frame} \(offset {first}\): "):
         numbers(log)
+
+
+def test_a_head_that_is_lost_does_not_make_the_log_look_empty(log: LocalLog) -> None:
+    (log.partition_dir(0) / "head").unlink()
+    fresh = LocalLog(log.directory)
+    for look in (lambda: numbers(fresh), lambda: fresh.bounds(0), lambda: fresh.holding(0)):
+        with pytest.raises(LogError, match=r"PEN-LOG-007: .*head is missing, and there are records"):
+            look()
+    with fresh.writer("web"):
+        pass
+    assert len(numbers(fresh)) == 60
 
 
 def test_records_before_and_behind_the_damage_can_be_read(log: LocalLog) -> None:

@@ -100,5 +100,6 @@ def _refused(path: Path, position: int, passed: int | None, last: int | None, wh
     return LogError(
         "PEN-LOG-016",
         f"{path} cannot be imported: at byte {position} of {size}, {why}.{before}",
-        f"Nothing was imported. What stands before it can be: head -c {position} {path} > whole.log",
+        "Nothing was imported."
+        + (f" What stands before it can be: head -c {position} {path} > whole.log" if passed else ""),
     )

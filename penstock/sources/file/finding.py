@@ -33,6 +33,11 @@ def find(path: Path, pattern: str) -> list[Found]:
     return [found for match in sorted(matches) if (found := look(match)) is not None]
 
 
+def may_be_empty(path: Path) -> bool:
+    """Whether ``path`` names no single file: a directory, or a pattern, may have none today."""
+    return path.is_dir() or any(sign in str(path) for sign in "*?[")
+
+
 def look(path: Path) -> Found | None:
     """None if there is no such file (any more)."""
     try:

@@ -26,7 +26,7 @@ from penstock.sources.file.content import (
     holds_all_that_was_read,
     pass_over,
 )
-from penstock.sources.file.finding import Found, find, found_as, look, may_be_copy, siblings
+from penstock.sources.file.finding import Found, find, found_as, look, may_be_copy, may_be_empty, siblings
 from penstock.sources.file.formats import cutter, is_packed, is_parquet, open_content
 from penstock.sources.file.packed import PackedContent
 from penstock.sources.file.parquet import footer_sum, rows_from
@@ -61,7 +61,7 @@ class Following:
     def round(self, once: bool) -> None:
         path = self._config.path.absolute()
         found = find(path, self._config.pattern)
-        if not found and once:
+        if not found and once and not may_be_empty(path):
             raise PenstockError("PEN-FILE-001", f"there is no file {path}.", "Check 'path' of the source.")
         here = {file.id for file in found}
         self._look_for_moved(here)

@@ -124,6 +124,12 @@ def test_a_missing_file_is_said(folder: Path) -> None:
         read_once(folder, "in/nothing.ndjson")
 
 
+@pytest.mark.parametrize("path", ["in", "in/*.ndjson"])
+def test_a_folder_or_pattern_without_files_is_no_mistake(folder: Path, path: str) -> None:
+    read_once(folder, path)
+    assert log_records(folder / "log") == []
+
+
 def test_following_waits_for_the_newline_and_finds_new_files(folder: Path) -> None:
     config = FileConfig.model_validate({"path": folder / PATTERN, "poll": "10ms"})
     stopping = Event()
