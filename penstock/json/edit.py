@@ -28,12 +28,18 @@ class Put:
     blocked_at: Spans
 
 
-def put(data: pa.BinaryArray, path: Path, values: pa.BinaryArray) -> Put:
+def way_to(path: Path) -> list[Path]:
+    """The document, the objects on the way, and the path itself: what ``put`` has to know of."""
+    return [path[:depth] for depth in range(len(path) + 1)]
+
+
+def put(data: pa.BinaryArray, path: Path, values: pa.BinaryArray, found: Found | None = None) -> Put:
     """The documents with ``values`` (JSON text, one per row) at ``path``; a null value leaves its row alone.
 
-    Rows that are not JSON objects, and blocked ones, come back as they were.
+    Rows that are not JSON objects, and blocked ones, come back as they were. ``found`` is where ``way_to(path)`` lies
+    in the documents, from somebody who has looked already.
     """
-    found = find(data, [path[:depth] for depth in range(len(path) + 1)])
+    found = find(data, way_to(path)) if found is None else found
     places = _places(found, len(path), documents(values).valid)
     before, after = _templates(path)
     value_docs = documents(values)

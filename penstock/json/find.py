@@ -8,7 +8,7 @@ counts. Every document is checked to its end, so spans come only from well-forme
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,17 @@ class Found:
     """The opening quote of the value's key (for the path ``()``, the value itself)."""
     member_end: Spans
     """The end of the value: separators around a member belong to no member."""
+
+    def paths_from(self, first: int) -> Found:
+        """The same, for the paths from the ``first`` on."""
+        return replace(
+            self,
+            kind=self.kind[:, first:],
+            value_start=self.value_start[:, first:],
+            value_end=self.value_end[:, first:],
+            member_start=self.member_start[:, first:],
+            member_end=self.member_end[:, first:],
+        )
 
 
 def find(data: pa.Array | pa.ChunkedArray | Documents, paths: Sequence[Path]) -> Found:

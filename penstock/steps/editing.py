@@ -54,9 +54,9 @@ class Editing:
     def without(self, path: Path) -> Editing:
         return replace(self, data=without(self.data, [path]).data)
 
-    def put(self, path: Path, values: pa.BinaryArray) -> Editing:
-        """With JSON values at a path, where they are not null."""
-        result = put(self.data, path, values)
+    def put(self, path: Path, values: pa.BinaryArray, found: Found | None = None) -> Editing:
+        """With JSON values at a path, where they are not null; ``found`` as ``json.edit.put`` has it."""
+        result = put(self.data, path, values, found)
         blocked = np.flatnonzero((result.blocked_at >= 0) & self.alive)
         if len(blocked) == 0:
             return replace(self, data=result.data)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.json.edit import way_to
 from penstock.json.find import find
 from penstock.json.paths import Path
 from penstock.json.text import spread
@@ -40,10 +41,13 @@ class Set(ArrowStep[SetConfig]):
             return Outcome(batch)
         editing: Editing | None = None
         for assignment in self._assignments:
-            found = find(editing.data if editing else batch.column("data"), assignment.reads)
+            # One look for what is read and for where the value goes: a scan costs more than all that follows it.
+            paths = [*assignment.reads, *way_to(assignment.target)]
+            found = find(editing.data if editing else batch.column("data"), paths)
             editing = editing or Editing.found(batch, found)
             places = {path: place for place, path in enumerate(assignment.reads)}
             value = evaluate(assignment.value, batch, found, places)
-            editing = editing.put(assignment.target, spread(value.json, batch.num_rows))
+            target = found.paths_from(len(assignment.reads))
+            editing = editing.put(assignment.target, spread(value.json, batch.num_rows), target)
         assert editing is not None  # the config has at least one field
         return editing.outcome()
