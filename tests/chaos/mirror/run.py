@@ -19,8 +19,8 @@ from tests.support.waiting import eventually
 Say = Callable[[str], None]
 NAMED_POINTS = (
     "postgres.copy.written@2",
-    "postgres.stream.appended@40",
-    "log.append.before_fsync@60",
+    "postgres.stream.appended@15",
+    "log.append.before_fsync@25",
     "destination.writing@3",
     "destination.committed@2",
     "route.before_ledger_commit@2",
