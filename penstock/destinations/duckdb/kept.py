@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.duckdb.staged import make_staged
 from penstock.destinations.sql.kept import REMAPPED, ROW, KeptValues, update
 from penstock.destinations.sql.operations import Table
 from penstock.flatten.unmapped import UNMAPPED
@@ -52,10 +53,8 @@ class DuckdbKeptValues(KeptValues):
 
     def take_over(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
         real = DUCKDB.names([table.columns[name].name for name in (*columns, UNMAPPED)])
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {REMAPPED} AS SELECT rowid AS {DUCKDB.identifier(ROW)}, {real}"
-            f" FROM {DUCKDB.relation(table.name)} LIMIT 0"
-        )
+        shape = f"rowid AS {DUCKDB.identifier(ROW)}, {real}"
+        make_staged(self._connection, REMAPPED, shape, DUCKDB.relation(table.name))
         for batch in rows:
             self._connection.register(_RUN, pa.Table.from_batches([batch]))
             self._connection.execute(f"INSERT INTO {REMAPPED} SELECT * FROM {_RUN}")

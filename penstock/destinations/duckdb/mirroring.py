@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.duckdb.staged import make_staged
 from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.mirror import statements
 from penstock.destinations.sql.mirror.applying import Mirror
@@ -71,7 +72,7 @@ class DuckdbMirror(Mirror):
             run(f"DROP TABLE {COMING}")
 
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {columns} FROM {table} LIMIT 0")
+        make_staged(self._connection, name, columns, table)
         first = next(rows)
         reader = pa.RecordBatchReader.from_batches(first.schema, ahead(_all(first, rows)))
         self._connection.register(_RUN, reader)

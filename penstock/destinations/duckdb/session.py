@@ -15,6 +15,7 @@ from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
 from penstock.destinations.duckdb.mirroring import DuckdbMirror, line
+from penstock.destinations.duckdb.staged import make_staged
 from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
@@ -111,10 +112,7 @@ class DuckdbSession(Session):
     def _merge(self, load: Load, merge: Merge) -> None:
         columns = load.rows.columns()
         staging = DUCKDB.staging(load.table, columns, merge)
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {_STAGED} AS SELECT {staging}"
-            f" FROM {DUCKDB.relation(load.table.name)} LIMIT 0"
-        )
+        make_staged(self._connection, _STAGED, staging, DUCKDB.relation(load.table.name))
         self._insert(_STAGED, load)
         self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, merge))
         self._connection.execute(f"DROP TABLE {_STAGED}")

@@ -30,7 +30,7 @@ def columns(tmp_path: Path, table: str = "events") -> dict[str, str]:
 class Warehouse:
     """A destination and the batches it was given so far."""
 
-    def __init__(self, tmp_path: Path, casts: dict[str, str] | None = None, **options: str) -> None:
+    def __init__(self, tmp_path: Path, casts: dict[str, str] | None = None, **options: Any) -> None:
         self.destination = DuckdbDestination(
             DuckdbConfig.model_validate({"path": tmp_path / "warehouse.duckdb", **options})
         )
@@ -293,6 +293,14 @@ def test_what_is_no_table_waits_and_its_neighbours_load(tmp_path: Path) -> None:
     receipts = {table.table: table for table in warehouse.destination.write(batch(), parts).tables}
     assert [(receipts[kind].rows, receipts[kind].repeated) for kind in "abc"] == [(1, True), (1, False), (1, True)]
     assert ask(tmp_path, "SELECT id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c") == [(0,), (1,), (2,)]
+
+
+def test_a_merge_of_more_rows_than_a_row_group_takes_all_of_them(tmp_path: Path) -> None:
+    count = 250_000
+    warehouse = Warehouse(tmp_path, primary_key=["id"])
+    for version in (1, 2):
+        warehouse.load(*({"id": n, "v": version} for n in range(count)), size=count)
+        assert ask(tmp_path, "SELECT count(DISTINCT id), sum(v) FROM events") == [(count, count * version)]
 
 
 def test_a_version_is_a_column(tmp_path: Path) -> None:

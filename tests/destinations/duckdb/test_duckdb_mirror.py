@@ -145,3 +145,12 @@ def test_one_bad_change_among_many_is_found(replica: Replica) -> None:
 def test_whatever_happens_the_mirror_ends_like_its_source(tmp_path: Path, batches: list[list[tuple[Any, ...]]]) -> None:
     (tmp_path / "mirror.duckdb").unlink(missing_ok=True)
     ends_like_its_source(Replica(DuckdbTarget(tmp_path / "mirror.duckdb"), tmp_path / "stage"), batches)
+
+
+def test_a_batch_of_more_rows_than_a_row_group_arrives_whole(replica: Replica) -> None:
+    count, source = 250_000, Source({"id": "bigint", "n": "bigint"})
+    replica.load(*(source.insert(id=n, n=1) for n in range(count)), size=count)
+    replica.load(*(source.update(id=n, n=2) for n in range(count)), size=count)
+    with duckdb.connect(replica.target.config()["path"]) as connection:
+        found = connection.execute("SELECT count(DISTINCT id), sum(n) FROM users").fetchall()
+    assert found == [(count, 2 * count)]
