@@ -68,6 +68,10 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 connection = duckdb.connect(path, read_only=read_only)
                 connection.execute("SET TimeZone = 'UTC'")
+                if self.config.mirrors:
+                    # Changes are all over the table: to write them into it costs more than all else, and DuckDB does it
+                    # by itself once its log has 16 MB of them.
+                    connection.execute("PRAGMA disable_checkpoint_on_shutdown")
             except (duckdb.Error, OSError) as error:
                 raise _not_opened(path, error) from error
             with closing(connection):
