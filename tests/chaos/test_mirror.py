@@ -10,13 +10,16 @@ import pytest
 from tests.chaos.mirror.comparing import Content, Row, difference
 from tests.chaos.mirror.run import chaos
 from tests.chaos.mirror.stage import ROLES
+from tests.chaos.running import SUPERVISOR
+
+HIT = tuple(role for role in ROLES if role != SUPERVISOR)  # whose death is everybody's: the long form has it
 
 
-@pytest.mark.timeout(1200)  # the engine starts anew four times, on whatever machine this is
+@pytest.mark.timeout(1200)  # the engine starts three times, on whatever machine this is
 def test_mirrors_are_equal_to_their_source_whatever_is_killed(tmp_path: Path) -> None:
-    result = chaos(tmp_path, seconds=20, seed=20262, rate=80, once_each=True)
+    result = chaos(tmp_path, seconds=20, seed=20262, rate=80, roles=HIT, once_each=True)
     assert result.faults() == []
-    assert set(result.kills) == set(ROLES)
+    assert set(result.kills) == set(HIT)
     assert result.transactions > 100
     assert result.records > sum(result.rows.values())
 

@@ -71,11 +71,12 @@ def chaos(
     seconds: float,
     seed: int,
     rate: int = 150,
+    roles: Sequence[str] = ROLES,
     once_each: bool = False,
     points: Sequence[str] = (),
     say: Say = lambda _: None,
 ) -> Reckoning:
-    """Write for ``seconds`` at least, and until every role was hit. ``once_each``: each once and no more.
+    """Write for ``seconds`` at least, and until each of ``roles`` was hit. ``once_each``: each once and no more.
 
     ``points``: faults at which processes kill themselves besides.
     """
@@ -89,7 +90,7 @@ def chaos(
         stage.ask(PREPARE)
         writers.start()
         stage.running.start()
-        kills = _attack(stage, rng, seconds, once_each, say)
+        kills = _attack(stage, rng, seconds, roles, once_each, say)
         writers.stop()
         kills.update(stage.fired())
         say("writing has ended; waiting for quiet")
@@ -99,13 +100,17 @@ def chaos(
         stage.end()
 
 
-def _attack(stage: Stage, rng: random.Random, seconds: float, once_each: bool, say: Say) -> Counter[str]:
+def _attack(
+    stage: Stage, rng: random.Random, seconds: float, roles: Sequence[str], once_each: bool, say: Say
+) -> Counter[str]:
     began = time.monotonic()
     kills: Counter[str] = Counter()
-    around, readers, engines = (_turns(rng, roles, once_each) for roles in (AROUND, READERS, ENGINES))
+    around, readers, engines = (
+        _turns(rng, [role for role in group if role in roles], once_each) for group in (AROUND, READERS, ENGINES)
+    )
     read, delivered = 0, dict.fromkeys(ROUTES, 0)
     late = False
-    while (written := time.monotonic() - began) < seconds or len(kills) < len(ROLES) or not late:
+    while (written := time.monotonic() - began) < seconds or len(kills) < len(roles) or not late:
         assert written < LONGEST, f"nothing is delivered any more (see {stage.running.log})"
         if not late and written > seconds / 3:
             stage.ask(APPEAR)
