@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.mirror.comparing import Difference
-from tests.chaos.mirror.stage import AROUND, ENGINES, READERS, ROLES, ROUTES, Stage
+from tests.chaos.mirror.stage import AROUND, ENGINES, ROLES, ROUTES, Stage
 from tests.chaos.mirror.tables import APPEAR, PREPARE
 from tests.chaos.mirror.writers import Writers
+from tests.chaos.running import SOURCE
 from tests.support.waiting import eventually
 
 Say = Callable[[str], None]
@@ -72,13 +73,13 @@ def chaos(
     seed: int,
     rate: int = 150,
     roles: Sequence[str] = ROLES,
-    once_each: bool = False,
+    pause: float = 2.0,
     points: Sequence[str] = (),
     say: Say = lambda _: None,
 ) -> Reckoning:
-    """Write for ``seconds`` at least, and until each of ``roles`` was hit. ``once_each``: each once and no more.
+    """Write for ``seconds`` at least, and until each of ``roles`` was hit.
 
-    ``points``: faults at which processes kill themselves besides.
+    ``pause``: the longest from one hit to the next. ``points``: faults at which processes kill themselves besides.
     """
     began = time.monotonic()
     rng = random.Random(seed)
@@ -90,7 +91,7 @@ def chaos(
         stage.ask(PREPARE)
         writers.start()
         stage.running.start()
-        kills = _attack(stage, rng, seconds, roles, once_each, say)
+        kills = _attack(stage, rng, seconds, roles, pause, say)
         writers.stop()
         kills.update(stage.fired())
         say("writing has ended; waiting for quiet")
@@ -101,13 +102,11 @@ def chaos(
 
 
 def _attack(
-    stage: Stage, rng: random.Random, seconds: float, roles: Sequence[str], once_each: bool, say: Say
+    stage: Stage, rng: random.Random, seconds: float, roles: Sequence[str], pause: float, say: Say
 ) -> Counter[str]:
     began = time.monotonic()
     kills: Counter[str] = Counter()
-    around, readers, engines = (
-        _turns(rng, [role for role in group if role in roles], once_each) for group in (AROUND, READERS, ENGINES)
-    )
+    around, engines = (_turns(rng, [role for role in group if role in roles]) for group in (AROUND, ENGINES))
     read, delivered = 0, dict.fromkeys(ROUTES, 0)
     late = False
     while (written := time.monotonic() - began) < seconds or len(kills) < len(roles) or not late:
@@ -116,28 +115,27 @@ def _attack(
             stage.ask(APPEAR)
             late = True
             say(f"{written:5.1f} s: a new table appears")
-        time.sleep(rng.uniform(0.2, 2.0))
+        time.sleep(rng.uniform(0.0, pause))
         stage.keep_up()
         now, end = stage.batches(), stage.records()
-        if all(now[route] > delivered[route] for route in ROUTES) and (role := next(engines, None)):
-            delivered = now
-        elif end > read and (role := next(readers, None)):
-            read = end
+        if all(now[route] > delivered[route] for route in ROUTES):
+            role, delivered = next(engines), now
         else:
-            role = next(around, None)
-        if role is not None:
-            stage.disturb(role, rng)
-            kills[role] += 1
-            say(f"{time.monotonic() - began:5.1f} s: {role}")
+            role = next(around)
+        if role == SOURCE:
+            if end == read:
+                continue
+            read = end
+        stage.disturb(role, rng)
+        kills[role] += 1
+        say(f"{time.monotonic() - began:5.1f} s: {role}")
     return kills
 
 
-def _turns(rng: random.Random, roles: Sequence[str], once: bool) -> Iterator[str]:
+def _turns(rng: random.Random, roles: Sequence[str]) -> Iterator[str]:
     """Each role once, in an order of chance; then all of them again."""
     while True:
         yield from rng.sample(roles, len(roles))
-        if once:
-            return
 
 
 def _reckon(stage: Stage, writers: Writers, kills: Counter[str], began: float) -> Reckoning:

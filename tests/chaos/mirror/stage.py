@@ -27,13 +27,12 @@ from tests.support.postgres import LOGICAL, NO_SETTINGS, Server
 SOURCE_SERVER = "source's server"
 TARGET_SERVER = "target's server"
 LOCK = "lock on the DuckDB file"
-AROUND = (SOURCE_SERVER, TARGET_SERVER, LOCK)
-"""What is hit all the time."""
-READERS = (SOURCE,)
-"""What is hit when the log has grown since the last time: who dies young is started again ever later."""
+AROUND = (SOURCE, SOURCE_SERVER, TARGET_SERVER, LOCK)
+"""What is hit all the time; the source if it has read something since the last time, as who dies young is started again
+ever later."""
 ENGINES = (ENGINE, PYTHON_WORKER, JVM, SUPERVISOR)
 """What is hit when every route has delivered something since the last time."""
-ROLES = (*AROUND, *READERS, *ENGINES)
+ROLES = (*AROUND, *ENGINES)
 ROUTES = ("to_postgres", "to_duckdb")
 
 _PIPELINE = """\
