@@ -33,12 +33,13 @@ def console(stderr: bool = False) -> Console:
 
 
 def show(*what: RenderableType) -> None:
-    """Print things one below the other, with an empty line between them."""
+    """Print things one below the other, with an empty line between them. Lines of text stay as long as they are: a path
+    that is broken in two cannot be copied."""
     screen = console()
     for place, part in enumerate(what):
         if place:
             screen.print()
-        screen.print(part)
+        screen.print(part, soft_wrap=isinstance(part, str))
 
 
 def note(text: str) -> None:

@@ -24,6 +24,7 @@ def opened(folder: Path) -> tuple[Pipeline, int]:
 
 def released_by_spark(found: Pipeline, route: str, partition: int, offset: int) -> None:
     found.log.holds.set(route, {partition: offset})
+    found.layout.checkpoint(route, found.ledger.scope).mkdir(parents=True)
 
 
 def test_a_route_that_has_committed_nothing_holds_everything(tmp_path: Path) -> None:
