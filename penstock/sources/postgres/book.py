@@ -51,7 +51,7 @@ class Book:
     slot: str
     tables: dict[str, Copied] = field(default_factory=dict)
     taken: ChangePosition = field(default_factory=ChangePosition)
-    """The last change of all; those of other slots do not count."""
+    """The last change of all, or where changes begin; those of other slots do not count."""
     system: str = ""
     """Which database cluster it all comes from."""
     forgotten: bool = False
@@ -73,6 +73,11 @@ class Book:
     def is_used(self) -> bool:
         """Whether anything in the log came by this slot."""
         return self.taken.commit > 0 or any(table.slot == self.slot for table in self.tables.values())
+
+    def begin(self) -> Lsn:
+        """From where on the stream is to be taken: the log has every transaction that committed before."""
+        copied = (table.snapshot for table in self.tables.values() if table.complete and table.slot == self.slot)
+        return max(self.taken.commit, min(copied, default=0))
 
     def since(self, namespace: str) -> Lsn:
         found = self.tables.get(namespace)

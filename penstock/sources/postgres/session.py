@@ -25,7 +25,7 @@ from penstock.sources.postgres.connecting import Connection, Patience, connect, 
 from penstock.sources.postgres.copying import Copier, TableCopy
 from penstock.sources.postgres.entries import left_entry
 from penstock.sources.postgres.layouts import Layout
-from penstock.sources.postgres.positions import Lsn, lsn_text
+from penstock.sources.postgres.positions import ChangePosition, Lsn, lsn_text
 from penstock.sources.postgres.publication import establish, extend
 from penstock.sources.postgres.ranges import ranges
 from penstock.sources.postgres.relations import Relation
@@ -73,7 +73,7 @@ class Session:
             check_server(self._control)
             tables = establish(self._control, self._config.publication, self._config.tables, self._void)
             self._void_others(tables)
-            self._open_slot(tables)
+            self._open_slot()
             until = end_of_wal(self._control) if once else None
             while not self._stopping.is_set():
                 self._copy_missing(tables)
@@ -81,8 +81,8 @@ class Session:
                     return
                 tables = self._tables()
 
-    def _open_slot(self, tables: Sequence[Table]) -> None:
-        """Have the slot. One that is made new gives the snapshot of the first copy."""
+    def _open_slot(self) -> None:
+        """Have the slot."""
         with closing(self._replication()) as walsender:
             system = system_identifier(walsender, self._stopping)
             if self._book.system not in ("", system):
@@ -94,17 +94,21 @@ class Session:
                 return
             if self._book.is_used():
                 raise lost(self._config.slot, "it does not exist any more")
-            snapshot = create_slot(walsender, self._config.slot, self._stopping)
+            made = create_slot(walsender, self._config.slot, self._stopping)
             faults.reach("postgres.slot.made")
-            _log.info("made the slot %s at %s", self._config.slot, lsn_text(snapshot.lsn))
-            self._copy(snapshot, self._missing(tables))
+            _log.info("made the slot %s at %s", self._config.slot, lsn_text(made))
+            if not self._config.copy_:
+                begin = take_snapshot(self._control, walsender, self._config.slot, self._stopping).lsn
+                self._book.taken = ChangePosition(begin)
+                self._keeper.save()
 
     def _copy_missing(self, tables: Sequence[Table]) -> None:
         """Copy tables until none is missing: each time with a new snapshot, if some could not be had in the last."""
         patience = Patience()
         while missing := self._missing(tables):
             with closing(self._replication()) as walsender:
-                moved = self._copy(take_snapshot(walsender, self._config.slot, self._stopping), missing)
+                snapshot = take_snapshot(self._control, walsender, self._config.slot, self._stopping)
+                moved = self._copy(snapshot, missing)
             if moved:
                 patience.wait(self._stopping, f"{', '.join(moved)} changed while being copied")
             if self._stopping.is_set():
@@ -136,7 +140,7 @@ class Session:
         with closing(self._replication()) as connection:
             walsender = Walsender(connection, confirmed_lsn(self._control, self._config.slot))
             self._start(walsender)
-            _log.info("following changes from %s", lsn_text(self._book.taken.commit))
+            _log.info("following changes from %s", lsn_text(self._book.begin()))
             stream = Stream(walsender, Decoder(self._book, self._describe), self._book, self._sink)
             try:
                 return stream.follow(self._stopping, self._finds_new_tables, until)
@@ -149,7 +153,7 @@ class Session:
         while True:
             self._await_slot()
             try:
-                return walsender.start(slot, self._config.publication, self._book.taken.commit, self._stopping)
+                return walsender.start(slot, self._config.publication, self._book.begin(), self._stopping)
             except psycopg.errors.ObjectInUse:
                 continue
             except (

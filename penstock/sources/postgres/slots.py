@@ -59,17 +59,31 @@ def lost(name: str, why: str) -> PenstockError:
     )
 
 
-def create_slot(walsender: Connection, name: str, stopping: Event) -> Snapshot:
-    """Make the slot that lasts. Waits for the transactions that are under way to end."""
-    return _create(walsender, f'CREATE_REPLICATION_SLOT "{name}" LOGICAL pgoutput EXPORT_SNAPSHOT', stopping)
+def create_slot(walsender: Connection, name: str, stopping: Event) -> Lsn:
+    """Make the slot that lasts; the place from which it has changes. Waits for transactions under way to end.
+
+    What it gives there is not to be trusted. As long as a slot is new, the server works out anew at every start what
+    its catalog was like at that place, and misses what changed it while the slot was being made: a table that was
+    truncated then cannot be found ("could not map filenode"), whoever writes to it, until the catalog changes again. So
+    the stream is taken from the place of a later snapshot, by ``take_snapshot``.
+    """
+    command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL pgoutput NOEXPORT_SNAPSHOT'
+    return parse_lsn(_ask(walsender, command, stopping)[1])
 
 
-def take_snapshot(walsender: Connection, name: str, stopping: Event) -> Snapshot:
-    """One more snapshot, by a slot that ends with the connection."""
+def take_snapshot(control: Connection, walsender: Connection, name: str, stopping: Event) -> Snapshot:
+    """A snapshot, by a slot that ends with the connection; from its place on the lasting slot can be trusted.
+
+    A change of the catalog makes the server see it as it is; the snapshot then waits for the transactions that were
+    under way before, so all that might be read with what was seen until then is in the snapshot.
+    """
+    with control.transaction():
+        control.execute("SET TRANSACTION READ WRITE")
+        control.execute("SELECT lo_unlink(lo_create(0))")  # leaves nothing behind, and needs no right
     passing = f"{name}_{secrets.token_hex(4)}"
-    return _create(
-        walsender, f'CREATE_REPLICATION_SLOT "{passing}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT', stopping
-    )
+    command = f'CREATE_REPLICATION_SLOT "{passing}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT'
+    _, lsn, snapshot, _ = _ask(walsender, command, stopping)
+    return Snapshot(snapshot, parse_lsn(lsn))
 
 
 def system_identifier(walsender: Connection, stopping: Event) -> str:
@@ -124,11 +138,6 @@ def in_use(name: str, holder: str) -> PenstockError:
         f"the slot '{name}' is in use by {holder}.",
         "A slot has one reader: stop the other pipeline, or give `slot` of this one another name.",
     )
-
-
-def _create(walsender: Connection, command: str, stopping: Event) -> Snapshot:
-    _, lsn, snapshot, _ = _ask(walsender, command, stopping)
-    return Snapshot(snapshot, parse_lsn(lsn))
 
 
 def _ask(walsender: Connection, command: str, stopping: Event) -> list[str]:
