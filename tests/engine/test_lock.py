@@ -41,6 +41,7 @@ def test_a_new_engine_waits_for_the_old_ones_jvm(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(tmp_path), str(jvm.pid)])
     with pytest.raises(RouteError, match="still alive"):
         EngineLock(tmp_path).take(patience=0.1)
-    threading.Timer(0.2, jvm.communicate).start()
+    assert jvm.stdin is not None
+    threading.Timer(0.2, jvm.stdin.close).start()
     EngineLock(tmp_path).take(patience=20)
-    assert jvm.poll() is not None
+    assert jvm.poll() is not None, "only this thread reaps it, so a process that has ended is seen to have"
