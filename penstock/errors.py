@@ -44,6 +44,10 @@ class RouteError(PenstockError):
     """A route cannot start or go on."""
 
 
+class SourceAway(PenstockError):
+    """What a source reads from cannot be reached now. The same may work later."""
+
+
 class TransientError(PenstockError):
     """The destination cannot take the batch now (away, locked, overloaded). The same write is tried again later."""
 

@@ -32,7 +32,7 @@ def run(
             "--patience",
             metavar="DURATION",
             parser=seconds,
-            help="With --once: how long to wait for a destination that stays away (30s, 5m), then end with 3.",
+            help="With --once: how long to wait for a database that stays away (30s, 5m), then end with 3.",
         ),
     ] = None,
     step: Annotated[

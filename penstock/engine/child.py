@@ -18,12 +18,12 @@ from types import FrameType
 from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
 from penstock.engine.layout import Layout
-from penstock.errors import LedgerAway, PenstockError
+from penstock.errors import LedgerAway, PenstockError, SourceAway
 from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
 
 EXIT_UNFINISHED = 3
-"""The stop came before the work was done; what is left is in the log."""
+"""The stop, or the end of patience, came before the work was done; what is left is in the log, or where it was."""
 EXIT_AGAIN = 4
 """Something it needs is away: the ledger, or its JVM. Starting again may help."""
 EXIT_HOPELESS = 78
@@ -43,14 +43,20 @@ def main(arguments: list[str]) -> int:
     once = "--once" in rest
     try:
         config = load(Path(path))
-        if role == "source":
-            build_source(config, rest[0]).run(stopping, once)
-            return 0
         patience = float(rest[rest.index("--patience") + 1]) if "--patience" in rest else None
+        if role == "source":
+            build_source(config, rest[0], patience).run(stopping, once)
+            return 0
         return _run_engine(config, stopping, once, patience)
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
-        return EXIT_AGAIN if isinstance(error, LedgerAway) else EXIT_HOPELESS
+        match error:
+            case LedgerAway():
+                return EXIT_AGAIN
+            case SourceAway():
+                return EXIT_UNFINISHED
+            case _:
+                return EXIT_HOPELESS
 
 
 def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None) -> int:
@@ -67,12 +73,12 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
         os._exit(EXIT_AGAIN)
 
 
-def build_source(config: PipelineConfig, name: str) -> AnySource:
+def build_source(config: PipelineConfig, name: str, patience: float | None = None) -> AnySource:
     layout = Layout(config.data_dir)
     state = layout.source_state(name)
     state.mkdir(parents=True, exist_ok=True)
     chosen = config.sources[name]
-    context = SourceContext(name, layout.log, config.log.model_dump_json(), state)
+    context = SourceContext(name, layout.log, config.log.model_dump_json(), state, patience)
     built: AnySource = component(Kind.SOURCE, chosen.type).implementation_class()(chosen, context)
     return built
 

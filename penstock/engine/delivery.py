@@ -22,10 +22,10 @@ from threading import Event
 import pyarrow as pa
 
 from penstock import faults
+from penstock.backoff import Patience
 from penstock.config.pipeline import OnError
 from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableReceipt
 from penstock.engine import narrate
-from penstock.engine.backoff import Patience
 from penstock.engine.carriage import carried
 from penstock.engine.failed import FailedStore
 from penstock.engine.ledger import ACKNOWLEDGED, Halt, Ledger, Settlement, Standing

@@ -27,7 +27,7 @@ from penstock.config.problems import ConfigError
 from penstock.engine.layout import Layout
 from penstock.engine.positions import positions
 from penstock.engine.presence import engine_pid
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SourceAway, TransientError
 
 if TYPE_CHECKING:
     from penstock.log.local import LocalLog
@@ -36,6 +36,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 LITTLE_SPACE = 2**30
 TOO_LITTLE_SPACE = 64 * 2**20
+AWAY = "Start it, or mend its address or password in the config. A pipeline that runs tries again by itself."
 
 
 class Verdict(StrEnum):
@@ -276,6 +277,8 @@ def _guarded(subject: str, check: Iterator[Finding]) -> Iterator[Finding]:
     """The check's findings; what it raises becomes one."""
     try:
         yield from check
+    except (SourceAway, TransientError) as error:
+        yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", AWAY)
     except PenstockError as error:
         yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", error.fix)
     except Exception as error:

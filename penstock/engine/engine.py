@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from penstock.backoff import Backoff, Patience
 from penstock.config.addresses import split_address
 from penstock.config.pipeline import RouteConfig, RouteMode
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff, Patience
 from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from penstock.backoff import Backoff
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff
 from penstock.engine.carriage import reports_left
 from penstock.engine.delivery import Delivery, Halted, OutOfPatience, Stopped, clean_stage
 from penstock.engine.layout import Layout

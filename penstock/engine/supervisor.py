@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
+from penstock.backoff import Backoff
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff
-from penstock.engine.child import EXIT_HOPELESS, SUPERVISOR_VARIABLE
+from penstock.engine.child import EXIT_HOPELESS, EXIT_UNFINISHED, SUPERVISOR_VARIABLE
 
 POLL = 0.05
 
@@ -116,11 +116,13 @@ class Supervisor:
 def run_once(
     config_path: Path, bounded_sources: Sequence[str], stopping: Event, hurry: Event, patience: float | None = None
 ) -> int:
-    """Run the sources that have an end to their end, then every route over what the log holds, and finish. A route
-    whose destination is away for longer than ``patience`` seconds is given up; the others come to their end."""
+    """Run the sources that have an end to their end, then every route over what the log holds, and finish. A source,
+    or a route, that waits longer than ``patience`` seconds for what is away is given up; the others come to their end.
+    """
     path = str(config_path)
-    steps = [Child(f"source {name}", [path, "source", name, "--once"]) for name in bounded_sources]
     limit = [] if patience is None else ["--patience", str(patience)]
+    steps = [Child(f"source {name}", [path, "source", name, "--once", *limit]) for name in bounded_sources]
+    code = 0
     for child in [*steps, Child("engine", [path, "engine", "--once", *limit])]:
         child.start()
         asked = False
@@ -130,6 +132,7 @@ def run_once(
                 asked = True
             if hurry.is_set():
                 child.kill()
-        if child.code != 0 or stopping.is_set():
-            return child.code or 0
-    return 0
+        code = child.code or code
+        if child.code not in (0, EXIT_UNFINISHED) or stopping.is_set():
+            return code
+    return code

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
+from penstock.backoff import Backoff, Patience
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import narrate
-from penstock.engine.backoff import Backoff, Patience
 from penstock.engine.book import RouteBook
 from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.unnoted import TableWatch

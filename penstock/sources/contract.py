@@ -27,6 +27,8 @@ class SourceContext:
     log_options: str
     """The log's config as JSON (segment size, fsync mode ...)."""
     state_dir: Path
+    patience: float | None = None
+    """Seconds after which what it reads from, if it stays away, is given up; none, and it waits."""
 
 
 ConfigT = TypeVar("ConfigT", bound=SourceConfig)
@@ -37,7 +39,8 @@ class Source(ABC, Generic[ConfigT]):
 
     ``run`` returns when ``stopping`` is set (everything taken so far is in the log) or, for a source with an end and
     ``once`` given, when it has reached it. It may be killed at any moment and run again: an acknowledged entry is never
-    lost, and a reader source continues from its own last position.
+    lost, and a reader source continues from its own last position. It waits for what it reads from while that is away,
+    and raises ``SourceAway`` only if its context says how long.
     """
 
     bounded: bool = False

@@ -17,6 +17,7 @@ from penstock.engine.doctor import Verdict, check_address, check_java, check_pyt
 from penstock.engine.layout import Layout
 from penstock.log.files import segment_path
 from tests.cli.projects import CONFIG, Project
+from tests.support.ports import free_port
 
 
 def findings(project: Project) -> dict[str, dict[str, str]]:
@@ -81,6 +82,18 @@ def test_a_log_that_is_older_than_the_ledger_is_a_failure(shop: Project) -> None
     assert ran.code == 1
     (failure,) = [each for each in json.loads(ran.out) if each["verdict"] == "fail"]
     assert "stands at offset 99" in failure["found"]
+
+
+def test_a_database_that_is_away_is_to_be_started(fresh: Project) -> None:
+    away = f"postgresql://penstock@127.0.0.1:{free_port()}/penstock"
+    fresh.config.write_text(
+        f"name: shop\nsources: {{db: {{type: postgres, url: '{away}', tables: [public.t]}}}}\n"
+        f"routes: {{warehouse: {{from: db, to: {{type: postgres, url: '{away}', load: mirror}}}}}}\n"
+    )
+    found = findings(fresh)
+    for subject in ("source db", "route warehouse"):
+        assert found[subject]["verdict"] == "fail"
+        assert found[subject]["fix"].startswith("Start it, or mend its address")
 
 
 @contextmanager

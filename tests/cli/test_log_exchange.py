@@ -80,6 +80,13 @@ def test_what_cannot_be_meant_is_refused(shop: Project, words: list[str]) -> Non
     assert (ran.code, ran.out) == (2, "")
 
 
+def test_a_file_in_a_folder_that_is_not_there_is_refused_with_a_fix(shop: Project) -> None:
+    ran = shop.penstock("log", "export", "nowhere/file")
+    assert ran.code == 1
+    assert "PEN-LOG-018: there is no folder" in ran.err
+    assert "Make it, or name another file." in ran.err
+
+
 def test_a_log_of_several_partitions_is_exported_one_at_a_time(shop: Project) -> None:
     with shop.open().log.writer("web", 1):
         pass

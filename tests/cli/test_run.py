@@ -21,7 +21,7 @@ from penstock.engine.ledger import Ledger, RouteState, sqlite_url
 from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
-from tests.support.postgres import Server
+from tests.support.postgres import LOGICAL, Server
 from tests.support.waiting import eventually
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
@@ -164,7 +164,9 @@ def test_a_stop_while_the_destination_is_away_is_no_error(fresh: Project) -> Non
 
 PATIENT = """
 name: shop
-sources: {{web: {{type: file, path: ./web.ndjson}}}}
+sources:
+  shop: {{type: postgres, url: "{url}", tables: ["public.orders"], connect_timeout: 2s}}
+  web: {{type: file, path: ./web.ndjson}}
 routes:
   files: {{from: web, to: {{type: file, path: ./out}}}}
   warehouse: {{from: web, to: {{type: postgres, url: "{url}", table: events, connect_timeout: 2s}}}}
@@ -195,6 +197,8 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
     assert list(ended["waits_for"]) == ["warehouse"]
     assert "PEN-DST-027" in ended["waits_for"]["warehouse"]
     assert "route warehouse: waits no longer: PEN-DST-027" in ran.stderr
+    assert "PEN-PGS-015: PostgreSQL cannot be used now" in ran.stderr
+    assert "Run again when it is there." in ran.stderr
     assert "Traceback" not in ran.stderr
     assert {route["route"]: (route["loaded"], route["lag"]) for route in ended["routes"]} == {
         "files": (2, 0),
@@ -204,8 +208,10 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
     assert ran.returncode == Exit.UNFINISHED
     (told,) = [line for line in ran.stderr.splitlines() if line.startswith("route warehouse still waits")]
     assert "2 records behind: PEN-DST-027" in told
-    server.start()
+    server.start(settings=LOGICAL)
     try:
+        with psycopg.connect(server.url) as connection:
+            connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         assert run("--patience", "1s").returncode == 0
         with psycopg.connect(server.url) as connection:
             assert connection.execute("SELECT array_agg(n ORDER BY n) FROM events").fetchone() == ([1, 2],)

@@ -15,7 +15,7 @@ from penstock.destinations.bigquery.dialect import BigqueryDialect, bigquery_dia
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
-from penstock.errors import PenstockError, TransientError
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.destinations.bigquery.client import Client
@@ -50,11 +50,8 @@ class BigqueryDestination(SqlDestination[BigqueryConfig]):
 
     def check(self) -> str:
         """Makes the table of marks, so that it is known that tables can be made."""
-        try:
-            with self._session() as session:
-                session.make_marks()
-        except TransientError as error:
-            raise PenstockError(error.code, error.what, error.fix) from error
+        with self._session() as session:
+            session.make_marks()
         return f"{self.config.project}.{self.config.dataset} can be written"
 
     def client(self) -> Client:

@@ -19,7 +19,7 @@ from penstock.destinations.clickhouse.session import ClickhouseSession
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
-from penstock.errors import PenstockError, TransientError
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -54,12 +54,9 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
             yield ClickhouseSession(client, self.dialect) if self._has_database(client) else None
 
     def check(self) -> str:
-        try:
-            with self.session() as session:
-                assert isinstance(session, ClickhouseSession)
-                version, tables = session.described()
-        except TransientError as error:
-            raise PenstockError(error.code, error.what, error.fix) from error
+        with self.session() as session:
+            assert isinstance(session, ClickhouseSession)
+            version, tables = session.described()
         return f"ClickHouse {version} can be written, {tables} tables in {self.config.database}"
 
     def _has_database(self, client: Client) -> bool:

@@ -39,14 +39,11 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
             yield PostgresSession(connection, self.dialect, self.config.mirrors)
 
     def check(self) -> str:
-        try:
-            with closing(self._connect()) as connection:
-                found = connection.execute(
-                    "SELECT current_setting('server_version'), has_schema_privilege(%s, 'CREATE')",
-                    (self.config.database_schema,),
-                ).fetchone()
-        except TransientError as error:
-            raise PenstockError(error.code, error.what, error.fix) from error
+        with closing(self._connect()) as connection:
+            found = connection.execute(
+                "SELECT current_setting('server_version'), has_schema_privilege(%s, 'CREATE')",
+                (self.config.database_schema,),
+            ).fetchone()
         version, may_create = found or ("", False)
         if not may_create:
             raise PenstockError(

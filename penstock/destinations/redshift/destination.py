@@ -17,7 +17,7 @@ from penstock.destinations.redshift.dialect import RedshiftDialect, redshift_dia
 from penstock.destinations.redshift.staging import Bucket
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
-from penstock.errors import PenstockError, TransientError
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.destinations.redshift.session import Connection
@@ -51,11 +51,8 @@ class RedshiftDestination(SqlDestination[RedshiftConfig]):
     def check(self) -> str:
         """Looks at the database and the bucket; whether Redshift may read the bucket shows at the first load."""
         schema = self.config.database_schema
-        try:
-            with closing(self._connected()) as connection:
-                found = connection.execute("SELECT version(), has_schema_privilege(%s, 'CREATE')", (schema,)).fetchone()
-        except TransientError as error:
-            raise PenstockError(error.code, error.what, error.fix) from error
+        with closing(self._connected()) as connection:
+            found = connection.execute("SELECT version(), has_schema_privilege(%s, 'CREATE')", (schema,)).fetchone()
         version, may_create = found or ("", False)
         if not may_create:
             raise PenstockError(

@@ -17,7 +17,7 @@ from penstock.destinations.snowflake.errors import explained
 from penstock.destinations.snowflake.session import SnowflakeSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
-from penstock.errors import PenstockError, TransientError
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -41,13 +41,10 @@ class SnowflakeDestination(SqlDestination[SnowflakeConfig]):
             yield SnowflakeSession(connection, self.dialect)
 
     def check(self) -> str:
-        try:
-            with closing(self._connect()) as connection:
-                cursor = connection.cursor()
-                cursor.execute("SELECT CURRENT_VERSION()")
-                found = cursor.fetchone()
-        except TransientError as error:
-            raise PenstockError(error.code, error.what, error.fix) from error
+        with closing(self._connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SELECT CURRENT_VERSION()")
+            found = cursor.fetchone()
         return f"Snowflake {found[0] if found else ''} answers, in the schema {self.dialect.database_schema}"
 
     def _connect(self, make_schema: bool = True) -> SnowflakeConnection:

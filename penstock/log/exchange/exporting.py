@@ -31,6 +31,8 @@ def export_transporter(log: LocalLog, partition: int, path: Path, start: int = 0
     log.owner(partition)
     if path.exists():
         raise LogError("PEN-LOG-015", f"{path} is there already.", "Name another file, or remove it first.")
+    if not path.absolute().parent.is_dir():
+        raise LogError("PEN-LOG-018", f"there is no folder {path.absolute().parent}.", "Make it, or name another file.")
     entries = size = keys = headers = 0
     unfinished = path.with_name(f"{path.name}.part")
     try:

@@ -7,7 +7,6 @@ text whether it was copied or comes as a change. The address may hold a password
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -15,12 +14,12 @@ from threading import Event
 import psycopg
 from psycopg import conninfo
 
-from penstock.errors import PenstockError
+from penstock.backoff import Backoff, Patience
+from penstock.errors import PenstockError, SourceAway
 from penstock.sources.postgres.config import PostgresSourceConfig
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
-FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 15.0
 
 _SESSION = {
@@ -42,7 +41,7 @@ _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", 
 _log = logging.getLogger("penstock.postgres")
 
 
-class ServerAway(PenstockError):
+class ServerAway(SourceAway):
     """The server cannot be reached, or ended the connection. The same may work later."""
 
 
@@ -95,18 +94,22 @@ def explaining() -> Iterator[None]:
         raise explained(error) from error
 
 
-class Patience:
+class Waits:
     """Waits that grow while nothing helps."""
 
-    def __init__(self) -> None:
-        self._next = FIRST_WAIT_SECONDS
+    def __init__(self, patience: Patience | None = None) -> None:
+        self._backoff = Backoff(cap=LONGEST_WAIT_SECONDS)
+        self._patience = patience or Patience()
 
     def wait(self, stopping: Event, why: object) -> None:
         """Say why, and wait; not longer than until we are to stop."""
-        seconds = self._next * (0.5 + random.random() / 2)
-        self._next = min(LONGEST_WAIT_SECONDS, self._next * 2)
+        seconds = self._patience.at_most(self._backoff.next())
         _log.warning("waiting %.1f s: %s", seconds, why)
         stopping.wait(seconds)
 
+    def is_over(self) -> bool:
+        return self._patience.is_over()
+
     def reset(self) -> None:
-        self._next = FIRST_WAIT_SECONDS
+        self._backoff.reset()
+        self._patience.reset()

@@ -21,7 +21,7 @@ from penstock.sources.postgres.book import Keeper
 from penstock.sources.postgres.catalog import Table, TypeKey, is_selected, layouts, relation_layout, stretches
 from penstock.sources.postgres.checks import check_replication_right, check_server
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connecting import Connection, Patience, connect, explaining
+from penstock.sources.postgres.connecting import Connection, Waits, connect, explaining
 from penstock.sources.postgres.copying import Copier, TableCopy
 from penstock.sources.postgres.entries import left_entry
 from penstock.sources.postgres.layouts import Layout
@@ -104,13 +104,13 @@ class Session:
 
     def _copy_missing(self, tables: Sequence[Table]) -> None:
         """Copy tables until none is missing: each time with a new snapshot, if some could not be had in the last."""
-        patience = Patience()
+        waits = Waits()
         while missing := self._missing(tables):
             with closing(self._replication()) as walsender:
                 snapshot = take_snapshot(self._control, walsender, self._config.slot, self._stopping)
                 moved = self._copy(snapshot, missing)
             if moved:
-                patience.wait(self._stopping, f"{', '.join(moved)} changed while being copied")
+                waits.wait(self._stopping, f"{', '.join(moved)} changed while being copied")
             if self._stopping.is_set():
                 raise Stopped
             tables = self._tables()
@@ -165,11 +165,11 @@ class Session:
 
     def _await_slot(self) -> None:
         """Until nobody has the slot. A process of ours that was killed holds it until the server notices."""
-        patience, deadline = Patience(), time.monotonic() + holder_timeout(self._control)
+        waits, deadline = Waits(), time.monotonic() + holder_timeout(self._control)
         while (holder := slot_holder(self._control, self._config.slot)) is not None:
             if time.monotonic() > deadline:
                 raise in_use(self._config.slot, holder)
-            patience.wait(self._stopping, f"the slot '{self._config.slot}' is in use by {holder}.")
+            waits.wait(self._stopping, f"the slot '{self._config.slot}' is in use by {holder}.")
             if self._stopping.is_set():
                 raise Stopped
 

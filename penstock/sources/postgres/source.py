@@ -10,13 +10,15 @@ import time
 from contextlib import closing
 from threading import Event
 
+from penstock.backoff import Patience
+from penstock.errors import SourceAway
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.sources.contract import Source
 from penstock.sources.postgres.blocks import Stopped
 from penstock.sources.postgres.book import Keeper
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connecting import Patience, ServerAway, connect, explaining
+from penstock.sources.postgres.connecting import ServerAway, Waits, connect, explaining
 from penstock.sources.postgres.examination import examine
 from penstock.sources.postgres.session import Session
 from penstock.sources.postgres.sink import Sink
@@ -41,7 +43,7 @@ class PostgresSource(Source[PostgresSourceConfig]):
         with log.writer(context.name) as writer:
             keeper = Keeper(context.state_dir / "positions.json", self.config.slot, log, writer)
             sink = Sink(log, writer, stopping)
-            patience = Patience()
+            waits = Waits(Patience(context.patience))
             while not stopping.is_set():
                 began = time.monotonic()
                 try:
@@ -51,8 +53,11 @@ class PostgresSource(Source[PostgresSourceConfig]):
                         break
                 except ServerAway as error:
                     if time.monotonic() - began > SETTLED_SECONDS:
-                        patience.reset()
-                    patience.wait(stopping, error)
+                        waits.reset()
+                    if waits.is_over():
+                        keeper.save()
+                        raise SourceAway(error.code, error.what, "Run again when it is there.") from error
+                    waits.wait(stopping, error)
                 except Stopped:
                     break
             keeper.save()

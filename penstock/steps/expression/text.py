@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator
 
 from penstock.steps.expression.parse import parse
+from penstock.steps.expression.tree import Literal
 
 
 def _text(value: Any) -> Any:
@@ -23,3 +24,14 @@ def _checked(text: str) -> str:
 
 ExpressionText = Annotated[str, BeforeValidator(_text), AfterValidator(_checked)]
 """SQL in Spark's dialect that ``parse`` takes."""
+
+
+def _judges(text: str) -> str:
+    tree = parse(text)
+    if isinstance(tree, Literal) and not isinstance(tree.value, bool):
+        raise ValueError(f"{text} is a value, not a condition. Compare it with a field, as in: price > 10")
+    return text
+
+
+ConditionText = Annotated[str, BeforeValidator(_text), AfterValidator(_judges)]
+"""An expression that can be true."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from penstock.config.component import StepConfig
-from penstock.steps.expression.text import ExpressionText
+from penstock.steps.expression.text import ConditionText
 
 
 class WhereConfig(StepConfig):
@@ -15,6 +15,6 @@ class WhereConfig(StepConfig):
 
     main_option: ClassVar[str | None] = "condition"
 
-    condition: ExpressionText = Field(
+    condition: ConditionText = Field(
         description="SQL condition over the data's fields, in Spark's dialect: `price > 10 and country <> 'DE'`.",
     )

@@ -179,6 +179,9 @@ def test_the_others_are_skipped_and_those_that_pass_keep_every_byte() -> None:
     ("condition", "message"),
     [
         ("", "empty"),
+        ("5", "5 is a value, not a condition"),
+        ("'x'", "'x' is a value, not a condition"),
+        ("null", "null is a value, not a condition"),
         ("a >", "cannot be read near '>' \\(character 3\\)"),
         ("a = 'x", "never closed"),
         ("(a = 1", "cannot be read"),
