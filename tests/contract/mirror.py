@@ -491,6 +491,67 @@ class MirrorContract:
         assert row["name"] == "small"
         assert [value for name, value in row.items() if name.startswith("name_")] == ["big"]
 
+    @pytest.mark.parametrize("together", [True, False])
+    def test_a_column_keeps_its_name_when_one_comes_that_is_spelled_like_it(
+        self, replica: Replica, together: bool
+    ) -> None:
+        before = Source({"id": "bigint", "Name": "text"})
+        now = Source({"id": "bigint", "Name": "text", "name": "text"})
+        first = [before.insert(id=1, Name="a"), before.insert(id=2, Name="b")]
+        then = [now.update(id=1, Name="a", name="small"), now.insert(id=3, Name="c", name=None)]
+        if together:
+            replica.load(*first, *then)
+        else:
+            replica.load(*first)
+            replica.load(*then)
+        replica.load(now.update(id=2, name="late"))
+        big, small = self._spelled_alike(replica, sign="a")
+        assert [(row["id"], row[big], row[small]) for row in replica.target.rows()] == [
+            (1, "a", "small"), (2, "b", "late"), (3, "c", None)
+        ]  # fmt: skip
+        assert together or big == "name"
+
+    @staticmethod
+    def _spelled_alike(replica: Replica, sign: str) -> tuple[str, str]:
+        """The column that has this value somewhere, and the other one."""
+        columns = [name for name in replica.target.columns() if name.startswith("name")]
+        first, second = sorted(columns, key=lambda name: all(row[name] != sign for row in replica.target.rows()))
+        return first, second
+
+    def test_what_a_dropped_column_had_is_not_taken_for_values_of_another(self, replica: Replica) -> None:
+        replica.load(Source({"id": "bigint", "name": "text"}).insert(id=1, name="old"))
+        later = Source({"id": "bigint", "NAME": "text"})
+        replica.load(later.insert(id=2, NAME="new"))
+        rows = replica.target.rows()
+        (other,) = (name for name in replica.target.columns() if name.startswith("name_"))
+        assert [(row["id"], row["name"], row[other]) for row in rows] == [(1, "old", None), (2, None, "new")]
+
+    def test_a_column_that_its_owner_made_takes_what_is_spelled_like_it(self, replica: Replica) -> None:
+        replica.target.run("CREATE TABLE users (id BIGINT PRIMARY KEY, first_name TEXT)")
+        replica.load(Source({"ID": "bigint", "First Name": "text"}, key=["ID"]).insert(**{"ID": 1, "First Name": "x"}))
+        assert replica.target.rows() == [{"id": 1, "first_name": "x"}]
+
+    def test_names_without_a_letter_that_a_database_takes_stay_what_they_are(self, replica: Replica) -> None:
+        before = Source({"ключ": "bigint"}, key=["ключ"])
+        replica.load(before.insert(ключ=1), before.insert(ключ=2))
+        now = Source({"ключ": "bigint", "дата": "text"}, key=["ключ"])
+        replica.load(now.update(ключ=1, дата="x"), now.delete(ключ=2), now.insert(ключ=3, дата="y"))
+        key, date = replica.target.columns()
+        assert [(row[key], row[date]) for row in replica.target.rows()] == [(1, "x"), (3, "y")]
+
+    def test_a_key_that_rows_do_not_have_waits_until_the_table_is_empty(self, replica: Replica) -> None:
+        replica.load(Source({"id": "bigint", "v": "text"}).insert(id=1, v="a"))
+        renamed = Source({"ident": "bigint", "v": "text"}, key=["ident"])
+        parts, _ = replica.stage([renamed.update(ident=1, v="b")])
+        (receipt,) = replica.destination.write(batch(replica.number), parts).tables
+        assert receipt.away is not None
+        assert (receipt.away.code, "ident" in receipt.away.what) == ("PEN-DST-091", True)
+        assert [row["v"] for row in replica.target.rows()] == ["a"]
+        replica.load(renamed.truncate(), renamed.insert(ident=1, v="b"), renamed.update(ident=1, v="c"))
+        assert [(row["ident"], row["v"]) for row in replica.target.rows()] == [(1, "c")]
+        replica.load(renamed.delete(ident=1), renamed.insert(ident=2, v="d"))
+        assert [(row["ident"], row["v"]) for row in replica.target.rows()] == [(2, "d")]
+
     def test_a_source_that_declares_nothing_gets_columns_of_its_values(self, replica: Replica) -> None:
         bare = Source({}, key=["id"])
         replica.load(bare.insert(id=1, ok=True, doc={"a": [1, None]}, none=None))

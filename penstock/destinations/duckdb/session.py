@@ -20,7 +20,7 @@ from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.pieces import load_schema
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session
 from penstock.errors import RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -30,6 +30,15 @@ _COLUMNS = """
     WHERE database_name = current_database() AND schema_name = current_schema() AND lower(table_name) = ?
       AND NOT internal
     ORDER BY column_index
+"""
+_COMMENTS = """
+    SELECT '', comment FROM duckdb_tables()
+    WHERE database_name = current_database() AND schema_name = current_schema() AND lower(table_name) = ?
+      AND comment IS NOT NULL
+    UNION ALL
+    SELECT lower(column_name), comment FROM duckdb_columns()
+    WHERE database_name = current_database() AND schema_name = current_schema() AND lower(table_name) = ?
+      AND comment IS NOT NULL
 """
 
 
@@ -58,11 +67,14 @@ class DuckdbSession(Session):
         found = self._connection.execute(query, [name]).fetchone()
         return Key(found[0] or "", tuple(column.lower() for column in found[1])) if found else None
 
-    def comment(self, table: str) -> str | None:
-        query = "SELECT comment FROM duckdb_tables() WHERE schema_name = current_schema() AND lower(table_name) = ?"
+    def comments(self, table: str) -> Comments:
         with self._explained():
-            found = self._connection.execute(query, [table]).fetchone()
-        return found[0] if found else None
+            texts = dict(self._connection.execute(_COMMENTS, [table, table]).fetchall())
+        return Comments(texts.pop("", ""), texts)
+
+    def has_rows(self, table: str) -> bool:
+        with self._explained():
+            return self._connection.execute(f"FROM {DUCKDB.relation(table)} LIMIT 1").fetchone() is not None
 
     def change(self, statements: Sequence[str]) -> None:
         with self._transaction():

@@ -9,7 +9,7 @@ from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.mirror.declared import declared
-from penstock.destinations.sql.operations import Table, TypedColumn
+from penstock.destinations.sql.operations import DropKey, Operation, Table, TypedColumn
 from penstock.flatten.types import InnerType, promotions
 
 _T = InnerType
@@ -39,6 +39,14 @@ class PostgresDialect(Dialect):
 
     def relation(self, table: str) -> str:
         return f"{self.identifier(self.database_schema)}.{self.identifier(table)}"
+
+    def render(self, operation: Operation) -> str:
+        statement = super().render(operation)
+        if isinstance(operation, DropKey):
+            # A key makes its columns NOT NULL, and leaves them so when it goes.
+            free = [f"ALTER COLUMN {self.identifier(name)} DROP NOT NULL" for name in operation.key.columns]
+            return ", ".join([statement, *free])
+        return statement
 
     def widening(self, table: str, column: TypedColumn, was: str) -> str:
         """Values keep their meaning: ``true`` becomes 1, a number loses the zeros that only its type gave it."""

@@ -21,7 +21,7 @@ from penstock.destinations.postgres.kept import PostgresKeptValues
 from penstock.destinations.postgres.mirroring import PostgresMirror
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -56,11 +56,15 @@ class PostgresSession(Session):
         key = Key(str(found[0]), tuple(found[1])) if found else None  # type: ignore[arg-type]
         return Table(name, columns, key, computed, identities)
 
-    def comment(self, table: str) -> str | None:
-        query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+    def comments(self, table: str) -> Comments:
         with self._transaction() as cursor:
-            found = cursor.execute(query, (self.dialect.relation(table),)).fetchone()
-        return str(found[0]) if found and found[0] is not None else None
+            found = cursor.execute(_COMMENTS, (self.dialect.relation(table),)).fetchall()
+        texts = {str(column): str(text) for column, text in found}
+        return Comments(texts.pop("", ""), texts)
+
+    def has_rows(self, table: str) -> bool:
+        with self._transaction() as cursor:
+            return cursor.execute(_text(f"SELECT FROM {self.dialect.relation(table)} LIMIT 1")).fetchone() is not None
 
     def change(self, statements: Sequence[str]) -> None:
         # Inside the transaction that ``patching`` has open.
@@ -242,6 +246,11 @@ _KEY = """
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.number
     WHERE n.nspname = %s AND c.relname = %s AND k.contype = 'p'
     GROUP BY k.conname
+"""
+_COMMENTS = """
+    SELECT coalesce(a.attname, ''), d.description
+    FROM pg_description d LEFT JOIN pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid AND a.attnum > 0
+    WHERE d.classoid = 'pg_class'::regclass AND d.objoid = to_regclass(%s)
 """
 
 

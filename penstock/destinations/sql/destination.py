@@ -27,7 +27,7 @@ from penstock.destinations.sql.mirror.staged import stretches
 from penstock.destinations.sql.mirror.staging import MirrorStager
 from penstock.destinations.sql.naming import TableNames
 from penstock.destinations.sql.patching import TableRules, needed
-from penstock.destinations.sql.session import Session
+from penstock.destinations.sql.session import Comments, Session
 from penstock.destinations.sql.staged import staged_files
 from penstock.destinations.sql.staging import TypedStager
 from penstock.destinations.sql.whole import write_whole
@@ -60,7 +60,7 @@ class SqlDestination(Destination[SqlConfigT]):
             self.dialect.cast_type(asked)  # a type that the engine does not have stops the task, before any record
         if self.config.mirrors:
             mirrored = MirrorNames(self.config.table_template, self.dialect.max_name)
-            return MirrorStager(directory, mirrored, casts, self.dialect.max_name, self.config.primary_key)
+            return MirrorStager(directory, mirrored, casts)
         names = TableNames(self.config.table_template, self.dialect.max_name)
         return TypedStager(
             directory, names, casts, self.dialect.max_name, infer_timestamps=self.config.infer_timestamps
@@ -90,8 +90,9 @@ class SqlDestination(Destination[SqlConfigT]):
             for name, files in by_table(parts).items():
                 table = None if session is None else session.table(name)
                 if self.config.mirrors:
-                    for stretch in stretches(files):
-                        changes = schema_changes(self.dialect, rules, name, stretch, table)
+                    comments = Comments() if session is None else session.comments(name)
+                    for staged in stretches(files):
+                        changes = schema_changes(self.dialect, rules, name, staged, table, comments)
                         statements += map(self.dialect.render, changes)
                 else:
                     changes = needed(self.dialect, rules, name, staged_files(files), table)

@@ -124,8 +124,10 @@ class Dialect(ABC):
                 return self.widening(table, column, was)
             case SetKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} ADD {self._constraint(key)}"
-            case Comment(table, text):
-                return f"COMMENT ON TABLE {self.relation(table)} IS {self.literal(text)}"
+            case Comment(table, text, name):
+                where = self.relation(table)
+                what = f"TABLE {where}" if name is None else f"COLUMN {where}.{self.identifier(name)}"
+                return f"COMMENT ON {what} IS {self.literal(text)}"
             case DropKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} DROP CONSTRAINT {self.identifier(key.name)}"
 

@@ -76,11 +76,25 @@ class DropKey:
 
 @dataclass(frozen=True)
 class Comment:
+    """Words about a table, or about one of its columns."""
+
     table: str
     text: str
+    column: str | None = None
 
 
 Operation = CreateTable | AddColumn | WidenColumn | SetKey | DropKey | Comment
+
+
+def new_columns(operation: Operation) -> Sequence[TypedColumn]:
+    """The columns that come with a change."""
+    match operation:
+        case CreateTable(_, columns):
+            return columns
+        case AddColumn(_, column):
+            return (column,)
+        case _:
+            return ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from penstock.destinations.sql.operations import (
     TypedColumn,
     Wanted,
     WidenColumn,
+    new_columns,
     our_key,
     patch,
 )
@@ -151,7 +152,7 @@ def _without_idle_spare(
     table: Table | None,
 ) -> list[Operation]:
     """The changes without a spare column that only rows with a conflict would have filled: those fail."""
-    new = {column.name: column for step in operations for column in _new_columns(step)}
+    new = {column.name: column for step in operations for column in new_columns(step)}
     after = Table("", {**(table.columns if table else {}), **new})
     if UNMAPPED not in new or len(after.columns) == 1:  # no table is without any column
         return list(operations)
@@ -165,16 +166,6 @@ def _without_idle_spare(
         for step in operations
         if not (isinstance(step, AddColumn) and step.column.name == UNMAPPED)
     ]
-
-
-def _new_columns(step: Operation) -> Sequence[TypedColumn]:
-    match step:
-        case CreateTable(_, columns):
-            return columns
-        case AddColumn(_, column):
-            return (column,)
-        case _:
-            return ()
 
 
 def _fills_spare(fitting: Fitting, file: StagedFile) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
@@ -35,6 +35,14 @@ class Mark:
     table: str
     rows: int
     failures: str = ""
+
+
+@dataclass(frozen=True)
+class Comments:
+    """What is written about a table and, by our names, about its columns."""
+
+    table: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rows(Protocol):
@@ -78,9 +86,13 @@ class Session(ABC):
     def table(self, name: str) -> Table | None:
         """The table as it is now."""
 
-    def comment(self, table: str) -> str | None:
+    def comments(self, table: str) -> Comments:
         """What is written about the table at the engine."""
-        return None
+        return Comments()
+
+    def has_rows(self, table: str) -> bool:
+        """Whether there is any row in a table that is there. Raises for engines that mirror no tables."""
+        raise _no_mirrors()
 
     @abstractmethod
     def change(self, statements: Sequence[str]) -> None:
@@ -105,13 +117,17 @@ class Session(ABC):
 
     def mirroring(self) -> AbstractContextManager[Mirror]:
         """A transaction in which changes are applied to a table. Raises for engines that do not offer it."""
-        raise PenstockError(
-            "PEN-DST-082",
-            "tables at this kind of destination cannot follow those of a source.",
-            "load: mirror is offered for duckdb and postgres.",
-        )
+        raise _no_mirrors()
 
     def kept_values(self, table: str, book: TableBook | None = None) -> AbstractContextManager[KeptValues]:
         """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept
         from changing the table, and from loading it. Raises for engines that do not offer it."""
         raise not_offered()
+
+
+def _no_mirrors() -> PenstockError:
+    return PenstockError(
+        "PEN-DST-082",
+        "tables at this kind of destination cannot follow those of a source.",
+        "load: mirror is offered for duckdb and postgres.",
+    )

@@ -23,7 +23,7 @@ from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.mirror.changes import Changes
 from penstock.destinations.sql.mirror.header import decode
 from penstock.destinations.sql.operations import Table, WidenColumn
-from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.destinations.sql.session import Comments, Load, Mark, Session
 from penstock.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -98,8 +98,11 @@ class _Unforgiving(Session):
     def table(self, name: str) -> Table | None:
         return self._session.table(name)
 
-    def comment(self, table: str) -> str | None:
-        return self._session.comment(table)
+    def comments(self, table: str) -> Comments:
+        return self._session.comments(table)
+
+    def has_rows(self, table: str) -> bool:
+        return self._session.has_rows(table)
 
     def change(self, statements: Sequence[str]) -> None:
         self._session.change(statements)

@@ -52,6 +52,21 @@ def test_no_column_is_taken_for_another(sources: list[str], names: list[str]) ->
     assert len(set(found.values())) == len(sources)
 
 
+@pytest.mark.parametrize(
+    ("sources", "taken", "names"),
+    [
+        (["Name"], {"name": "Name"}, ["name"]),
+        (["Name", "name"], {"name": "Name"}, ["name", "name_"]),
+        (["name"], {"name": "Name"}, ["name_"]),
+        (["NAME"], {"name": "name"}, ["name_"]),
+        (["дата"], {"____": "ключ"}, ["_____"]),
+    ],
+)
+def test_a_name_that_is_settled_stays(sources: list[str], taken: dict[str, str], names: list[str]) -> None:
+    found = column_names(sources, 63, taken)
+    assert [name if (name := found[source]) in names else name[:-8] for source in sources] == names
+
+
 def test_names_stay_short_enough_and_apart() -> None:
     long = ["x" * 100, "X" * 100, "x" * 99 + "y"]
     found = column_names(long, 63)

@@ -16,8 +16,8 @@ class MirrorColumn:
     values are."""
 
     name: str
+    """Ours; in a staged file, where that is not settled yet, the source's."""
     source: str
-    """Its name at the source."""
     asked: str | None = None
     declared: str | None = None
     values: InnerType | None = None
@@ -60,7 +60,7 @@ class MirrorColumn:
 
 @dataclass(frozen=True)
 class MirrorHeader:
-    """``key`` is by our names; an empty one means that rows have no name but themselves."""
+    """``key`` names its columns as they do; an empty one means that rows have no name but themselves."""
 
     columns: tuple[MirrorColumn, ...]
     key: tuple[str, ...]

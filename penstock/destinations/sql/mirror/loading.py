@@ -24,14 +24,15 @@ from penstock.destinations.sql.mirror.fitting import MirrorFitting
 from penstock.destinations.sql.mirror.folding import Change, Kinds, puts
 from penstock.destinations.sql.mirror.keyed import KeyedRows
 from penstock.destinations.sql.mirror.keyless import KeylessRows
+from penstock.destinations.sql.mirror.naming import column_names
 from penstock.destinations.sql.mirror.patching import needed
 from penstock.destinations.sql.mirror.screening import Failures, lost_by, screened
-from penstock.destinations.sql.mirror.sources import check_source, mirror_of
-from penstock.destinations.sql.mirror.staged import Stretch, stretches
-from penstock.destinations.sql.operations import Comment, Operation, Table
+from penstock.destinations.sql.mirror.sources import check_source, remarks, settled_columns
+from penstock.destinations.sql.mirror.staged import Staged, Stretch, stretches
+from penstock.destinations.sql.operations import Operation, Table
 from penstock.destinations.sql.patching import TableRules, brought
-from penstock.destinations.sql.session import Mark, Session
-from penstock.errors import RefusedError
+from penstock.destinations.sql.session import Comments, Mark, Session
+from penstock.errors import RefusedError, TransientError
 from penstock.json.paths import format_path
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
@@ -45,12 +46,12 @@ def mirror_table(
 ) -> TableReceipt:
     """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
     rows, failures, repeated = 0, [], True
-    for number, stretch in enumerate(stretches(parts)):
+    for number, staged in enumerate(stretches(parts)):
         # Each stretch has a mark of its own. No table's name has such a sign in it.
         marked = name if number == 0 else f"{name}#{number}"
         known = session.mark(batch, marked)
         if known is None:
-            known = _applied(session, rules, Mark(batch, marked, len(stretch)), name, stretch, book)
+            known = _applied(session, rules, Mark(batch, marked, len(staged)), name, staged, book)
             repeated = False
         rows += known.rows
         failed = from_text(known.failures)
@@ -59,9 +60,10 @@ def mirror_table(
 
 
 def schema_changes(
-    dialect: Dialect, rules: TableRules, name: str, stretch: Stretch, table: Table | None
+    dialect: Dialect, rules: TableRules, name: str, staged: Staged, table: Table | None, comments: Comments
 ) -> list[Operation]:
     """What the changes ask of the table as it is. Those that only take rows away ask nothing."""
+    stretch = _by_our_names(staged, dialect, rules, table, comments)
     if not puts(stretch.change).any():
         return []
 
@@ -69,20 +71,27 @@ def schema_changes(
         return list(lost_by(stretch, MirrorFitting(stretch.header, after, dialect)))
 
     operations = needed(dialect, rules, name, stretch.header, losing, table)
-    if table is None and operations and rules.one_source:
-        operations.append(Comment(name, mirror_of(stretch.header.namespaces[0])))
-    return operations
+    return [*operations, *remarks(name, stretch.header, operations, rules.one_source)]
 
 
-def _applied(session: Session, rules: TableRules, mark: Mark, name: str, stretch: Stretch, book: TableBook) -> Mark:
-    """Apply a stretch; ``mark`` is what it would be if nothing failed."""
+def _by_our_names(
+    staged: Staged, dialect: Dialect, rules: TableRules, table: Table | None, comments: Comments
+) -> Stretch:
+    names = column_names(staged.sources, dialect.max_name, settled_columns(table, comments))
+    return staged.named(names, rules.primary_key)
+
+
+def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged: Staged, book: TableBook) -> Mark:
+    """Apply changes; ``mark`` is what it would be if nothing failed."""
 
     def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
-        return schema_changes(session.dialect, rules.keeping(unwidened), name, stretch, table)
+        return schema_changes(session.dialect, rules.keeping(unwidened), name, staged, table, session.comments(name))
 
     if rules.one_source:
-        check_source(name, stretch.header.namespaces, session.comment(name))
+        check_source(name, staged.header.namespaces, session.comments(name).table)
+    _make_way(session, rules, name, staged)
     table = brought(session, name, plan, book)
+    stretch = _by_our_names(staged, session.dialect, rules, table, session.comments(name))
     if table is None:
         return _marked(mark, stretch, _without_table(stretch))
     fitting = MirrorFitting(stretch.header, table, session.dialect)
@@ -99,6 +108,27 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, stretch
         mark = _marked(mark, stretch, failures)
         mirror.note(mark)
     return mark
+
+
+def _make_way(session: Session, rules: TableRules, name: str, staged: Staged) -> None:
+    """See to it that no row is in the way of a key whose columns the table does not have yet."""
+    table = session.table(name)
+    if table is None:
+        return
+    stretch = _by_our_names(staged, session.dialect, rules, table, session.comments(name))
+    new = [column for column in stretch.header.key if column not in table.columns]
+    if not new or not puts(stretch.change).any() or not session.has_rows(name):
+        return
+    if stretch.change[0] != Change.TRUNCATE:
+        raise TransientError(
+            "PEN-DST-091",
+            f"the key of the table '{name}' has a new column, {', '.join(new)}, and rows that are there have no value"
+            " for it.",
+            "Empty the table and have all rows sent anew, or add the column and fill it; it is tried again.",
+        )
+    with session.mirroring() as mirror:
+        first = KeylessRows(stretch, MirrorFitting(stretch.header, table, session.dialect))
+        mirror.apply(first.changes(stretch.change, 0, 1), None)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import blake2s
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.destinations.sql.naming import TableNames
 from penstock.flatten.names import column_name
 
+NOTHING: Mapping[str, str] = {}
 _DIGITS = 8
 
 
@@ -36,15 +37,22 @@ class MirrorNames:
         return choice.table, choice.problem
 
 
-def column_names(sources: Sequence[str], max_name: int) -> Mapping[str, str]:
+def column_names(sources: Iterable[str], max_name: int, taken: Mapping[str, str] = NOTHING) -> Mapping[str, str]:
     """Our name for each column of a source. Of columns that would share one, it is that of the column which is spelled
-    like it; any other gets some digits of its own behind it, so that no column is ever taken for another."""
-    plain = {source: column_name([source], max_name) for source in sources}
+    like it; any other gets some digits of its own behind it, so that no column is ever taken for another.
+
+    ``taken`` says which names are settled already, and for which of the source's columns: they stay so, whatever comes.
+    """
+    settled = {source: name for name, source in taken.items()}
+    plain = {source: column_name([source], max_name) for source in sources if source not in settled}
     claims = Counter(plain.values())
-    return {
-        source: name if claims[name] == 1 or source == name else _told_apart(source, name, max_name)
+    new = {
+        source: name
+        if name not in taken and (claims[name] == 1 or source == name)
+        else _told_apart(source, name, max_name)
         for source, name in plain.items()
     }
+    return {**settled, **new}
 
 
 def _told_apart(source: str, name: str, max_name: int) -> str:

@@ -6,7 +6,7 @@ Files are mapped into memory, not read: what is not looked at costs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,13 +15,49 @@ import pyarrow as pa
 from penstock.destinations.contract import Part
 from penstock.destinations.sql.mirror.folding import Kinds, Numbers
 from penstock.destinations.sql.mirror.header import MirrorHeader, decode, together
-from penstock.destinations.sql.mirror.staging import CHANGE, OLD
+from penstock.destinations.sql.mirror.staging import CHANGE, OLD, VALUE
 from penstock.destinations.sql.staging import OFFSET, PARTITION
 
 
 @dataclass(frozen=True)
+class Staged:
+    """Changes, one after the other, of rows that are told apart by one key (or by none), by the source's names."""
+
+    rows: pa.Table
+    header: MirrorHeader
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def sources(self) -> list[str]:
+        """Every column that is spoken of."""
+        carried = [_source(name) for name in self.rows.schema.names if name.startswith((VALUE, OLD))]
+        return list(dict.fromkeys([*carried, *self.header.key]))
+
+    def named(self, names: Mapping[str, str], key: tuple[str, ...]) -> Stretch:
+        """The same by the names that columns have at the target; ``key`` tells rows apart, whatever the source says."""
+        ours = key or tuple(names[source] for source in self.header.key)
+        # A step may have given the key other names than the source has for it.
+        same = len(ours) == len(self.header.key)
+        old = {**names, **(dict(zip(self.header.key, ours, strict=True)) if same else {})}
+        found = []
+        for name in self.rows.schema.names:
+            if name.startswith(VALUE):
+                found.append(names[_source(name)])
+            else:
+                found.append(OLD + old[_source(name)] if name.startswith(OLD) else name)
+        columns = tuple(replace(column, name=names[column.source]) for column in self.header.columns)
+        return Stretch(self.rows.rename_columns(found), replace(self.header, columns=columns, key=ours))
+
+
+def _source(name: str) -> str:
+    return name.removeprefix(VALUE if name.startswith(VALUE) else OLD)
+
+
+@dataclass(frozen=True)
 class Stretch:
-    """Changes, one after the other, of rows that are told apart by one key (or by none)."""
+    """Staged changes by our names."""
 
     rows: pa.Table
     header: MirrorHeader
@@ -48,7 +84,7 @@ class Stretch:
         return self.rows.column(OLD + name) if OLD + name in self.rows.schema.names else None
 
 
-def stretches(parts: Sequence[Part]) -> list[Stretch]:
+def stretches(parts: Sequence[Part]) -> list[Staged]:
     """The changes of one table. Where they are cut depends on the log alone, not on how they were staged."""
     files = [
         (decode(part.header), _mapped(part.path))
@@ -63,7 +99,7 @@ def stretches(parts: Sequence[Part]) -> list[Stretch]:
         rows, key = rows.take(pa.array(order)), key[order]
     cuts = np.flatnonzero(np.diff(key)) + 1
     return [
-        Stretch(
+        Staged(
             rows.slice(start, end - start),
             together(header for (header, _), number in zip(files, of_file, strict=True) if number == key[start]),
         )

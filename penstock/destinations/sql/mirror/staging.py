@@ -21,7 +21,7 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.mirror.files import MirrorFiles
 from penstock.destinations.sql.mirror.folding import Bools, Change, Kinds, Numbers
 from penstock.destinations.sql.mirror.header import MirrorColumn, MirrorHeader
-from penstock.destinations.sql.mirror.naming import MirrorNames, column_names
+from penstock.destinations.sql.mirror.naming import MirrorNames
 from penstock.destinations.sql.staging import HELD_BYTES, OFFSET, PARTITION, failed
 from penstock.flatten.conversion import inferred
 from penstock.flatten.spans import Spans, by_column
@@ -39,21 +39,19 @@ NULL_TEXT = "null"
 """A staged value that is NULL."""
 CHANGE = "@change"
 """The column that says what happens (``Change``)."""
+VALUE = "@new "
+"""Before the source's names of columns that hold values. What they are called at the target is for the table to say."""
 OLD = "@old "
 """Before the names of columns that say where a row was, if it moves: its old key, or all of it if it has none."""
 
 
 class MirrorStager(Stager):
-    """``casts`` are types that steps ask for, by JSON path; ``key`` tells rows apart, whatever the source says."""
+    """``casts`` are types that steps ask for, by JSON path."""
 
-    def __init__(
-        self, directory: Path, names: MirrorNames, casts: Mapping[str, str], max_name: int, key: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, directory: Path, names: MirrorNames, casts: Mapping[str, str]) -> None:
         self._directory = directory
         self._names = names
         self._casts = {path[0]: asked for text, asked in casts.items() if len(path := parse_path(text)) == 1}
-        self._max_name = max_name
-        self._key = key
         self._tables: dict[str, MirrorFiles] = {}
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
@@ -98,38 +96,32 @@ class MirrorStager(Stager):
         taken[found.record] = True
         broken = {**_broken(found, ~truncates), **_broken(moved, moved.documents.valid)}
         taken[list(broken)] = False
-        names = column_names(
-            list(dict.fromkeys([*piece.columns, *(path[0] for path in (*found.paths, *moved.paths))])), self._max_name
-        )
-        key = self._key or tuple(names[source] for source in piece.key)
-        # A step may have given the key other names than the source has for it.
-        old_names = {**names, **(dict(zip(piece.key, key, strict=True)) if len(piece.key) == len(key) else {})}
         places = rows.select(["partition", "offset"]).filter(pa.array(taken))
         arrays = {PARTITION: places.column(0), OFFSET: places.column(1), CHANGE: pa.array(piece.change[taken])}
         columns = []
         for source, spans in _in_order(found, taken, piece.columns):
-            columns.append(self._column(names[source], source, piece.columns.get(source), spans))
-            arrays[names[source]] = written_array(spans, places.num_rows)
+            columns.append(self._column(source, piece.columns.get(source), spans))
+            arrays[VALUE + source] = written_array(spans, places.num_rows)
         for source, left_out in _left_out(rows, taken):
-            if source in names and names[source] in arrays:
+            if VALUE + source in arrays:
                 # A step may have made a null of what is not there.
-                nothing = pc.and_(left_out, pc.equal(arrays[names[source]], NULL_TEXT))
-                arrays[names[source]] = pc.if_else(nothing, pa.scalar(None, pa.string()), arrays[names[source]])
+                nothing = pc.and_(left_out, pc.equal(arrays[VALUE + source], NULL_TEXT))
+                arrays[VALUE + source] = pc.if_else(nothing, pa.scalar(None, pa.string()), arrays[VALUE + source])
         for source, spans in _in_order(moved, taken, piece.columns):
-            arrays[OLD + old_names[source]] = written_array(spans, places.num_rows)
+            arrays[OLD + source] = written_array(spans, places.num_rows)
         return _Staged(
             pa.table(arrays),
-            MirrorHeader(tuple(columns), key, (rows.column("namespace")[0].as_py(),)),
+            MirrorHeader(tuple(columns), tuple(piece.key), (rows.column("namespace")[0].as_py(),)),
             taken,
             [failed(rows.slice(row, 1), problem.code, problem.message) for row, problem in broken.items()],
         )
 
-    def _column(self, name: str, source: str, declared: str | None, spans: Spans) -> MirrorColumn:
+    def _column(self, source: str, declared: str | None, spans: Spans) -> MirrorColumn:
         asked = self._casts.get(source)
         if asked is not None or declared is not None:
-            return MirrorColumn(name, source, asked, declared)
+            return MirrorColumn(source, source, asked, declared)
         nested = not spans.kinds.isdisjoint((Kind.ARRAY, Kind.OBJECT))
-        return MirrorColumn(name, source, values=None if nested else _inner_type(spans), nested=nested)
+        return MirrorColumn(source, source, values=None if nested else _inner_type(spans), nested=nested)
 
 
 @dataclass(frozen=True)
