@@ -26,6 +26,7 @@ from penstock.log.files import replace_durably
 from penstock.log.local import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.record import Header, Mode
+from penstock.sources.postgres.layouts import Layout
 from penstock.sources.postgres.positions import ChangePosition, Lsn, Position
 
 SUMMARY_SECONDS = 10.0
@@ -42,6 +43,8 @@ class Copied:
     snapshot: Lsn
     """Changes of transactions that committed before are in the copy."""
     complete: bool
+    columns: tuple[str, ...] = ()
+    """Those of the copy. A key that has others is one that copied rows may not have; empty: they are not known."""
 
 
 @dataclass
@@ -83,13 +86,19 @@ class Book:
         found = self.tables.get(namespace)
         return 0 if found is None else found.snapshot
 
+    def copied_columns(self, namespace: str) -> frozenset[str]:
+        """The columns that all rows of a table had when they were copied; none if that is not known."""
+        found = self.tables.get(namespace)
+        return frozenset(found.columns if found is not None else ())
+
     def void_copy(self, namespace: str) -> None:
         """Changes of the table are being missed: if it is to be followed again, it must be copied again."""
         if namespace in self.tables:
             self.tables[namespace] = replace(self.tables[namespace], complete=False)
 
-    def note_copy(self, namespace: str, oid: int, snapshot: Lsn, complete: bool) -> None:
-        self.tables[namespace] = Copied(self.slot, oid, snapshot, complete)
+    def note_copy(self, layout: Layout, snapshot: Lsn, complete: bool) -> None:
+        columns = tuple(column.name for column in layout.columns)
+        self.tables[layout.namespace] = Copied(self.slot, layout.oid, snapshot, complete, columns)
 
 
 class Keeper:
@@ -133,7 +142,10 @@ def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, B
     try:
         content = json.loads(summary.read_bytes())
         offset = int(content["log_offset"])
-        tables = {namespace: Copied(**table) for namespace, table in content["tables"].items()}
+        tables = {
+            namespace: Copied(**{**table, "columns": tuple(table["columns"])})
+            for namespace, table in content["tables"].items()
+        }
         book = Book(slot, tables, forgotten=bool(content["forgotten"]))
         if content["slot"] == slot:
             book.taken, book.system = ChangePosition(**content["taken"]), str(content["system"])
@@ -156,27 +168,29 @@ def _read(batch: pa.RecordBatch, book: Book) -> None:
     is_change = pc.equal(batch.column("mode"), str(Mode.SYNC)).to_numpy(zero_copy_only=False)
     for code, row in sorted(enumerate(last.tolist()), key=lambda pair: pair[1]):
         namespace = names.dictionary[code].as_py()
-        position = _position(batch, row)
+        headers = _headers(batch, row)
+        position = Position.from_header(headers[Header.POSITION])
+        columns = tuple(json.loads(headers.get(Header.COLUMNS, "{}")))
         if position.change is None:
             complete = batch.column("mode")[row].as_py() == Mode.COMPLETE
-            book.tables[namespace] = Copied(position.slot, position.table, position.snapshot or 0, complete)
+            book.tables[namespace] = Copied(position.slot, position.table, position.snapshot or 0, complete, columns)
         else:
-            _follow(book, namespace, position)
+            _follow(book, namespace, position, columns)
     changes = np.flatnonzero(is_change)
     if len(changes):
-        position = _position(batch, int(changes[-1]))
+        position = Position.from_header(_headers(batch, int(changes[-1]))[Header.POSITION])
         if position.slot == book.slot and position.change is not None:
             book.taken = position.change
 
 
-def _follow(book: Book, namespace: str, position: Position) -> None:
+def _follow(book: Book, namespace: str, position: Position, columns: tuple[str, ...]) -> None:
     """A change says that the copy before it was whole."""
     known = book.tables.get(namespace)
     if known is not None and (known.slot, known.oid) == (position.slot, position.table):
         book.tables[namespace] = replace(known, complete=True)
     else:
-        book.tables[namespace] = Copied(position.slot, position.table, 0, True)
+        book.tables[namespace] = Copied(position.slot, position.table, 0, True, columns)
 
 
-def _position(batch: pa.RecordBatch, row: int) -> Position:
-    return Position.from_header(dict(batch.column("headers")[row].as_py())[str(Header.POSITION)])
+def _headers(batch: pa.RecordBatch, row: int) -> dict[str, str]:
+    return dict(batch.column("headers")[row].as_py())

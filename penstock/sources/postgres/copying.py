@@ -141,12 +141,12 @@ class Copier:
         if self._book.has_any(copy.layout.namespace):
             self._sink.append(truncate_entry(copy.layout, self._position(copy)))
         copy.begun = True
-        self._book.note_copy(copy.layout.namespace, copy.layout.oid, self._snapshot.lsn, complete=False)
+        self._book.note_copy(copy.layout, self._snapshot.lsn, complete=False)
 
     def _finish(self, copy: TableCopy) -> None:
         faults.reach("postgres.copy.whole")
         self._sink.append(complete_entry(copy.layout, self._position(copy), copy.rows))
-        self._book.note_copy(copy.layout.namespace, copy.layout.oid, self._snapshot.lsn, complete=True)
+        self._book.note_copy(copy.layout, self._snapshot.lsn, complete=True)
         faults.reach("postgres.copy.complete")
         _log.info("copied %s: %d rows", copy.layout.namespace, copy.rows)
 

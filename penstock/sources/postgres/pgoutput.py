@@ -73,6 +73,11 @@ class Progress:
         return bool(self.state[_INSIDE])
 
     @property
+    def here(self) -> ChangePosition:
+        """The next change, as far as its transaction is known."""
+        return ChangePosition(int(self.state[_COMMIT]), int(self.state[_NUMBER]))
+
+    @property
     def end(self) -> Lsn:
         """Where the last transaction that was seen whole ends; 0: none was."""
         return int(self.state[_END])
@@ -139,8 +144,9 @@ class Scan:
         return Why(why), place
 
     def changes(self) -> Changes:
-        """All that were found. Good until the memory is used for another scan."""
+        """Those that were found since the last time. Good until the scan goes on, or another one uses the memory."""
         count, fields = self._count, self._fields
+        self._count = self._fields = 0
         return Changes(
             self._op[:count],
             self._layout[:count],

@@ -11,7 +11,8 @@ in it are added.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import psycopg
 
@@ -23,41 +24,53 @@ from penstock.sources.postgres.connecting import Connection, ServerAway
 _log = logging.getLogger("penstock.postgres")
 
 
-Missed = Callable[[Sequence[Table]], None]
-"""Told of tables before they are published: what was done to them until now came to nobody."""
+class Hearer(Protocol):
+    """Who hears of tables on their way into the publication."""
+
+    def missed(self, fresh: Sequence[Table]) -> None:
+        """These are about to be published: what was done to them until now came to nobody."""
+
+    def left_alone(self, table: Table, why: str) -> None:
+        """This one cannot be followed yet."""
 
 
-def establish(connection: Connection, name: str, patterns: Sequence[str], missed: Missed) -> list[Table]:
-    """Have all tables that are meant in the publication. Raises ``PenstockError`` for what a person must mend first."""
+def establish(connection: Connection, name: str, patterns: Sequence[str], hearer: Hearer) -> list[Table]:
+    """Have all tables that are meant in the publication, before anything is followed. Raises ``PenstockError`` for what
+    a person must mend first."""
     found = tables(connection, name, patterns)
     check_tables(found, patterns)
     check_identities(found)
     fresh = [table for table in found if not table.published]
-    missed(fresh)
+    hearer.missed(fresh)
     if _exists(connection, name):
         _check_complete(connection, name)
         _add(connection, name, fresh)
     else:
-        how = f"FOR TABLE {_names(found)} WITH (publish_via_partition_root = true)"
-        _run(connection, f"CREATE PUBLICATION {quoted(name)} {how}", found)
-        _log.info("made the publication %s of %s", name, listing(found))
+        _create(connection, name, fresh)
     return tables(connection, name, patterns)
 
 
-def extend(connection: Connection, name: str, patterns: Sequence[str], missed: Missed) -> list[Table]:
-    """The same while we run: the tables that are published. One that cannot be taken yet is left for the next time."""
+def extend(connection: Connection, name: str, patterns: Sequence[str], hearer: Hearer) -> list[Table]:
+    """The same while others are followed already: the tables that are published. One that cannot be taken yet is no
+    reason to stop, and left for the next time."""
     found = tables(connection, name, patterns)
     fresh = [table for table in found if not table.published]
-    missed(fresh)
+    hearer.missed(fresh)
+    able = []
     for table in fresh:
-        if not (table.has_identity and table.readable):
-            _log.warning("%s cannot be followed yet: %s", table.namespace, _lack(table))
-            continue
-        try:
-            _add(connection, name, [table])
-        except PenstockError as error:
-            _log.warning("%s cannot be followed yet: %s", table.namespace, error)
-    if fresh:
+        if table.has_identity and table.readable:
+            able.append(table)
+        else:
+            hearer.left_alone(table, _lack(table))
+    if able and not _exists(connection, name):
+        _create(connection, name, able)
+    else:
+        for table in able:
+            try:
+                _add(connection, name, [table])
+            except PenstockError as error:
+                hearer.left_alone(table, str(error))
+    if able:
         found = tables(connection, name, patterns)
     return [table for table in found if table.published]
 
@@ -82,6 +95,12 @@ def _check_complete(connection: Connection, name: str) -> None:
             f"the publication '{name}' leaves out some kinds of changes.",
             f"ALTER PUBLICATION {quoted(name)} SET (publish = 'insert, update, delete, truncate');",
         )
+
+
+def _create(connection: Connection, name: str, found: Sequence[Table]) -> None:
+    how = f"FOR TABLE {_names(found)} WITH (publish_via_partition_root = true)"
+    _run(connection, f"CREATE PUBLICATION {quoted(name)} {how}", found)
+    _log.info("made the publication %s of %s", name, listing(found))
 
 
 def _add(connection: Connection, name: str, fresh: Sequence[Table]) -> None:

@@ -19,7 +19,7 @@ from penstock.errors import PenstockError
 from penstock.sources.postgres.blocks import Stopped
 from penstock.sources.postgres.book import Keeper
 from penstock.sources.postgres.catalog import Table, TypeKey, is_selected, layouts, relation_layout, stretches
-from penstock.sources.postgres.checks import check_replication_right, check_server
+from penstock.sources.postgres.checks import check_replication_right, check_server, check_tables
 from penstock.sources.postgres.config import PostgresSourceConfig
 from penstock.sources.postgres.connecting import Connection, Waits, connect, explaining
 from penstock.sources.postgres.copying import Copier, TableCopy
@@ -66,18 +66,19 @@ class Session:
         self._stopping = stopping
         self._types: dict[TypeKey, tuple[str, int]] = {}
         self._look_at = time.monotonic() + config.discover
+        self._left_alone: set[str] = set()
 
     def run(self, once: bool) -> None:
         """Until we are to stop, or (``once``) everything that is committed now is in the log."""
         with explaining():
             check_server(self._control)
-            tables = establish(self._control, self._config.publication, self._config.tables, self._void)
-            self._void_others(tables)
+            tables = self._tables(begun=self._book.is_used())
+            check_tables(tables, self._config.tables)
             self._open_slot()
             until = end_of_wal(self._control) if once else None
             while not self._stopping.is_set():
                 self._copy_missing(tables)
-                if self._follow(until):
+                if self._follow(until) and not self._missing(tables):
                     return
                 tables = self._tables()
 
@@ -141,7 +142,7 @@ class Session:
             walsender = Walsender(connection, confirmed_lsn(self._control, self._config.slot))
             self._start(walsender)
             _log.info("following changes from %s", lsn_text(self._book.begin()))
-            stream = Stream(walsender, Decoder(self._book, self._describe), self._book, self._sink)
+            stream = Stream(walsender, Decoder(self._book, self), self._book, self._sink)
             try:
                 return stream.follow(self._stopping, self._finds_new_tables, until)
             except psycopg.errors.UndefinedObject as error:
@@ -173,7 +174,7 @@ class Session:
             if self._stopping.is_set():
                 raise Stopped
 
-    def _describe(self, relation: Relation) -> Layout | None:
+    def describe(self, relation: Relation) -> Layout | None:
         """How to take a relation's changes; not at all if it is not meant, or its copy is still to come."""
         if not is_selected(relation.namespace, self._config.tables):
             return None
@@ -181,6 +182,17 @@ class Session:
             self._look_at = 0.0
             return None
         return relation_layout(self._control, relation, self._types)
+
+    def outgrew_copy(self, relation: Relation) -> bool:
+        """Whether the key has a column that rows did not have when they were copied: a mirror of them cannot find the
+        rows that changes are about."""
+        copied = self._book.copied_columns(relation.namespace)
+        if not (self._config.copy_ and copied and self._book.has_copy(relation.namespace, relation.oid)):
+            return False
+        new = set(relation_layout(self._control, relation, self._types).key) - copied
+        if new:
+            _log.warning("%s has a new key (%s): it is copied again", relation.namespace, ", ".join(sorted(new)))
+        return bool(new)
 
     def _finds_new_tables(self) -> bool:
         """Now and then, and when the stream spoke of one: whether there are tables to copy before going on."""
@@ -191,26 +203,33 @@ class Session:
         followed = self._book.followed()
         return bool(self._missing(self._tables())) or followed != self._book.followed()
 
-    def _tables(self) -> list[Table]:
-        """The tables to follow, as of now."""
-        tables = extend(self._control, self._config.publication, self._config.tables, self._void)
+    def _tables(self, begun: bool = True) -> list[Table]:
+        """The tables to follow, as of now; unless some were followed before, all that are meant or none."""
+        publish = extend if begun else establish
+        tables = publish(self._control, self._config.publication, self._config.tables, self)
         self._void_others(tables)
         return tables
 
-    def _void(self, missed: Sequence[Table]) -> None:
+    def left_alone(self, table: Table, why: str) -> None:
+        """Said once."""
+        if table.namespace not in self._left_alone:
+            self._left_alone.add(table.namespace)
+            _log.warning("%s cannot be followed yet: %s", table.namespace, why)
+
+    def missed(self, fresh: Sequence[Table]) -> None:
         """Note in the log that changes of these tables were missed: if they are followed, then after a new copy."""
-        for table in missed:
+        for table in fresh:
             if self._book.has_copy(table.namespace, table.oid):
                 _log.warning("changes of %s were missed; it must be copied again", table.namespace)
-                self._leave(table.namespace)
+                self.leave(table.namespace)
 
     def _void_others(self, followed: Sequence[Table]) -> None:
         """The same for tables that are not meant, or not published, any more."""
         for namespace in self._book.followed() - {table.namespace for table in followed}:
             _log.info("%s is not followed any more", namespace)
-            self._leave(namespace)
+            self.leave(namespace)
 
-    def _leave(self, namespace: str) -> None:
+    def leave(self, namespace: str) -> None:
         self._sink.append(left_entry(namespace, self._book.tables[namespace]))
         self._book.void_copy(namespace)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from threading import Event
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,17 +33,27 @@ LINGER_SECONDS = 0.02
 """How long a change may wait for company: each append costs a sync of the disk."""
 IDLE_SECONDS = 0.2
 
-Describe = Callable[[Relation], Layout | None]
-"""How a relation's rows become records; None: its changes are not wanted."""
+
+class Tables(Protocol):
+    """What the stream asks of whoever knows the tables."""
+
+    def describe(self, relation: Relation) -> Layout | None:
+        """How a relation's rows become records; None: its changes are not wanted."""
+
+    def outgrew_copy(self, relation: Relation) -> bool:
+        """Whether changes name rows, from here on, by what the copied ones may not have."""
+
+    def leave(self, namespace: str) -> None:
+        """Put it into the log that changes of a table are missed from here on."""
 
 
 class Decoder:
     """Messages of one session to entries. Keeps what the server has said of relations."""
 
-    def __init__(self, book: Book, describe: Describe) -> None:
+    def __init__(self, book: Book, tables: Tables) -> None:
         self.progress = Progress.after(book.taken)
         self._book = book
-        self._describe = describe
+        self._tables = tables
         self._scratch = Scratch()
         self._layouts: list[Layout] = []
         self._packed: Packed | None = None
@@ -65,12 +76,22 @@ class Decoder:
                     f"the server sent a message that is not understood: {message[:40]!r}.",
                     "Nothing of it was taken or confirmed. Please report it.",
                 )
-            self._meet(parse_relation(message))
-        changes = scan.changes()
-        if len(changes.op):
-            yield from self._entries(changes)
+            relation = parse_relation(message)
+            if self._is_news(relation) and self._tables.outgrew_copy(relation):
+                # What came before is taken before anything is said of what comes.
+                yield from self._entries(scan.changes())
+                self._tables.leave(relation.namespace)
+            self._meet(relation)
+        yield from self._entries(scan.changes())
+
+    def _is_news(self, relation: Relation) -> bool:
+        """Whether it is said of changes that neither the log nor the table's copy has; the server repeats itself."""
+        here = self.progress.here
+        return here.commit >= self._book.since(relation.namespace) and here > self._book.taken
 
     def _entries(self, changes: Changes) -> Iterator[tuple[pa.RecordBatch, ChangePosition]]:
+        if not len(changes.op):
+            return
         if self._packed is None:
             self._packed = pack(self._layouts, self._book.slot)
         if len(changes.fields.text) > LARGEST_ROW:  # a single message
@@ -85,7 +106,7 @@ class Decoder:
             yield piece, ChangePosition(int(changes.commit[done - 1]), int(changes.number[done - 1]))
 
     def _meet(self, relation: Relation) -> None:
-        layout = self._describe(relation)
+        layout = self._tables.describe(relation)
         number = -1
         since = 0
         if layout is not None:

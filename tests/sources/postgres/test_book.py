@@ -14,6 +14,8 @@ from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.record import Mode, Op
 from penstock.sources.postgres.book import Book, Copied, Keeper
+from penstock.sources.postgres.kinds import Kind
+from penstock.sources.postgres.layouts import Column, Layout
 from penstock.sources.postgres.positions import ChangePosition
 from tests.sources.postgres.rig import Rig
 
@@ -123,12 +125,13 @@ def test_another_slot_starts_anew_and_says_so(busy: Rig) -> None:
 
 def test_a_table_half_copied_is_not_taken_for_a_whole_one() -> None:
     book = Book("s")
-    book.note_copy("public.t", 7, 100, complete=False)
+    layout = Layout(7, "public.t", (Column("id", "integer", Kind.NUMBER),))
+    book.note_copy(layout, 100, complete=False)
     assert not book.has_copy("public.t", 7)
-    book.note_copy("public.t", 7, 100, complete=True)
+    book.note_copy(layout, 100, complete=True)
     assert book.has_copy("public.t", 7)
     assert not book.has_copy("public.t", 8)
-    assert book.tables["public.t"] == Copied("s", 7, 100, True)
+    assert book.tables["public.t"] == Copied("s", 7, 100, True, ("id",))
 
 
 def test_a_mirror_made_from_a_compacted_log_is_right(busy: Rig) -> None:

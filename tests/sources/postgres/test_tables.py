@@ -87,6 +87,71 @@ def test_a_key_that_changes_is_followed(rig: Rig) -> None:
     assert (after.key, after.headers["old_key"]) == ('{"b":3,"a":6}', '{"b":3,"a":5}')
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["ALTER TABLE t RENAME COLUMN id TO ident", "UPDATE t SET n = 2 WHERE ident = 1"],
+        ["ALTER TABLE t DROP COLUMN id, ADD COLUMN ident serial PRIMARY KEY", "UPDATE t SET n = 2 WHERE ident = 1"],
+    ],
+)
+def test_rows_are_copied_again_when_they_get_a_key_that_they_did_not_have(rig: Rig, change: list[str]) -> None:
+    rig.ask(
+        "CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 9) i", ITEMS
+    )
+    rig.catch_up()
+    one_transaction = "; ".join(
+        [
+            "BEGIN",
+            "UPDATE t SET n = 1 WHERE n = 0",
+            *change,
+            "DELETE FROM t WHERE ident = 3",
+            "INSERT INTO items VALUES (1)",
+            "COMMIT",
+        ]
+    )
+    rig.ask(one_transaction, "INSERT INTO items VALUES (2)")
+    found = [r for r in rig.catch_up() if r.namespace == "public.t"]
+    assert rig.is_mirrored("public.t", "public.items")
+    began = next(number for number, r in enumerate(found) if r.op is Op.COMMAND)
+    assert {r.headers.get("key") for r in found[:began]} == {'["id"]', None}
+    assert {r.headers["key"] for r in found[began:]} == {'["ident"]'}
+    rig.ask("UPDATE t SET ident = 10 WHERE ident = 9")
+    assert [(str(r.op), r.key) for r in rig.catch_up()] == [("update", '{"ident":10}')]
+    assert rig.is_mirrored("public.t", "public.items")
+
+
+@pytest.mark.parametrize("point", ["log.append.after_fsync", "log.append.after_fsync@2", "log.append.after_fsync@3"])
+def test_killed_while_rows_get_another_key(rig: Rig, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.ask("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 1), (2, 2)", ITEMS)
+    rig.catch_up()
+    rig.ask(
+        "BEGIN; UPDATE t SET n = 3 WHERE id = 1; ALTER TABLE t RENAME COLUMN id TO ident;"
+        "DELETE FROM t WHERE ident = 1; INSERT INTO items VALUES (1); COMMIT"
+    )
+    with monkeypatch.context() as faults:
+        faults.setenv("PENSTOCK_FAULTS", f"{point}=kill")
+        with rig.child() as process:
+            process.join(60)
+            assert process.exitcode == -9
+    rig.catch_up()
+    assert rig.is_mirrored("public.t", "public.items")
+
+
+def test_a_table_that_cannot_be_followed_yet_hinders_no_restart(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    rig.ask("CREATE TABLE bare (id int)", "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+    assert [r.getMessage() for r in caplog.records if "public.bare cannot be followed yet" in r.getMessage()] == [
+        "public.bare cannot be followed yet: its rows have no identity; add a primary key, or"
+        ' ALTER TABLE "public"."bare" REPLICA IDENTITY FULL'
+    ]
+    rig.ask("ALTER TABLE bare ADD PRIMARY KEY (id)")
+    rig.catch_up()
+    assert rig.is_mirrored("public.items", "public.bare")
+
+
 def test_a_type_that_is_gone_by_now_is_given_as_text(rig: Rig) -> None:
     rig.ask(ITEMS)
     rig.catch_up()
