@@ -476,6 +476,23 @@ class MirrorContract:
             (None, "c", {"a": "2026-01-02"}), (8, None, None)
         ]  # fmt: skip
 
+    def test_a_number_that_no_column_holds_keeps_every_digit_through_updates(self, replica: Replica) -> None:
+        source = Source({"id": "bigint", "n": "integer", "a": "date"})
+        replica.load(source.insert(id=1, n=1, a="2026-01-02"))
+        digits = "12345678901234567890123456789.12345678901234567890"
+        wide = Source({"id": "bigint", "n": "integer", "a": "numeric(60,20)"})
+
+        def row(n: int) -> bytes:
+            return b'{"id":1,"n":%d,"a":%b}' % (n, digits.encode())
+
+        replica.load(replace(wide.update(id=1, n=2, a=0), data=row(2)))
+        for n in (3, 4):
+            replica.load(replace(wide.update(id=1, n=n, a=0), data=row(n)))
+            replica.load(wide.update(id=1, n=n + 10))
+        replica.target.run("CREATE VIEW kept AS SELECT n, a, CAST(_unmapped AS VARCHAR) AS aside FROM users")
+        (found,) = replica.target.rows("kept")
+        assert (found["n"], found["a"], found["aside"].replace(" ", "")) == (14, None, f'{{"a":{digits}}}')
+
     def test_a_value_of_an_unrelated_type_can_fail_its_record_alone(self, target: Target, tmp_path: Path) -> None:
         replica = Replica(target, tmp_path / "stage", on_type_conflict="fail")
         replica.load(Source({"id": "bigint", "a": "integer"}).insert(id=1, a=7))

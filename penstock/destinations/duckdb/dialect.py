@@ -41,8 +41,8 @@ class DuckdbDialect(Dialect):
         return _READS.get(sql_type)
 
     def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        """Members are put together as text where none of the old ones goes. Else DuckDB must take the text apart, and
-        spells numbers its own way."""
+        """Text is left as it is where all of the old members go, or none. Else DuckDB must take it apart, and spells
+        numbers its own way."""
         names = ", ".join(
             f"CASE WHEN {value} IS NOT NULL THEN {self.literal(name)} END" for name, value in carried.items()
         )
@@ -53,8 +53,8 @@ class DuckdbDialect(Dialect):
         patched = f"NULLIF(json_merge_patch({there}, {taken}, COALESCE({comes}, '{{}}')), '{{}}')"
         added = f"CAST(left({there}::VARCHAR, -1) || ',' || substr({comes}::VARCHAR, 2) AS JSON)"
         return (
-            f"CASE WHEN {there} IS NULL THEN {comes} WHEN list_has_any(json_keys({there}), {gone}) THEN {patched}"
-            f" WHEN {comes} IS NULL THEN {there} ELSE {added} END"
+            f"CASE WHEN {there} IS NULL OR list_has_all({gone}, json_keys({there})) THEN {comes}"
+            f" WHEN list_has_any(json_keys({there}), {gone}) THEN {patched} WHEN {comes} IS NULL THEN {there} ELSE {added} END"
         )
 
     def is_aside(self, spare: str, name: str) -> str:
