@@ -54,7 +54,8 @@ class DuckdbDialect(Dialect):
         added = f"CAST(left({there}::VARCHAR, -1) || ',' || substr({comes}::VARCHAR, 2) AS JSON)"
         return (
             f"CASE WHEN {there} IS NULL OR list_has_all({gone}, json_keys({there})) THEN {comes}"
-            f" WHEN list_has_any(json_keys({there}), {gone}) THEN {patched} WHEN {comes} IS NULL THEN {there} ELSE {added} END"
+            f" WHEN list_has_any(json_keys({there}), {gone}) THEN {patched} WHEN {comes} IS NULL THEN {there}"
+            f" ELSE {added} END"
         )
 
     def is_aside(self, spare: str, name: str) -> str:

@@ -57,6 +57,10 @@ class Book:
     """The last change of all, or where changes begin; those of other slots do not count."""
     system: str = ""
     """Which database cluster it all comes from."""
+    makes_slot: bool = False
+    """We were about to make the slot: if it is there, it is ours."""
+    confirmed: Lsn | None = None
+    """How far we may have confirmed the slot; a slot that is further was read by somebody else."""
     forgotten: bool = False
     """The log has lost its beginning, and nothing says what was in it."""
 
@@ -125,6 +129,8 @@ class Keeper:
             "slot": book.slot,
             "system": book.system,
             "forgotten": book.forgotten,
+            "makes_slot": book.makes_slot,
+            "confirmed": book.confirmed,
             "taken": asdict(book.taken),
             "tables": {namespace: asdict(table) for namespace, table in book.tables.items()},
         }
@@ -135,6 +141,15 @@ class Keeper:
     def save_now_and_then(self) -> None:
         if time.monotonic() - self._saved_at > SUMMARY_SECONDS:
             self.save()
+
+
+def uses_slot(summary: Path, slot: str) -> bool:
+    """Whether a source that has such a summary has read from the slot."""
+    try:
+        content = json.loads(summary.read_bytes())
+        return content["slot"] == slot and content["confirmed"] is not None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, Book]:
@@ -149,6 +164,7 @@ def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, B
         book = Book(slot, tables, forgotten=bool(content["forgotten"]))
         if content["slot"] == slot:
             book.taken, book.system = ChangePosition(**content["taken"]), str(content["system"])
+            book.makes_slot, book.confirmed = bool(content["makes_slot"]), content["confirmed"]
     except FileNotFoundError:
         return 0, Book(slot)
     except (ValueError, KeyError, TypeError) as error:

@@ -43,7 +43,7 @@ def establish(connection: Connection, name: str, patterns: Sequence[str], hearer
     fresh = [table for table in found if not table.published]
     hearer.missed(fresh)
     if _exists(connection, name):
-        _check_complete(connection, name)
+        check_publication(connection, name)
         _add(connection, name, fresh)
     else:
         _create(connection, name, fresh)
@@ -85,7 +85,8 @@ def _exists(connection: Connection, name: str) -> bool:
     return connection.execute("SELECT FROM pg_publication WHERE pubname = %s", (name,)).fetchone() is not None
 
 
-def _check_complete(connection: Connection, name: str) -> None:
+def check_publication(connection: Connection, name: str) -> None:
+    """That it speaks of all changes, if it is there."""
     row = connection.execute(
         "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s", (name,)
     ).fetchone()

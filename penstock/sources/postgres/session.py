@@ -34,6 +34,7 @@ from penstock.sources.postgres.slots import (
     Snapshot,
     another_server,
     check_reachable,
+    check_room,
     confirmed_lsn,
     create_slot,
     end_of_wal,
@@ -41,6 +42,7 @@ from penstock.sources.postgres.slots import (
     holder_timeout,
     in_use,
     lost,
+    not_ours,
     slot_holder,
     system_identifier,
     take_snapshot,
@@ -89,19 +91,41 @@ class Session:
             if self._book.system not in ("", system):
                 raise another_server("it is another database cluster")
             self._book.system = system
-            if has_slot(self._control, self._config.slot):
+            slot = self._config.slot
+            if has_slot(self._control, slot):
+                if self._config.copy_ and not (self._book.is_used() or self._book.makes_slot):
+                    raise not_ours(slot)
                 check_reachable(self._control, self._book.taken.commit)
                 self._await_slot()
+                self._check_unmoved()
                 return
             if self._book.is_used():
-                raise lost(self._config.slot, "it does not exist any more")
-            made = create_slot(walsender, self._config.slot, self._stopping)
+                raise lost(slot, "it does not exist any more")
+            check_room(self._control)
+            self._book.makes_slot = True
+            self._keeper.save()
+            made = create_slot(walsender, slot, self._stopping)
             faults.reach("postgres.slot.made")
-            _log.info("made the slot %s at %s", self._config.slot, lsn_text(made))
+            _log.info("made the slot %s at %s", slot, lsn_text(made))
+            self._book.confirmed = made
             if not self._config.copy_:
                 begin = take_snapshot(self._control, walsender, self._config.slot, self._stopping).lsn
                 self._book.taken = ChangePosition(begin)
                 self._keeper.save()
+
+    def _check_unmoved(self) -> None:
+        """That nobody but us has read from the slot: what another has confirmed, the server does not send again."""
+        slot, known = self._config.slot, self._book.confirmed
+        confirmed = confirmed_lsn(self._control, slot)
+        if known is not None and confirmed > known:
+            raise lost(slot, f"somebody else has read it up to {lsn_text(confirmed)}, we had it to {lsn_text(known)}")
+        self._book.confirmed = confirmed if known is None else known
+
+    def _confirming(self, lsn: Lsn) -> None:
+        """Keep how far the slot will be, before it is."""
+        if self._book.confirmed is None or lsn > self._book.confirmed:
+            self._book.confirmed = lsn
+            self._keeper.save()
 
     def _copy_missing(self, tables: Sequence[Table]) -> None:
         """Copy tables until none is missing: each time with a new snapshot, if some could not be had in the last."""
@@ -142,7 +166,7 @@ class Session:
             walsender = Walsender(connection, confirmed_lsn(self._control, self._config.slot))
             self._start(walsender)
             _log.info("following changes from %s", lsn_text(self._book.begin()))
-            stream = Stream(walsender, Decoder(self._book, self), self._book, self._sink)
+            stream = Stream(walsender, Decoder(self._book, self), self._book, self._sink, self._confirming)
             try:
                 return stream.follow(self._stopping, self._finds_new_tables, until)
             except psycopg.errors.UndefinedObject as error:

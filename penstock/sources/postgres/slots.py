@@ -18,6 +18,8 @@ from penstock.sources.postgres.blocks import result_of
 from penstock.sources.postgres.connecting import Connection, ServerAway
 from penstock.sources.postgres.positions import Lsn, lsn_text, parse_lsn
 
+SLOTS = 2
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -43,7 +45,10 @@ def has_slot(connection: Connection, name: str) -> bool:
         return False
     plugin, elsewhere, status = row
     if plugin != "pgoutput" or elsewhere is not None:
-        what = f"is for the database '{elsewhere}'" if elsewhere is not None else f"speaks '{plugin}', not 'pgoutput'"
+        if elsewhere is not None:
+            what = f"is for the database '{elsewhere}'"
+        else:
+            what = "is a physical one" if plugin is None else f"speaks '{plugin}', not 'pgoutput'"
         raise PenstockError("PEN-PGS-007", f"the slot '{name}' {what}.", "Give `slot` another name.")
     if status == "lost":
         raise lost(name, "the server has removed what it kept (max_slot_wal_keep_size)")
@@ -57,6 +62,27 @@ def lost(name: str, why: str) -> PenstockError:
         f"SELECT pg_drop_replication_slot('{name}'); if it is still there, then give `slot` another name: every table"
         " is copied anew, and mirrors are right again.",
     )
+
+
+def not_ours(name: str) -> PenstockError:
+    return PenstockError(
+        "PEN-PGS-020",
+        f"the slot '{name}' is there already, and not by this pipeline: whoever reads from it would miss what we take.",
+        f"Give `slot` another name. If nobody reads from it (a pipeline whose data was removed did, say), then:"
+        f" SELECT pg_drop_replication_slot('{name}');",
+    )
+
+
+def check_room(connection: Connection) -> None:
+    """That two more slots can be made: the one that lasts, and one while tables are copied."""
+    row = connection.execute(_ROOM).fetchone()
+    room = int(str(row[0])) if row is not None else 0
+    if room < SLOTS:
+        raise PenstockError(
+            "PEN-PGS-021",
+            f"the server has room for {room} more replication slots, and {SLOTS} are needed while tables are copied.",
+            "Raise max_replication_slots, or drop slots that nobody uses (SELECT * FROM pg_replication_slots).",
+        )
 
 
 def create_slot(walsender: Connection, name: str, stopping: Event) -> Lsn:
@@ -158,6 +184,8 @@ def _ask(walsender: Connection, command: str, stopping: Event) -> list[str]:
 _SLOT = """
 SELECT plugin::text, CASE WHEN database <> current_database() THEN database::text END, wal_status
 FROM pg_replication_slots WHERE slot_name = %s"""
+
+_ROOM = "SELECT current_setting('max_replication_slots')::int8 - count(*) FROM pg_replication_slots"
 
 _CONFIRMED = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from pathlib import Path
 from threading import Event
 
 from penstock.backoff import Patience
@@ -35,13 +36,17 @@ class PostgresSource(Source[PostgresSourceConfig]):
     bounded = True
 
     def check(self) -> str:
-        return examine(self.config)
+        return examine(self.config, self._summary)
+
+    @property
+    def _summary(self) -> Path:
+        return self.context.state_dir / "positions.json"
 
     def run(self, stopping: Event, once: bool = False) -> None:
         context = self.context
         log = LocalLog(context.log_dir, LogConfig.model_validate_json(context.log_options or "{}"))
         with log.writer(context.name) as writer:
-            keeper = Keeper(context.state_dir / "positions.json", self.config.slot, log, writer)
+            keeper = Keeper(self._summary, self.config.slot, log, writer)
             sink = Sink(log, writer, stopping)
             waits = Waits(Patience(context.patience))
             while not stopping.is_set():

@@ -122,7 +122,11 @@ class Decoder:
 class Stream:
     """From a started walsender into the log, until there is a reason to stop."""
 
-    def __init__(self, walsender: Walsender, decoder: Decoder, book: Book, sink: Sink) -> None:
+    def __init__(
+        self, walsender: Walsender, decoder: Decoder, book: Book, sink: Sink, confirming: Callable[[Lsn], None]
+    ) -> None:
+        """``confirming`` is told how far the server is about to hear that we are."""
+        self._confirming = confirming
         self._walsender = walsender
         self._decoder = decoder
         self._book = book
@@ -144,13 +148,18 @@ class Stream:
             if there:
                 break
             if self._walsender.is_due():
-                self._walsender.confirm(self._sink.durable(self.reached), ask=until is not None)
+                self._confirm(ask=until is not None)
                 faults.reach("postgres.stream.confirmed")
             if not self._decoder.progress.inside and pause():
                 break
-        self._walsender.confirm(self._sink.durable(self.reached))
+        self._confirm()
         self._walsender.finish()
         return there
+
+    def _confirm(self, ask: bool = False) -> None:
+        lsn = max(self._walsender.confirmed, self._sink.durable(self.reached))
+        self._confirming(lsn)
+        self._walsender.confirm(lsn, ask)
 
     def _gather(self) -> list[Message]:
         """What comes within a short while, up to a buffer full."""

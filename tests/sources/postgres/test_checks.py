@@ -100,7 +100,7 @@ def test_a_slot_in_use_by_another_pipeline(rig: Rig, tmp_path: Path, monkeypatch
             lambda: rig.ask("SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = 'penstock'"), "the slot"
         )
         eventually(lambda: rig.log_end() == 1, "the copy")
-        error = refused(Rig(rig.url, tmp_path / "other"))
+        error = refused(Rig(rig.url, tmp_path / "other"), copy=False)
     finally:
         stopping.set()
         first.join()
@@ -250,3 +250,52 @@ def _doctors_word(config: Path) -> tuple[Verdict, str]:
         if word in finding.found:
             return finding.verdict, word
     return finding.verdict, finding.found
+
+
+def test_a_slot_that_another_pipeline_made_is_not_taken(rig: Rig, tmp_path: Path) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    error = refused(Rig(rig.url, tmp_path / "other"))
+    assert error.code == "PEN-PGS-020"
+    assert "Give `slot` another name" in error.fix
+    rig.ask("INSERT INTO items VALUES (1)")
+    assert len(rig.catch_up()) == 1
+
+
+def test_a_slot_that_somebody_else_has_read_from_is_lost_and_not_gone_on_with(rig: Rig, tmp_path: Path) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    rig.ask("INSERT INTO items VALUES (1)")
+    Rig(rig.url, tmp_path / "other").catch_up(copy=False)
+    rig.ask("INSERT INTO items VALUES (2)")
+    error = refused(rig)
+    assert error.code == "PEN-PGS-006"
+    assert "somebody else has read it" in error.what
+    rig.catch_up(slot="another")
+    assert rig.is_mirrored("public.items")
+    rig.ask("SELECT pg_drop_replication_slot('another')")
+
+
+def test_a_slot_is_known_again_after_a_kill_right_after_it_was_made(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1)")
+    with monkeypatch.context() as faults:
+        faults.setenv("PENSTOCK_FAULTS", "postgres.slot.made=kill")
+        with rig.child() as process:
+            process.join(60)
+            assert process.exitcode == -9
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_slot_that_is_lost_is_seen_without_a_run(rig: Rig) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    assert "keeps" in rig.source().check()
+    rig.ask("SELECT pg_drop_replication_slot('penstock')")
+    with pytest.raises(PenstockError) as caught:
+        rig.source().check()
+    assert caught.value.code == "PEN-PGS-006"
+    rig.ask("ALTER PUBLICATION penstock SET (publish = 'insert')")
+    with pytest.raises(PenstockError) as caught:
+        rig.source().check()
+    assert caught.value.code == "PEN-PGS-009"
