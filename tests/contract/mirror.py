@@ -396,6 +396,17 @@ class MirrorContract:
         replica.load(USERS.insert(id=1), Source(namespace="sales.users").insert(id=2))
         assert [row["id"] for row in target.rows()] == [1, 2]
 
+    def test_a_table_with_rows_of_several_sources_is_not_emptied_for_one(self, target: Target, tmp_path: Path) -> None:
+        replica = Replica(target, tmp_path / "stage", table="users")
+        other = Source(namespace="sales.users")
+        replica.load(USERS.insert(id=1), USERS.truncate(), USERS.insert(id=2))
+        assert [row["id"] for row in target.rows()] == [2]
+        replica.load(other.insert(id=3))
+        receipt = replica.load(USERS.truncate(), USERS.insert(id=4), other.insert(id=5))
+        (failed,) = failures(receipt)
+        assert (failed[0], failed[1], "public.users, sales.users" in failed[2]) == (4, "shared_table", True)
+        assert [row["id"] for row in target.rows()] == [2, 3, 4, 5]
+
     def test_a_frozen_table_keeps_new_columns_aside(self, target: Target, tmp_path: Path) -> None:
         replica = Replica(target, tmp_path / "stage", schema="freeze")
         replica.load(Source({"id": "bigint", "a": "integer"}).insert(id=1, a=1))

@@ -27,7 +27,7 @@ from penstock.destinations.sql.mirror.keyless import KeylessRows
 from penstock.destinations.sql.mirror.naming import column_names
 from penstock.destinations.sql.mirror.patching import needed
 from penstock.destinations.sql.mirror.screening import Failures, lost_by, screened
-from penstock.destinations.sql.mirror.sources import check_source, remarks, settled_columns
+from penstock.destinations.sql.mirror.sources import check_source, remarks, settled_columns, unable_to_empty
 from penstock.destinations.sql.mirror.staged import Staged, Stretch, stretches
 from penstock.destinations.sql.operations import Operation, Table
 from penstock.destinations.sql.patching import TableRules, brought
@@ -71,7 +71,7 @@ def schema_changes(
         return list(lost_by(stretch, MirrorFitting(stretch.header, after, dialect)))
 
     operations = needed(dialect, rules, name, stretch.header, losing, table)
-    return [*operations, *remarks(name, stretch.header, operations, rules.one_source)]
+    return [*operations, *remarks(name, stretch.header, operations, comments.table)]
 
 
 def _by_our_names(
@@ -97,6 +97,7 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
     fitting = MirrorFitting(stretch.header, table, session.dialect)
     book.filled(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(screened(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
+    failures |= unable_to_empty(stretch, session.comments(name).table)
     with session.mirroring() as mirror:
         rows: KeyedRows | KeylessRows = KeylessRows(stretch, fitting)
         # Where no change has the key they have all failed, but for those that empty the table.
@@ -119,7 +120,7 @@ def _make_way(session: Session, rules: TableRules, name: str, staged: Staged) ->
     new = [column for column in stretch.header.key if column not in table.columns]
     if not new or not puts(stretch.change).any() or not session.has_rows(name):
         return
-    if stretch.change[0] != Change.TRUNCATE:
+    if stretch.change[0] != Change.TRUNCATE or 0 in unable_to_empty(stretch, session.comments(name).table):
         raise TransientError(
             "PEN-DST-091",
             f"the key of the table '{name}' has a new column, {', '.join(new)}, and rows that are there have no value"
