@@ -57,7 +57,8 @@ class SqlConfig(DestinationConfig):
         default=None,
         description="How records become rows: `append` makes each a row, `merge` updates the row that has its"
         " `primary_key` (which implies it), `mirror` applies inserts, updates and deletes by the source's own key, in"
-        " the order of the log. `append` if nothing else is said.",
+        " the order of the log. `append` if nothing else is said. Deletes and truncates are no rows: `append` and"
+        " `merge` skip them.",
     )
     table: str | None = Field(
         default=None,

@@ -6,6 +6,7 @@ Each staged row carries its place in the log, so that a row which the target ref
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.files import CreateFile, TableFiles, create_arrow_file
 from penstock.destinations.sql.naming import TableNames
 from penstock.flatten.table import Flattened, flatten_pieces
+from penstock.record import Op
 from penstock.steps.chain import place_key
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
@@ -23,12 +25,15 @@ PARTITION = "@partition"
 OFFSET = "@offset"
 """The columns that give a row's place. No column of data is called so: those names are letters, digits and ``_``."""
 
+_ROW_OPS = pa.array([Op.INSERT, Op.UPDATE], pa.string())
+
 HELD_BYTES = 96 << 20
 """What a task holds back before it writes, over all tables: many small pieces of a table then become one."""
 
 
 class TypedStager(Stager):
-    """Stages the flattened data of each record for the table that ``names`` chooses."""
+    """Stages the flattened data of each record that is a row (an insert or update), for the table that ``names``
+    chooses. The others are skipped: what takes rows away is for mirrors."""
 
     def __init__(
         self,
@@ -50,6 +55,13 @@ class TypedStager(Stager):
         self._tables: dict[str, TableFiles] = {}
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
+        is_row = pc.is_in(batch.column("op"), _ROW_OPS)
+        if is_row.false_count:
+            outcome = self._add(batch.filter(is_row), read)
+            return replace(outcome, skipped=outcome.skipped + is_row.false_count)
+        return self._add(batch, read)
+
+    def _add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> Outcome:
         if batch.num_rows == 0:
             return Outcome(batch)
         taken = np.zeros(batch.num_rows, np.bool_)

@@ -15,6 +15,7 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.sql.session import KEPT_MARKS as KEPT
 from penstock.errors import PenstockError, TransientError
+from penstock.record import Mode, Op, Record, entries, placed
 from tests.contract.destination import Staging, TransactionalContract, batch, delivered_rows, events, numbered
 
 
@@ -63,6 +64,23 @@ def test_a_table_is_made_with_the_types_of_its_values(tmp_path: Path) -> None:
         "a_b_c": "BIGINT", "d": "VARCHAR", "e": "DOUBLE", "f": "BOOLEAN", "g": "VARCHAR",
         "_timestamp": "TIMESTAMP WITH TIME ZONE",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"primary_key": ("id",)}])
+def test_records_that_are_no_rows_are_skipped(tmp_path: Path, options: dict[str, Any]) -> None:
+    destination = DuckdbDestination(DuckdbConfig(path=tmp_path / "warehouse.duckdb", **options))
+    stager = destination.stager(tmp_path, {})
+    changes = [
+        Record(b'{"rows":2}', "public.t", Op.NOOP, Mode.COMPLETE),
+        Record(b'{"id":1,"v":"a"}', "public.t"),
+        Record(b'{"id":2,"v":"b"}', "public.t", Op.UPDATE),
+        Record(b'{"id":1}', "public.t", Op.DELETE),
+        Record(b'{"truncate":true}', "public.t", Op.COMMAND),
+    ]
+    outcome = stager.add(placed(entries(changes), 0, 0))
+    assert (outcome.kept.num_rows, outcome.skipped, outcome.failures.num_rows) == (2, 3, 0)
+    destination.write(batch(), stager.finish())
+    assert ask(tmp_path, "SELECT * FROM events ORDER BY id") == [(1, "a"), (2, "b")]
 
 
 def test_new_fields_become_new_columns_and_old_ones_stay(tmp_path: Path) -> None:
