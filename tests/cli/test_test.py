@@ -100,6 +100,32 @@ def test_machines_get_every_case_with_its_place(fresh: Project) -> None:
     assert [each["about"] for each in report["cases"][1]["mismatches"]] == ["output"]
 
 
+STEPS = """
+def talks(table):
+    print("hello")
+    return table
+def leaves(table): raise SystemExit(3)
+def zap(table): return table.set_column(4, "op", [["zap"] * table.num_rows])
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ("talks", {"output": [{}]}),
+        ("leaves", {"output": [], "failed": [{"code": "python_error", "message": "SystemExit: 3"}]}),
+        ("zap", {"output": [], "failed": [{"code": "bad_result", "message": "the op 'zap'"}]}),
+    ],
+)
+def test_whatever_a_function_of_the_user_does_a_script_gets_its_json(
+    fresh: Project, function: str, expected: dict[str, Any]
+) -> None:
+    (fresh.folder / "steps.py").write_text(STEPS)
+    steps = [{"python": {"file": "steps.py", "function": function}}]
+    code, out, _ = run(fresh.folder, case(steps=steps, input=[{}], **expected), "--json")
+    assert (code, json.loads(out)["passed"]) == (0, 1), out
+
+
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,16 +40,14 @@ def load(config: PythonConfig) -> Treatment:
 
 
 def _function(file: Path, name: str) -> Callable[[Any], Any]:
-    spec = importlib.util.spec_from_file_location(f"penstock_user_{file.stem}", file)
-    assert spec is not None, "the config has seen that it is Python"
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     # So that the file can import its neighbours.
     sys.path.insert(0, str(file.parent))
     try:
-        spec.loader.exec_module(module)
-        found = getattr(module, name)
-    except Exception as error:
+        found = getattr(_module(file), name)
+    except KeyboardInterrupt:
+        raise
+    # Also what is no Exception, such as sys.exit().
+    except BaseException as error:
         raise RouteError(
             "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Mend the file."
         ) from error
@@ -56,6 +56,29 @@ def _function(file: Path, name: str) -> Callable[[Any], Any]:
     if not callable(found):
         raise RouteError("PEN-STP-002", f"'{name}' in {file} is not a function.", "Name a function.")
     return typing.cast("Callable[[Any], Any]", found)
+
+
+def _module(file: Path) -> ModuleType:
+    """The file as a module of this process: run once, and once more when its text is another.
+
+    Its name is its own, whatever other files are called, and can be imported while it runs: dataclasses and other parts
+    of the standard library look their module up by name.
+    """
+    digest = hashlib.sha256(b"\0".join([bytes(file.absolute()), file.read_bytes()])).hexdigest()
+    name = f"penstock_user_{digest[:16]}_{file.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None, "the config has seen that it is Python"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _annotated(function: Callable[[Any], Any]) -> Shape | None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import penstock
 from penstock.config.loading import load
 from penstock.config.problems import ConfigError
 from penstock.errors import RouteError
-from penstock.steps.python import step as running
 from penstock.steps.python.config import PythonConfig
 from penstock.steps.python.step import Python
 from tests.contract.step import StepContract, batch_of, failed, kept
@@ -46,6 +50,20 @@ def frame(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(data=[{**data, "n": data["n"] + neighbour.ONE} for data in frame["data"]], namespace="new")
 def nan(frame: pd.DataFrame): return frame.assign(data=[{"n": float("nan")}] * len(frame))
 def wants_frame(frame): return frame.assign(op="update")
+def leaves(table):
+    if b"bad" in table["data"].to_pylist():
+        raise SystemExit(3)
+    return table
+def interrupted(table): raise KeyboardInterrupt
+def no_text(table): raise ValueError("\\udc80")
+def own_words(table):
+    words = [data.decode() for data in table["data"].to_pylist()]
+    ops, modes = zip(*(word.split() for word in words))
+    return table.set_column(4, "op", pa.array(ops)).set_column(5, "mode", pa.array(modes))
+def without(frame: pd.DataFrame): return frame.assign(**{data["lack"]: None for data in frame["data"]})
+def talks(table):
+    print("hello")
+    return table
 number = 7
 """
 
@@ -96,10 +114,126 @@ def test_only_the_rows_that_it_raises_for_fail_with_what_it_says(file: Path) -> 
     assert outcome.failures.to_pylist()[1]["code"] == "python_error"
 
 
-def test_a_function_that_always_raises_is_not_called_without_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "MOST_CALLS", 20)
-    outcome = run(file, "picky", *[b"bad"] * 1000)
-    assert (outcome.kept.num_rows, outcome.failures.num_rows) == (0, 1000)
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=300))
+def test_whichever_rows_it_raises_for_no_other_one_fails(file: Path, goods: list[bool]) -> None:
+    data = [b"good %d" % n if good else b"bad %d" % n for n, good in enumerate(goods)]
+    outcome = run(file, "picky", *data)
+    assert [offset - 100 for offset, _ in failed(outcome)] == [n for n, good in enumerate(goods) if not good]
+    assert kept(outcome) == [each for each in data if each.startswith(b"good")]
+
+
+@pytest.mark.parametrize("every", [1, 2, 300, 100_000])
+def test_among_very_many_rows_only_the_bad_ones_fail(file: Path, every: int) -> None:
+    count = 2_000 if every < 300 else 100_000
+    data = [b"bad" if n % every == 0 else b"good" for n in range(count)]
+    outcome = run(file, "picky", *data)
+    assert [offset - 100 for offset, _ in failed(outcome)] == list(range(0, count, every))
+    assert kept(outcome) == [b"good"] * (count - len(range(0, count, every)))
+
+
+def test_bad_rows_cost_few_calls(tmp_path: Path) -> None:
+    """Those that stand alone about two logarithms of the batch each, those that stand together one each."""
+    for bad, most in ([500], 22), (range(0, 1000, 100), 10 * 20), (range(1000), 1010):
+        path = tmp_path / "steps.py"
+        path.write_text(
+            f"calls = rows = 0\nbad = set({[100 + n for n in bad]})\n"
+            "def count(table):\n"
+            "    global calls, rows\n"
+            "    calls += 1\n"
+            "    rows += table.num_rows\n"
+            "    assert not bad & set(table['offset'].to_pylist()), (calls, rows)\n"
+            "    return table.set_column(6, 'key', [[f'{calls} {rows}'] * table.num_rows])\n"
+        )
+        outcome = run(path, "count", *[b"{}"] * 1000)
+        told = [*outcome.kept.column("key").to_pylist(), outcome.failures.column("message").to_pylist()[-1]]
+        calls, rows = max(tuple(map(int, re.findall(r"[0-9]+", text))) for text in told)
+        assert calls <= most
+        assert rows <= 5 * 1000
+
+
+def test_a_function_that_ends_the_program_fails_the_rows_that_it_does_so_for(file: Path) -> None:
+    outcome = run(file, "leaves", b"good", b"bad", b"good")
+    assert (kept(outcome), failed(outcome)) == ([b"good", b"good"], [(101, "python_error")])
+    assert outcome.failures.to_pylist()[0]["message"] == "SystemExit: 3"
+
+
+def test_who_interrupts_the_program_is_heard(file: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(file, "interrupted", b"{}", b"{}")
+
+
+def test_an_exception_whose_text_is_no_unicode_can_be_told(file: Path) -> None:
+    assert run(file, "no_text", b"{}").failures.to_pylist()[0]["message"] == "ValueError: \\udc80"
+
+
+def test_rows_with_an_op_or_mode_that_no_record_has_fail_alone(file: Path) -> None:
+    outcome = run(file, "own_words", b"insert copy", b"zap sync", b"delete complete", b"noop INSERT")
+    assert kept(outcome) == [b"insert copy", b"delete complete"]
+    assert [(row["offset"], row["code"], row["message"]) for row in outcome.failures.to_pylist()] == [
+        (
+            101,
+            "bad_result",
+            "the function returned the op 'zap'; it must be one of insert, update, delete, command, noop",
+        ),
+        (103, "bad_result", "the function returned the mode 'INSERT'; it must be one of copy, sync, complete"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["op", "mode", "namespace", "timestamp"])
+def test_a_row_that_lacks_what_every_record_has_fails(file: Path, name: str) -> None:
+    outcome = run(file, "without", json.dumps({"lack": name}).encode())
+    (failure,) = outcome.failures.to_pylist()
+    assert (failure["code"], name in failure["message"]) == ("bad_result", True)
+
+
+def test_what_it_prints_does_not_get_into_standard_output(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(file, "talks", b"{}")
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+DATACLASS = """
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+@dataclass
+class Order:
+    kind: ClassVar[str] = "order"
+    items: list[str] = field(default_factory=list)
+
+def same(table):
+    assert Order().items == []
+    return table
+"""
+
+
+def test_a_file_may_have_dataclasses_with_annotations_that_are_text(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(DATACLASS)
+    assert kept(run(tmp_path / "steps.py", "same", b"{}")) == [b"{}"]
+
+
+def test_two_files_of_one_name_and_files_named_as_libraries_keep_out_of_each_others_way(tmp_path: Path) -> None:
+    template = "import pickle\nclass C: who = '{0}'\ndef f(t):\n    who = pickle.loads(pickle.dumps(C)).who\n"
+    template += "    return t.set_column(6, 'key', [[who] * t.num_rows])\n"
+    steps = []
+    for name in ("a/json.py", "b/json.py", "b/penstock.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(template.format(name))
+        steps.append(Python(PythonConfig(file=path, function="f")))
+    for _ in range(2):
+        keys = [step.apply(batch_of(b"{}")).kept.column("key").to_pylist() for step in steps]
+        assert keys == [["a/json.py"], ["b/json.py"], ["b/penstock.py"]]
+    assert sys.modules["json"] is json
+    assert sys.modules["penstock"] is penstock
+
+
+def test_a_file_that_was_changed_is_read_anew_by_a_new_step(tmp_path: Path) -> None:
+    path = tmp_path / "steps.py"
+    for key in ("one", "two"):
+        path.write_text(f"def f(t): return t.set_column(6, 'key', [['{key}'] * t.num_rows])\n")
+        assert run(path, "f", b"{}").kept.column("key").to_pylist() == [key]
 
 
 @pytest.mark.parametrize(
@@ -139,11 +273,15 @@ def test_the_function_does_not_travel_but_its_path_does(file: Path) -> None:
     assert pickle.loads(pickle.dumps(step)).apply(batch_of(b"{}")).kept.num_rows == 1
 
 
-def test_a_file_that_raises_itself_stops_the_route_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", ["OSError: no such model", "SystemExit: 1"])
+def test_a_file_that_raises_itself_stops_the_route_and_says_why(tmp_path: Path, error: str) -> None:
     path = tmp_path / "steps.py"
-    path.write_text("def f(t): return t\nraise OSError('no such model')\n")
-    with pytest.raises(RouteError, match="OSError: no such model"):
-        run(path, "f", b"{}")
+    kind, text = error.split(": ")
+    path.write_text(f"def f(t): return t\nraise {kind}('{text}')\n")
+    step = Python(PythonConfig(file=path, function="f"))
+    for _ in range(2):
+        with pytest.raises(RouteError, match=error):
+            step.apply(batch_of(b"{}"))
 
 
 @pytest.mark.parametrize(
