@@ -80,8 +80,25 @@ class DestinationConfig(ComponentConfig):
 
 def namespace_pattern(text: str) -> re.Pattern[str]:
     """``/orders.*/`` and ``orders.*`` alike. Raises ``ValueError`` with the reason for a bad one."""
+    refuse_flags(text)
     bare = text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "/" else text
     try:
         return re.compile(bare)
     except re.error as error:
         raise ValueError(f"'{text}' is not a regular expression: {error}") from error
+
+
+def refuse_flags(text: str) -> None:
+    """``/orders/i`` would match no namespace but those that have these slashes in them: nobody means that."""
+    if (flagged := _FLAGGED.fullmatch(text)) is None:
+        return
+    expression, flags = flagged[1], "".join(flag for flag in "imsx" if flag in flagged[2])
+    instead = f"/(?{flags}){expression}/" if flags else f"/{expression}/"
+    raise ValueError(
+        f"'{text}' has flags behind its last slash, where they have no meaning. Write '{instead}';"
+        " for a slash that is part of the namespace write [/]"
+    )
+
+
+_FLAGGED = re.compile(r"/(.+)/([dgimsuvxy]+)", re.DOTALL)
+"""An expression between slashes and letters that other languages take as flags behind it."""

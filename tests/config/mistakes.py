@@ -234,6 +234,20 @@ MISTAKES = [
         "unterminated",
     ),
     Mistake(
+        "flags of a regular expression",
+        with_route('    namespace: ▲"/^ORD/i"\n'),
+        "routes.out.namespace",
+        "has flags behind its last slash",
+        "Write '/(?i)^ORD/'",
+    ),
+    Mistake(
+        "flags of a step's regular expression",
+        with_route("    steps: [{omit: {fields: [a], namespace: ▲/^ORD/i}}]\n"),
+        "routes.out.steps[0].omit.namespace",
+        "has flags behind its last slash",
+        "Write '/(?i)^ORD/'",
+    ),
+    Mistake(
         "not a ledger", GOOD + "ledger: {url: ▲mysql://u:pw@db/x}\n", "ledger.url", "not a database", "postgresql://"
     ),
     # Names of things.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -179,3 +181,18 @@ def test_namespaces_are_unanchored_expressions_with_optional_slashes(text: str, 
 def test_a_bad_namespace_says_what_is_wrong_with_it() -> None:
     with pytest.raises(ValueError, match="not a regular expression"):
         namespace_pattern("/(/")
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [("/^ORD/i", "'/(?i)^ORD/'"), ("/a.b/gmi", "'/(?im)a.b/'"), ("/a/g", "'/a/'"), ("/a/b/i", "'/(?i)a/b/'")],
+)
+def test_flags_behind_a_namespaces_slashes_are_refused_with_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"'{text}' has flags")) as caught:
+        namespace_pattern(text)
+    assert instead in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["/", "//", "/a", "/var/log", "a/i", "/(?i)ORD/", "[/]a/i"])
+def test_slashes_that_are_no_flags_stay(text: str) -> None:
+    assert namespace_pattern(text)

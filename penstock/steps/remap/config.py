@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from penstock.config.component import StepConfig, namespace_pattern
+from penstock.config.component import StepConfig, namespace_pattern, refuse_flags
 
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
 
@@ -56,6 +56,8 @@ class RemapConfig(StepConfig):
     @field_validator("namespaces")
     @classmethod
     def _sound(cls, value: dict[str, str]) -> dict[str, str]:
+        for old in value:
+            refuse_flags(old)
         for rule in rules(value):
             if (problem := rule.problem()) is not None:
                 raise ValueError(problem)
