@@ -8,7 +8,7 @@ raised, as long as the rest of the tree still makes sense.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -46,8 +46,13 @@ class Document:
     problems: list[Problem]
 
 
-def parse(text: str, file: str, variables: Mapping[str, str]) -> Document:
-    """The tree of a text, with what is wrong in it as YAML."""
+def real(text: str) -> float:
+    """A number with a fraction or an exponent, as YAML writes it."""
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def parse(text: str, file: str, variables: Mapping[str, str], reals: Callable[[str], float] = real) -> Document:
+    """The tree of a text, with what is wrong in it as YAML. ``reals`` makes the numbers that are not whole."""
     try:
         _check_depth(text)
         loader = _Loader(text)
@@ -55,7 +60,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Document:
         if top is None:
             fix = "Begin with `name:`, `sources:` and `routes:`, or let `penstock init` write a first pipeline."
             return Document(file, None, [Problem(file, Position(1, 1), "", "the file is empty", fix)])
-        builder = _Builder(file, variables, loader)
+        builder = _Builder(file, variables, reals, loader)
         return Document(file, builder.build(top), builder.problems)
     except yaml.YAMLError as error:
         return Document(file, None, [syntax_problem(error, text, file)])
@@ -117,9 +122,10 @@ def _position(marked: yaml.Node | yaml.Event) -> Position:
 
 
 class _Builder:
-    def __init__(self, file: str, variables: Mapping[str, str], loader: _Loader) -> None:
+    def __init__(self, file: str, variables: Mapping[str, str], reals: Callable[[str], float], loader: _Loader) -> None:
         self.file = file
         self.variables = variables
+        self.reals = reals
         self.loader = loader
         self.problems: list[Problem] = []
         self.count = 0
@@ -194,7 +200,7 @@ class _Builder:
             if not node.style:
                 tag = self.loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         try:
-            return Node(position, _plain_value(tag, text), written=written)
+            return Node(position, _plain_value(tag, text, self.reals), written=written)
         except (KeyError, ValueError):
             return self._unsupported(node, key)
 
@@ -214,7 +220,7 @@ class _Builder:
         return Problem(self.file, _position(node), parent, what, fix)
 
 
-def _plain_value(tag: str, text: str) -> object:
+def _plain_value(tag: str, text: str, reals: Callable[[str], float]) -> object:
     if tag in (_STR, _MERGE):
         return text
     if tag == _NULL:
@@ -224,5 +230,5 @@ def _plain_value(tag: str, text: str) -> object:
     if tag == _INT:
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if tag == _FLOAT:
-        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return reals(text)
     raise KeyError(tag)

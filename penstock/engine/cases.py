@@ -12,24 +12,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from penstock.config.choices import ChosenStep
 from penstock.config.component import ComponentConfig, Reading
-from penstock.config.document import parse
+from penstock.config.document import Node, parse
 from penstock.config.loading import text_of
 from penstock.config.problems import ConfigError, Position, Problem
 from penstock.config.translation import translate
+from penstock.engine.spelling import Real
 from penstock.record import Mode, Op
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 """When a record came that does not say: a case must not depend on the time of day."""
 
 
+Data = object
+"""A JSON value as ``parse`` makes it, and nothing further: a number keeps what ``Real`` knows of it."""
+
+
 class GivenRecord(ComponentConfig):
     """A record that goes in, with what is around its data."""
 
-    data: JsonValue = Field(default=None, description="A mapping is written as JSON; text is taken as it is.")
+    data: Data = Field(default=None, description="A mapping is written as JSON; text is taken as it is.")
     namespace: str | None = Field(default=None, description="By default the route's first source.")
     op: Op = Field(default=Op.INSERT, description="insert, update, delete, command or noop.")
     mode: Mode = Field(default=Mode.SYNC, description="copy, sync or complete.")
@@ -41,7 +46,7 @@ class GivenRecord(ComponentConfig):
 class ExpectedRecord(ComponentConfig):
     """A record that must come out. Only what is written is compared."""
 
-    data: JsonValue = Field(default=None, description="A mapping is compared as JSON; text byte for byte.")
+    data: Data = Field(default=None, description="A mapping is compared as JSON; text byte for byte.")
     namespace: str | None = Field(default=None, description="Its namespace.")
     op: Op | None = Field(default=None, description="Its op.")
     mode: Mode | None = Field(default=None, description="Its mode.")
@@ -63,13 +68,13 @@ class Case(ComponentConfig):
     name: str = Field(min_length=1, description="What it shows.")
     route: str | None = Field(default=None, description="The route of the pipeline whose filters and steps are run.")
     steps: list[ChosenStep] | None = Field(default=None, description="Steps to run instead of a route's.")
-    input: list[JsonValue] | None = Field(
+    input: list[Data] | None = Field(
         default=None, description="The data of the records that go in: mappings, or text that is taken as it is."
     )
     input_records: list[GivenRecord] | None = Field(
         default=None, description="Records that go in, with namespace, op, key or headers."
     )
-    output: list[JsonValue] | None = Field(
+    output: list[Data] | None = Field(
         default=None, description="The data of the records that come out, in order: mappings, or the exact text."
     )
     output_records: list[ExpectedRecord] | None = Field(
@@ -114,6 +119,8 @@ class PlacedCase:
     file: str
     line: int
     case: Case
+    skipped: Mapping[str, tuple[str, Position]]
+    """The steps that ``skipped`` names, each with its dotted key and where it stands."""
 
 
 def load_cases(path: Path, variables: Mapping[str, str] = os.environ) -> list[PlacedCase]:
@@ -123,7 +130,7 @@ def load_cases(path: Path, variables: Mapping[str, str] = os.environ) -> list[Pl
     fix = "Begin with `cases:`, and below it one `- name: ...` per case."
     if not text.strip():
         raise ConfigError(file, [Problem(file, Position(1, 1), "", "the file is empty", fix)])
-    document = parse(text, file, variables)
+    document = parse(text, file, variables, Real)
     problems = list(document.problems)
     root = document.root
     if root is not None and not isinstance(root.value, dict):
@@ -133,8 +140,14 @@ def load_cases(path: Path, variables: Mapping[str, str] = os.environ) -> list[Pl
         try:
             read = CaseFile.model_validate(root.value, context=reading)
             if not problems:
-                nodes = root.entries["cases"].items
-                return [PlacedCase(file, n.position.line, c) for n, c in zip(nodes, read.cases, strict=True)]
+                nodes = enumerate(root.entries["cases"].items)
+                return [_placed(file, place, node, case) for (place, node), case in zip(nodes, read.cases, strict=True)]
         except ValidationError as error:
             problems += translate(error.errors(include_url=False), document, reading)
     raise ConfigError(file, problems)
+
+
+def _placed(file: str, place: int, node: Node, case: Case) -> PlacedCase:
+    named = node.entries["skipped"].keys if "skipped" in node.entries else {}
+    keys = {step: (f"cases[{place}].skipped.{step}", position) for step, position in named.items()}
+    return PlacedCase(file, node.position.line, case, keys)

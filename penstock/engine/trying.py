@@ -1,23 +1,24 @@
 """Runs a case: its records go through the real chain of the route, and what comes out is compared with what must.
 
 No Spark, no log, no destination. JSON is compared by meaning (the order of keys and the spelling of numbers do not
-count), unless the case gives the exact text.
+count, every digit of a number does), unless the case gives the exact text.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.config.pipeline import PipelineConfig
+from penstock.config.problems import ConfigError, Problem, suggestion
 from penstock.engine.cases import Case, ExpectedFailure, GivenRecord, PlacedCase
 from penstock.engine.pipeline import route_plan
 from penstock.engine.plan import PlannedStep, links, planned
+from penstock.engine.spelling import lines, read, write
 from penstock.errors import PenstockError
 from penstock.record import Record, entries, placed, records
-from penstock.steps.chain import Chain, ChainOutcome
+from penstock.steps.chain import NAMESPACE_LABEL, OF_FAILED_LABEL, ONLY_KEYS_LABEL, Chain, ChainOutcome
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,40 @@ def try_case(placed_case: PlacedCase, config: PipelineConfig | None) -> Verdict:
     return Verdict(placed_case, [*_output(case, outcome), *_skipped(case, outcome), *_failed(case, outcome)])
 
 
+def require_steps(cases: Sequence[PlacedCase], config: PipelineConfig | None) -> None:
+    """Raises ``ConfigError`` for cases that say of a step how many it skips, and there is no such step."""
+    for file in dict.fromkeys(each.file for each in cases):
+        problems = [problem for each in cases if each.file == file for problem in _unknown_steps(each, config)]
+        if problems:
+            raise ConfigError(file, problems)
+
+
+def _unknown_steps(placed_case: PlacedCase, config: PipelineConfig | None) -> Iterator[Problem]:
+    try:
+        steps = [step.label for step in _steps(placed_case.case, config)]
+    except PenstockError:
+        return  # A route that is not there: running the case says so.
+    for name, (key, position) in placed_case.skipped.items():
+        if name not in (*steps, NAMESPACE_LABEL, ONLY_KEYS_LABEL, OF_FAILED_LABEL):
+            fix = suggestion(name, steps, "steps") or "Remove it: there are no steps here."
+            yield Problem(placed_case.file, position, key, f"there is no step '{name}'", fix)
+
+
+def _steps(case: Case, config: PipelineConfig | None) -> Sequence[PlannedStep]:
+    if case.route is None:
+        return planned([(step.name, step.config) for step in case.steps or ()])
+    assert config is not None, "a case with a route is run with its pipeline"
+    return route_plan(config, case.route).steps
+
+
 def _chain(case: Case, config: PipelineConfig | None) -> tuple[Chain, str]:
     """What the records go through, and the namespace of those that do not say theirs."""
+    steps = _steps(case, config)
+    _require_arrow(steps)
     if case.route is None:
-        steps = planned([(step.name, step.config) for step in case.steps or ()])
-        _require_arrow(steps)
         return Chain(links(steps)), ""
     assert config is not None, "a case with a route is run with its pipeline"
     plan = route_plan(config, case.route)
-    _require_arrow(plan.steps)
     return plan.head_chain(), plan.sources[0]
 
 
@@ -88,18 +114,17 @@ def _record(given: GivenRecord, namespace: str) -> Record:
 def _bytes(data: object) -> bytes | None:
     if data is None or isinstance(data, str):
         return None if data is None else data.encode()
-    return json.dumps(data, ensure_ascii=False).encode()
+    return write(data).encode()
 
 
 def _output(case: Case, outcome: ChainOutcome) -> list[Mismatch]:
     came = records(outcome.kept)
     if case.output is not None:
-        expected: list[object] = [_canonical(data) for data in case.output]
-        actual: list[object] = [_as_expected(data, record) for data, record in _aligned(case.output, came)]
+        expected: Sequence[object] = case.output
+        actual: Sequence[object] = [_as_expected(data, record) for data, record in _aligned(case.output, came)]
     elif case.output_records is not None:
-        wanted = [record.model_dump(mode="json", exclude_unset=True) for record in case.output_records]
-        expected = [_canonical(record) for record in wanted]
-        actual = [_parts(record, some) for some, record in _aligned(wanted, came)]
+        expected = [{name: getattr(each, name) for name in each.model_fields_set} for each in case.output_records]
+        actual = [_parts(record, some) for some, record in _aligned(expected, came)]
     else:
         return []
     return _compared("output", expected, actual)
@@ -118,7 +143,7 @@ def _as_expected(expected: object, record: Record) -> object:
     if isinstance(expected, str):
         return text
     try:
-        return _canonical(json.loads(text))
+        return read(text)
     except (ValueError, RecursionError):
         return text
 
@@ -157,22 +182,7 @@ def _narrowed(came: dict[str, object], expected: ExpectedFailure) -> dict[str, o
 
 
 def _compared(about: str, expected: object, actual: object) -> list[Mismatch]:
-    left, right = _lines(expected), _lines(actual)
+    left, right = list(lines(expected)), list(lines(actual))
     if left == right:
         return []
     return [Mismatch(about, list(difflib.unified_diff(left, right, "expected", "actual", lineterm="")))]
-
-
-def _lines(value: object) -> list[str]:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
-
-
-def _canonical(value: object) -> object:
-    """The value with every whole number spelt as one: ``25.0`` and ``25`` are the same number."""
-    if isinstance(value, dict):
-        return {key: _canonical(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_canonical(each) for each in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value

@@ -65,7 +65,7 @@ FAILING: list[tuple[dict[str, Any], list[str]]] = [
     ({"steps": [], "input": [{"a": 1}, {"b": 1}], "output": [{"a": 1}]}, ['+    "b": 1']),
     ({"steps": [], "input": [{"a": 1}, {"b": 1}], "output": [{"b": 1}, {"a": 1}]}, ["output:"]),
     ({"steps": [], "input": ['{"a":1.0}'], "output": ['{"a":1}']}, ['-  "{\\"a\\":1}"', '+  "{\\"a\\":1.0}"']),
-    ({"steps": [], "input": [{}], "skipped": {"where": 1}}, ["skipped:", '-  "where": 1']),
+    ({"steps": [{"where": "true"}], "input": [{}], "skipped": {"where": 1}}, ["skipped:", '-  "where": 1']),
     ({"steps": [{"where": "false"}], "input": [{}], "skipped": {}}, ["skipped:", '+  "where": 1']),
     ({"steps": [{"where": "true"}], "input": ["{"], "output": []}, ["failed:", '+    "code": "not_json",']),
     ({"steps": [{"where": "true"}], "input": ["{"], "failed": [{"code": "other"}]}, ['-    "code": "other"']),
@@ -98,6 +98,38 @@ def test_machines_get_every_case_with_its_place(fresh: Project) -> None:
         ("b", 3, False),
     ]
     assert [each["about"] for each in report["cases"][1]["mismatches"]] == ["output"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("9007199254740993.0", "9007199254740992"),
+        ("0.1", "0.1000000000000000055511151231257827"),
+        ("1e400", "2e400"),
+        ("1e-400", "0"),
+        ("123456789012345678901234567890.5", "123456789012345678901234567890"),
+    ],
+)
+def test_numbers_that_differ_in_any_digit_differ_and_are_shown_as_written(fresh: Project, one: str, other: str) -> None:
+    text = 'cases: [{name: it, steps: [], input: [\'{"same":1.50,"x":%s}\'], output: [{x: %s, same: 1.5}]}]\n'
+    code, out, _ = run(fresh.folder, text % (one, other))
+    shown = [line.strip() for line in out.splitlines()]
+    assert (code, f'-    "x": {other}' in shown, f'+    "x": {one}' in shown, "Infinity" in out) == (
+        1,
+        True,
+        True,
+        False,
+    )
+    assert '"same": 1.5,' in shown, "what is the same is no difference, however it is spelt"
+    assert run(fresh.folder, text % (other, other))[0] == 0
+    assert run(fresh.folder, text % (one, one))[0] == 0
+
+
+@pytest.mark.parametrize("number", ["9007199254740993.0", "1e400", "+.5", "1.", "-007.50"])
+def test_a_number_goes_in_as_it_is_written(fresh: Project, number: str) -> None:
+    spelt = {"+.5": "0.5", "1.": "1", "-007.50": "-7.50"}.get(number, number)
+    text = "cases: [{name: it, steps: [], input: [{x: %s}], output: ['{\"x\": %s}']}]\n"
+    assert run(fresh.folder, text % (number, spelt))[0] == 0
 
 
 STEPS = """
@@ -140,6 +172,10 @@ def test_whatever_a_function_of_the_user_does_a_script_gets_its_json(
          "3:14", "Did you mean 'where'?"),
         ("cases:\n  - name: a\n    steps: [{omit: {fields: [a], namespace: '('}}]\n    input: []\n    output: []\n",
          "3:45", "not a regular expression"),
+        ("cases:\n  - {name: a, steps: [{where: a}], input: [],\n     skipped: {namespace: 0, wher: 0}}\n",
+         "3:30", "cases[0].skipped.wher: there is no step 'wher'. Did you mean 'where'?"),
+        ("cases:\n  - {name: a, steps: [{where: a}], input: [], skipped: {where#2: 0}}\n", "2:57", "no step 'where#2'"),
+        ("cases:\n  - {name: a, route: audit, input: [], skipped: {where: 0}}\n", "2:50", "no step 'where'. Remove it"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_file_of_cases_is_told_with_its_line(fresh: Project, text: str, place: str, words: str) -> None:
