@@ -13,22 +13,29 @@ from penstock.json.tokens import FLOAT, INT, Bytes, compiled
 
 Floats = npt.NDArray[np.float64]
 
+Flags = npt.NDArray[np.bool_]
+
 _POWERS_OF_TEN: Floats = np.array([10.0**power for power in range(23)])
 _MAX_EXACT = 2**53
 
 
-def numbers(found: Found, path: int) -> tuple[npt.NDArray[np.int8], Spans, Floats]:
-    """Per row the kind (INT, FLOAT, or the found one of other values), the integer if INT, the number as a float."""
+def numbers(found: Found, path: int) -> tuple[npt.NDArray[np.int8], Spans, Floats, Flags]:
+    """Per row the kind (INT, FLOAT, or the found one of other values), the integer if INT, the number as a float.
+
+    And whether the number is plain: written with at most 15 digits and no large exponent. Two plain numbers are equal
+    if and only if their doubles are.
+    """
     kind = np.ascontiguousarray(found.kind[:, path])
     starts, ends = found.value_start[:, path], found.value_end[:, path]
     ints = np.zeros(len(kind), np.int64)
     floats = np.zeros(len(kind), np.float64)
-    hard = _read_all(found.buffer, kind, starts, ends, ints, floats, _POWERS_OF_TEN)
+    plain = np.ones(len(kind), np.bool_)
+    hard = _read_all(found.buffer, kind, starts, ends, ints, floats, plain, _POWERS_OF_TEN)
     # Row by row, for the few numbers with so many digits that rounding them right takes big integers.
     for row in np.flatnonzero(hard).tolist():
         kind[row] = FLOAT
         floats[row] = float(found.buffer[starts[row] : ends[row]].tobytes())
-    return kind, ints, floats
+    return kind, ints, floats, plain
 
 
 @compiled
@@ -39,8 +46,9 @@ def _read_all(
     ends: Spans,
     ints: Spans,
     floats: Floats,
+    plain: Flags,
     powers: Floats,
-) -> npt.NDArray[np.bool_]:
+) -> Flags:
     hard = np.zeros(len(kind), np.bool_)
     for row in range(len(kind)):
         if kind[row] != INT and kind[row] != FLOAT:
@@ -78,6 +86,7 @@ def _read_all(
                 written = min(written * 10 + int(buf[i]) - 0x30, 100000)
                 i += 1
             exponent += -written if down else written
+        plain[row] = digits <= 15 and -22 <= exponent <= 22
         if digits > 18:
             # 19 digits may still fit in 64 bits: read once more, watching for the limit.
             if kind[row] == INT and digits == 19:

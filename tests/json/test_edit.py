@@ -96,7 +96,7 @@ NUMBERS = (
 def test_numbers_are_read_exactly(texts: list[str]) -> None:
     found = find(array(*(f'{{"n":{text}}}'.encode() for text in texts)), [("n",)])
     assert found.valid.all()
-    kinds, ints, floats = numbers(found, 0)
+    kinds, ints, floats, _ = numbers(found, 0)
     for row, text in enumerate(texts):
         value = json.loads(text)
         assert np.float64(floats[row]) == float(text)
@@ -109,5 +109,5 @@ def test_numbers_are_read_exactly(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["9223372036854775807", "-9223372036854775808", "1000000000000000000"])
 def test_the_largest_integers_stay_integers(text: str) -> None:
-    kinds, ints, _ = numbers(find(array(f'{{"n":{text}}}'.encode()), [("n",)]), 0)
+    kinds, ints, _, _ = numbers(find(array(f'{{"n":{text}}}'.encode()), [("n",)]), 0)
     assert (kinds[0], ints[0]) == (INT, int(text))

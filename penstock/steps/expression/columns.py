@@ -7,7 +7,7 @@ batch. A column of one row stands for a constant: it goes with columns of any le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.json.decimals import as_json, exact
 from penstock.json.find import Found
 from penstock.json.numbers import numbers
 from penstock.json.text import quote, spread, text_of, verbatim
@@ -24,7 +25,7 @@ from penstock.json.tokens import FLOAT as JSON_FLOAT
 from penstock.json.tokens import INT as JSON_INT
 from penstock.json.tokens import NULL as JSON_NULL
 from penstock.json.tokens import TRUE as JSON_TRUE
-from penstock.steps.expression.tree import Constant
+from penstock.steps.expression.tree import Constant, Written
 
 NULL, BOOLEAN, INT, FLOAT, TEXT = range(5)
 
@@ -32,14 +33,14 @@ Types = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-_Number = TypeVar("_Number", np.int8, np.int64, np.float64)
+_Number = TypeVar("_Number", np.int8, np.int64, np.float64, np.bool_)
 
 
 class Column:
     """The base: columns that are computed say their ``types`` and fill what those types need.
 
     ``ints`` counts where the type is INT or BOOLEAN, ``floats`` where it is a number, ``strings`` where it is TEXT;
-    elsewhere they hold anything.
+    elsewhere they hold anything. ``plain`` and ``spelling`` are given where numbers were read and not computed.
     """
 
     def __init__(
@@ -48,8 +49,11 @@ class Column:
         ints: Ints | None = None,
         floats: Floats | None = None,
         strings: pa.StringArray | None = None,
+        plain: Flags | None = None,
+        spelling: Callable[[int], str | None] | None = None,
     ) -> None:
         self._types, self._ints, self._floats, self._strings = types, ints, floats, strings
+        self._plain, self._spelling = plain, spelling
 
     def __len__(self) -> int:
         return len(self._types)
@@ -71,6 +75,20 @@ class Column:
     @property
     def strings(self) -> pa.StringArray:
         return self._strings if self._strings is not None else pa.repeat("", len(self))
+
+    @property
+    def plain(self) -> Flags:
+        """Where the number's double is as good as the number: two that are plain are equal if their doubles are."""
+        if self._plain is not None:
+            return self._plain
+        plain: Flags = (self.types != INT) | ((self.ints >= -(2**53)) & (self.ints <= 2**53))
+        return plain
+
+    def spelling(self, row: int) -> str | None:
+        """The number as it is written; ``None`` for a double that was computed, which stands for itself."""
+        if self._spelling is not None:
+            return self._spelling(row)
+        return None if self.types[row] == FLOAT else str(self.ints[row])
 
     @property
     def nulls(self) -> Flags:
@@ -127,13 +145,23 @@ class FieldColumn(Column):
 
     @cached_property
     def ints(self) -> Ints:
-        kinds, ints, _ = self._numbers
+        kinds, ints, _, _ = self._numbers
         return np.where(kinds == JSON_TRUE, 1, ints)
 
     @property
     def floats(self) -> Floats:
-        kinds, _, floats = self._numbers
+        kinds, _, floats, _ = self._numbers
         return np.where(kinds == JSON_TRUE, 1.0, floats)
+
+    @property
+    def plain(self) -> Flags:
+        return self._numbers[3]
+
+    def spelling(self, row: int) -> str | None:
+        if self.types[row] == BOOLEAN:
+            return str(self.ints[row])
+        start, end = self._found.value_start[row, self._path], self._found.value_end[row, self._path]
+        return self._found.buffer[start:end].tobytes().decode()
 
     @cached_property
     def strings(self) -> pa.StringArray:
@@ -148,7 +176,7 @@ class FieldColumn(Column):
         return pc.fill_null(verbatim(self._found, self._path), b"null")
 
     @cached_property
-    def _numbers(self) -> tuple[Types, Ints, Floats]:
+    def _numbers(self) -> tuple[Types, Ints, Floats, Flags]:
         return numbers(self._found, self._path)
 
 
@@ -172,6 +200,14 @@ class Chosen(Column):
     @cached_property
     def floats(self) -> Floats:
         return self._choose([column.floats for column in self._columns])
+
+    @cached_property
+    def plain(self) -> Flags:
+        return self._choose([column.plain for column in self._columns])
+
+    def spelling(self, row: int) -> str | None:
+        column: Column = self._columns[self._which[row]]
+        return column.spelling(row % len(column))
 
     @cached_property
     def strings(self) -> pa.StringArray:
@@ -198,6 +234,23 @@ class Chosen(Column):
         return pc.choose(pa.array(self._which), *(spread(array, len(self)) for array in arrays))
 
 
+class WrittenColumn(Column):
+    """A number of an expression, exactly as it stands there."""
+
+    def __init__(self, number: Written) -> None:
+        self._json = as_json(number.text)
+        types, floats = np.array([FLOAT], np.int8), np.array([float(number.text)])
+        super().__init__(types, floats=floats, plain=np.array([False]), spelling=lambda row: self._json)
+
+    @property
+    def text(self) -> pa.StringArray:
+        return pa.array([self._json])
+
+    @property
+    def json(self) -> pa.BinaryArray:
+        return pa.array([self._json.encode()])
+
+
 def constant(value: Constant) -> Column:
     if value is None:
         return Column(np.array([NULL], np.int8))
@@ -206,7 +259,13 @@ def constant(value: Constant) -> Column:
     if isinstance(value, int):
         return Column(np.array([INT], np.int8), np.array([value], np.int64))
     if isinstance(value, float):
-        return Column(np.array([FLOAT], np.int8), floats=np.array([value]))
+        text = repr(value)
+        size, digits = exact(text)[1:]
+        plain = len(digits) <= 15 and abs(size) <= 300
+        floats, flags = np.array([value]), np.array([plain])
+        return Column(np.array([FLOAT], np.int8), floats=floats, plain=flags, spelling=lambda row: text)
+    if isinstance(value, Written):
+        return WrittenColumn(value)
     return texts(pa.array([value]), np.array([True]))
 
 

@@ -37,7 +37,8 @@ def cast(column: Column, kind: str) -> Column:
         return texts(column.text, ~column.nulls)
     numbers = to_numbers(column)
     if kind == "double":
-        return Column(np.where(numbers.nulls, NULL, FLOAT).astype(np.int8), floats=numbers.floats)
+        known = ~numbers.nulls & np.isfinite(numbers.floats)
+        return Column(np.where(known, FLOAT, NULL).astype(np.int8), floats=numbers.floats)
     return _to_integers(numbers, _RANGES[kind])
 
 
@@ -46,7 +47,8 @@ def to_numbers(column: Column, booleans: bool = True) -> Column:
     types = column.types
     if column.has(BOOLEAN):
         types = np.where(types == BOOLEAN, INT if booleans else NULL, types).astype(np.int8)
-        column = Column(types, column.ints, column.floats, column.strings if column.has(TEXT) else None)
+        strings = column.strings if column.has(TEXT) else None
+        column = Column(types, column.ints, column.floats, strings, column.plain, column.spelling)
     if not column.has(TEXT):
         return column
     is_text = types == TEXT
@@ -62,7 +64,14 @@ def to_numbers(column: Column, booleans: bool = True) -> Column:
         floats[row] = float(trimmed[row].as_py())
     floats = np.where(spells_integer, ints, floats)
     types = np.where(is_text, np.where(spells_integer, INT, np.where(spells_number, FLOAT, NULL)), types)
-    return Column(types.astype(np.int8), ints, floats)
+    # Few texts are compared with numbers: only short integers are plain without a look at their digits.
+    plain = np.where(is_text, spells_integer & (np.abs(ints) <= 2**53), column.plain)
+    numbers = column
+
+    def spelling(row: int) -> str | None:
+        return str(trimmed[row].as_py()) if is_text[row] else numbers.spelling(row)
+
+    return Column(types.astype(np.int8), ints, floats, plain=plain, spelling=spelling)
 
 
 def to_truths(column: Column, numbers: bool = False) -> Column:

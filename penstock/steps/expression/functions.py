@@ -2,8 +2,8 @@
 
 ``FUNCTIONS`` has them by name. Each takes its constant arguments and gives a function from columns to a column.
 
-Comparing: numbers as numbers, an integer with an integer exactly and otherwise as doubles; text by its bytes; text with
-a number as the number it spells, with a boolean as the boolean it spells; a boolean with a number as 1 or 0.
+Comparing: numbers as numbers, by all their digits, unless one is a double that was computed; text by its bytes; text
+with a number as the number it spells, with a boolean as the boolean it spells; a boolean with a number as 1 or 0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.json.decimals import exact
 from penstock.json.text import spread
 from penstock.steps.expression.columns import (
     BOOLEAN,
@@ -69,12 +70,25 @@ def _compare(symbol: str, left: Column, right: Column) -> Column:
         known = known & ~(as_truth & (left_truth.nulls | right_truth.nulls))
         others = others & ~as_truth
     a, b = to_numbers(left), to_numbers(right)
-    exact = (a.types == INT) & (b.types == INT)
-    if exact.all():
+    integers = (a.types == INT) & (b.types == INT)
+    if integers.all():
         hits = by_number(a.ints, b.ints)
     else:
-        hits = np.where(exact, by_number(a.ints, b.ints), by_number(a.floats, b.floats))
+        x, y = a.floats, b.floats
+        hits = np.where(integers, by_number(a.ints, b.ints), by_number(x, y))
+        _settle_by_digits(hits, by_number, a, b, (x == y) & others & ~(integers | a.nulls | b.nulls))
     return truths(np.where(others, hits, result), known & ~(others & (a.nulls | b.nulls)))
+
+
+def _settle_by_digits(hits: Flags, by_number: np.ufunc, a: Column, b: Column, equal: Flags) -> None:
+    """Put right what doubles cannot tell. Rounding keeps the order: only where they are ``equal`` is there a doubt."""
+    if not equal.any():
+        return
+    for row in np.flatnonzero(equal & ~(a.plain & b.plain)).tolist():
+        left, right = a.spelling(row % len(a)), b.spelling(row % len(b))
+        if left is not None and right is not None and left != right:
+            x, y = exact(left), exact(right)
+            hits[row] = by_number((x > y) - (x < y), 0)
 
 
 def _null_safe_equal(columns: Columns) -> Column:

@@ -6,11 +6,13 @@ one pay for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.json.decimals import exact
 from penstock.json.paths import Path
-from penstock.steps.expression.tree import Call, Constant, Field, Literal, Node, RecordField
+from penstock.steps.expression.tree import Call, Constant, Field, Literal, Node, RecordField, Written
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -106,8 +108,11 @@ class Reader:
             return Call(_OPERATORS[form], self._nodes([node.this, node.expression]))
         if form in _FUNCTIONS:
             argument = self.node(node.this)
-            if form == "Neg" and isinstance(argument, Literal) and type(argument.value) in (int, float):
-                return Literal(-argument.value)  # type: ignore[operator]
+            if form == "Neg" and isinstance(argument, Literal):
+                if isinstance(argument.value, Written):
+                    return _number(f"-{argument.value.text}")
+                if type(argument.value) in (int, float):
+                    return Literal(-argument.value)  # type: ignore[operator]
             return Call(_FUNCTIONS[form], (argument,))
         if form not in self._forms:
             raise self.refusal(node, f"is not supported. {SUPPORTED}")
@@ -154,10 +159,7 @@ class Reader:
     def _literal(self, node: exp.Expr) -> Node:
         if node.is_string:
             return Literal(str(node.this))
-        text = str(node.this)
-        if text.isdigit() and int(text) < 2**63:
-            return Literal(int(text))
-        return Literal(float(text))
+        return _number(str(node.this))
 
     def _constant(self, node: exp.Expr, *wanted: type) -> Constant:
         found = self.node(node)
@@ -248,3 +250,12 @@ class Reader:
 
     def _matching(self, name: str, node: exp.Expr) -> Node:
         return Call(name, (self.node(node.this),), (self._constant(node.expression, str),))
+
+
+def _number(text: str) -> Literal:
+    """An integer or a double if that is what is written, to the last digit."""
+    if text.lstrip("-").isdigit() and -(2**63) <= int(text) < 2**63:
+        return Literal(int(text))
+    value = float(text)
+    same = math.isfinite(value) and exact(repr(value)) == exact(text)
+    return Literal(value if same else Written(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
@@ -14,6 +15,8 @@ def _text(value: Any) -> Any:
     """YAML reads a bare ``5`` or ``true`` as a number or a boolean; as an expression they are literals."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("this number is too large for YAML. Put it between quotes")
     return repr(value) if isinstance(value, (int, float)) else value
 
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from penstock.json.paths import Path
 
-Constant = str | int | float | bool | None
+
+@dataclass(frozen=True)
+class Written:
+    """A number that neither an integer of 64 bits nor a double is: as its text."""
+
+    text: str
+
+
+Constant = str | int | float | bool | Written | None
 
 
 @dataclass(frozen=True)

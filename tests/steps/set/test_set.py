@@ -43,6 +43,16 @@ CASES: list[tuple[dict[str, Any], bytes, bytes]] = [
         b'{"y":12345678901234567890123}',
         b'{"y":12345678901234567890123,"c":12345678901234567890123}',
     ),
+    (
+        {
+            "b": "123456789012345678901234567890",
+            "c": "-1E400",
+            "d": "cast(a as double)",
+            "e": "if(true, .10000000000000000001, a)",
+        },
+        b'{"a":1e400}',
+        b'{"a":1e400,"b":123456789012345678901234567890,"c":-1e400,"d":null,"e":0.10000000000000000001}',
+    ),
     ({"a.b.c": "1"}, b"{}", b'{"a":{"b":{"c":1}}}'),
     ({"a.b.c": "1"}, b'{"a":{"x":0}}', b'{"a":{"x":0,"b":{"c":1}}}'),
     ({"a.b.c": "1"}, b'{"a":{"b":{}}}', b'{"a":{"b":{"c":1}}}'),
@@ -93,6 +103,7 @@ def test_it_does_what_the_slow_way_does(data: bytes, path: list[str]) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        ({"a": float("inf")}, "too large for YAML. Put it between quotes"),
         ({}, "at least 1"),
         ({"a": "b +"}, "cannot be read near"),
         ({"a": "sha2(b)"}, "SHA2.* is not supported"),

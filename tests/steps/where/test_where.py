@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
@@ -47,7 +48,31 @@ CASES: list[tuple[str, bytes, bool]] = [
     ("a = 9007199254740993", b'{"a":9007199254740992}', False),
     ("a = 9223372036854775807", b'{"a":9223372036854775807}', True),
     ("a > 9223372036854775807", b'{"a":12345678901234567890123}', True),
-    ("a = 0.1", b'{"a":0.1000000000000000055511151231257827}', True),
+    ("a = 0.1", b'{"a":0.1000000000000000055511151231257827}', False),
+    ("a > 0.1", b'{"a":0.1000000000000000055511151231257827}', True),
+    ("a = 0.10", b'{"a":10e-2}', True),
+    ("a > 9223372036854775807", b'{"a":9223372036854775808}', True),
+    ("a = -9223372036854775808", b'{"a":-9223372036854775808}', True),
+    ("a = 9007199254740992", b'{"a":9007199254740993.0}', False),
+    ("a in (9007199254740992, 9007199254740993)", b'{"a":9007199254740993.0}', True),
+    ("a = 123456789012345678901234567890", b'{"a":123456789012345678901234567891}', False),
+    ("a < 123456789012345678901234567890", b'{"a":-123456789012345678901234567891}', True),
+    ("a = 1000000000000000000000000000000", b'{"a":1e30}', True),
+    ("a is null", b'{"a":1e400}', False),
+    ("a = 1e400 and a < 2e400 and a > 1e308 and a >= b", b'{"a":1e400,"b":10e399}', True),
+    ("a = -1e400", b'{"a":1e400}', False),
+    ("a > 0", b'{"a":1e-400}', True),
+    ("a = 0 and a = b and a = -0.0", b'{"a":-0,"b":0e9}', True),
+    ("a = 0.3", b'{"a":0.30000000000000004}', False),
+    ("a + b = 0.3", b'{"a":0.1,"b":0.2}', False),
+    ("a + b = 0.30000000000000004", b'{"a":0.1,"b":0.2}', True),
+    ("a + 0.2 = b", b'{"a":0.1,"b":0.3000000000000000444}', True),
+    ("a = 9007199254740992", b'{"a":"9007199254740993.0"}', False),
+    ("a = b", b'{"a":true,"b":1.00000000000000000001}', False),
+    ("coalesce(c, a) = 9007199254740993.0", b'{"a":9007199254740993}', True),
+    ("if(true, 1e400, a) = b", b'{"a":1,"b":2e400}', False),
+    ("a + 0 is null and abs(a) is null and cast(a as double) is null and cast(a as bigint) is null",
+     b'{"a":1e400}', True),
     ("a <> b", b'{"a":1,"b":1.0}', False),
     ("a != b", b'{"a":1,"b":2}', True),
     # text
@@ -225,18 +250,36 @@ def passing(condition: str, data: list[bytes]) -> list[bool]:
     return [100 + row in offsets for row in range(len(data))]
 
 
-NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+SPELLINGS = [
+    "0", "-0", "0.0", "0e400", "1e-400", "5e-324", "1", "1.0", "1e0", "10e-1", "0.3", "0.30000000000000004",
+    "0.300000000000000044", "9007199254740992", "9007199254740993", "9007199254740993.0", "9223372036854775807",
+    "9223372036854775808", "9.223372036854775808e18", "-9223372036854775808", "-9223372036854775809", "1e30",
+    "1000000000000000000000000000000", "1000000000000000000000000000001", "1e400", "10e399", "-1e400", "1.5e400",
+]  # fmt: skip
+NUMBERS = (
+    st.sampled_from(SPELLINGS)
+    | (st.integers() | st.floats(allow_nan=False, allow_infinity=False)).map(json.dumps)
+    | st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(list(COMPARISONS)), st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1))
-def test_numbers_compare_as_numbers(symbol: str, pairs: list[tuple[float | None, float | None]]) -> None:
-    expected = []
-    for left, right in pairs:
-        exact = isinstance(left, int) and isinstance(right, int)
-        known = [some if exact or some is None else float(some) for some in (left, right)]
-        expected.append(as_sql_compares(symbol, *known))
-    assert passing(f"a {symbol} b", [json.dumps({"a": a, "b": b}).encode() for a, b in pairs]) == expected
+def beside(text: str) -> st.SearchStrategy[str]:
+    """The number in another spelling, and numbers so near that their doubles may be the same."""
+    number = Decimal(text)
+    digits, exponent = number.as_tuple().digits, int(number.as_tuple().exponent)
+    near = [Decimal((number.as_tuple().sign, (*digits, *([0] * 20), last), exponent - 21)) for last in (0, 1)]
+    return st.sampled_from([f"{each:e}" for each in near] + [repr(float(text)).replace("inf", "1e309")])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(list(COMPARISONS)), st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1), st.data())
+def test_numbers_compare_as_numbers(symbol: str, pairs: list[tuple[str, str]], drawn: st.DataObject) -> None:
+    pairs = [*pairs, *((one, drawn.draw(beside(one))) for one, _ in pairs)]
+    expected = [as_sql_compares(symbol, Decimal(left), Decimal(right)) for left, right in pairs]
+    assert passing(f"a {symbol} b", [f'{{"a":{a},"b":{b}}}'.encode() for a, b in pairs]) == expected
+    assert passing(f"a {symbol} b", [f'{{"a":"{a}","b":{b}}}'.encode() for a, b in pairs]) == expected
+    (a, b), by_literal = pairs[-1], expected[-1]
+    assert passing(f"a {symbol} {b}", [f'{{"a":{a}}}'.encode(), b"{}"]) == [by_literal, False]
 
 
 @settings(max_examples=60, deadline=None)
