@@ -23,6 +23,16 @@ def test_records_are_shown_as_they_are_behind_a_step(shop: Project, where: str, 
     assert shown == [json.loads(each) for each in data]
 
 
+def test_what_a_function_of_the_user_prints_stays_out_of_the_lines_for_machines(shop: Project) -> None:
+    (shop.folder / "steps.py").write_text("def f(table):\n    print('hello')\n    return table\n")
+    text = shop.config.read_text()
+    shop.config.write_text(text.replace("- pick: [price]", "- python: {file: steps.py, function: f}"))
+    ran = shop.penstock("tap", "warehouse", "--oldest", "--no-follow", "--json")
+    assert ran.code == 0
+    assert [json.loads(line)["namespace"] for line in ran.out.splitlines()] == ["web"] * 4
+    assert "hello" in ran.err
+
+
 def test_a_limit_ends_it(shop: Project) -> None:
     assert len(shop.penstock("tap", "audit", "--oldest", "--limit", "2", "--json").out.splitlines()) == 2
 
