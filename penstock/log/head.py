@@ -3,10 +3,18 @@
 Readers never pass it, so nothing half written and, with ``fsync: always``, nothing that is not on disk is ever
 delivered. It also says up to where the segment was known to be durable: below that a bad byte is damage, above it a
 torn write.
+
+The head itself is synced when the partition is opened and closed, not with every append: after a power cut the disk may
+hold an older one. That is as good, as long as the segment that it names is still what it was: what it calls durable was
+synced before it was published, in every fsync mode, and opening the partition finds again what came later, in that
+segment and those behind it. Hence the rule: whoever removes a closed segment, or puts another file in its place, calls
+``sync_head`` first. A segment is closed once the head names a later one, so from then on no power cut can bring back a
+head that names the old one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
@@ -67,6 +75,16 @@ def read_head(partition_dir: Path) -> Head | None:
             return head
         time.sleep(0.0001 * attempt)
     raise _lost(f"{path} cannot be read.")
+
+
+def sync_head(partition_dir: Path) -> None:
+    """Make durable what the partition's writer, in whichever process, last published; if it has a head at all."""
+    with contextlib.suppress(FileNotFoundError):
+        fd = os.open(partition_dir / HEAD_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def no_head(partition_dir: Path) -> LogError:

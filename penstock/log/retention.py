@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.durable import sync_directory
 from penstock.log.config import Retention
 from penstock.log.files import index_path
+from penstock.log.head import sync_head
 from penstock.log.segment import Segment
 
 
@@ -66,6 +67,7 @@ def removable(
 
 def remove(segment: ClosedSegment) -> RemovedSegment:
     """Remove the files, durably. Readers that have the segment open keep it until they are done."""
+    sync_head(segment.path.parent)
     segment.path.unlink(missing_ok=True)
     index_path(segment.path).unlink(missing_ok=True)
     sync_directory(segment.path.parent)

@@ -15,6 +15,7 @@ from penstock.durable import sync_directory
 from penstock.faults import reach
 from penstock.log.files import index_path
 from penstock.log.frame import Body, FrameHeader, gone, pack_header, place
+from penstock.log.head import sync_head
 from penstock.log.index import IndexWriter, Place, first_place
 from penstock.log.segment import after
 
@@ -52,6 +53,7 @@ class Rewrite:
         reach("log.rewrite.written")
         os.fsync(self._file.fileno())
         self._file.close()
+        sync_head(self._path.parent)
         reach("log.rewrite.synced")
         self._new.replace(self._path)
         reach("log.rewrite.renamed")
