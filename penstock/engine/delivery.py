@@ -5,9 +5,10 @@ commits. A crash between any two of them leads to the same batch again, and each
 
 What Spark asks for is delivered in one piece as a rule. It is cut where the ledger says so (a part of it is behind the
 route, was begun before a crash, was acknowledged by an operator, is the record that the route had stopped at) and where
-the destination refuses it as a whole: then in halves, down to the records that are refused. Each piece is a batch of
-its own. A record that fails goes to the failed store; on a route with ``on_error: stop`` it ends the delivery instead,
-with everything before it delivered and nothing behind it.
+the destination refuses it as a whole: then in halves, down to single records, however many of them are refused, because
+a good one never fails for its neighbours. Each piece is a batch of its own. A record that fails goes to the failed
+store; on a route with ``on_error: stop`` it ends the delivery instead, with everything before it delivered and nothing
+behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from penstock.engine import narrate
 from penstock.engine.carriage import carried
 from penstock.engine.failed import FailedStore
 from penstock.engine.ledger import ACKNOWLEDGED, Halt, Ledger, Settlement, Standing
-from penstock.engine.pieces import Piece, Ranges, around, begins, course, halves, left_of
+from penstock.engine.pieces import Piece, Ranges, around, begins, course, halves, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.refusals import (
     DESTINATION_LABEL,
@@ -51,10 +52,6 @@ from penstock.log.local import LocalLog
 from penstock.steps.chain import OF_FAILED_LABEL
 
 __all__ = ["Delivery", "Halted", "OutOfPatience", "Stopped", "clean_stage"]
-
-REFUSED_IN_A_ROW = 1_000
-"""After so many single records, one behind the other, that were refused, what is refused next fails as it is: a
-destination that takes nothing at all must not be asked record by record."""
 
 
 class Halted(Stopped):
@@ -94,20 +91,20 @@ class Delivery:
             narrate.batch_known(self.plan.name)
             return
         todo = deque(_course(left, standing))
-        search = _Search()
         while todo:
             piece = todo.popleft()
             if piece.acknowledged:
                 self._pass_over(piece.ranges)
                 continue
             whole = piece.ranges == report.ranges
-            todo.extendleft(reversed(self._piece(piece, report if whole else self._carried(piece), search, started)))
+            behind = sum(span(other.ranges) for other in todo)
+            todo.extendleft(reversed(self._piece(piece, report if whole else self._carried(piece), behind, started)))
             started = time.monotonic()
             if todo and self.stopping.is_set():
                 raise Stopped
 
-    def _piece(self, piece: Piece, report: BatchReport, search: _Search, started: float) -> Sequence[Piece]:
-        """Deliver a piece and commit it, or return the pieces to deliver in its stead."""
+    def _piece(self, piece: Piece, report: BatchReport, behind: int, started: float) -> Sequence[Piece]:
+        """Deliver a piece and commit it, or return the pieces to deliver instead. So many offsets are ``behind`` it."""
         stops = self.plan.on_error is OnError.STOP
         # What was begun may be at the destination, and must stay what it was.
         failed = first_failed(report) if stops and not piece.again else None
@@ -125,18 +122,16 @@ class Delivery:
         try:
             receipts = writer.write(batch, report.parts, piece.again)
         except RefusedError as error:
-            # Behind a step that runs in Spark only of a single record it is known which one was refused.
-            if report.items > 1 and (self.plan.rest or not search.hopeless):
+            # However many are refused: a good record may be among those that are left, and it is not to fail for them.
+            if report.items > 1:
                 return self._in_halves(batch, error)
             if stops:
                 place = record_in(self.log, report.ranges)
                 raise self._halted(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
-            search.refused()
-            narrate.batch_refused(self.plan.name, batch.number, error.what)
+            narrate.record_refused(self.plan.name, batch.number, behind, error.what)
             records = refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
             self._settle(batch, report, (), records, report.staged, started)
             return ()
-        search.taken()
         found = Receipt(receipts).failures
         refused = originals(self.log, found)
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started)
@@ -234,23 +229,6 @@ class Delivery:
         self.ledger.halt(self.plan.name, halt, message)
         narrate.route_halted(self.plan.name, message)
         return Halted(message)
-
-
-@dataclass
-class _Search:
-    """How many single records in a row were refused, over the pieces of one batch."""
-
-    in_a_row: int = 0
-
-    def refused(self) -> None:
-        self.in_a_row += 1
-
-    def taken(self) -> None:
-        self.in_a_row = 0
-
-    @property
-    def hopeless(self) -> bool:
-        return self.in_a_row >= REFUSED_IN_A_ROW
 
 
 def clean_stage(directory: Path) -> None:

@@ -59,8 +59,12 @@ def batch_cut(route: str, number: int, reason: str) -> None:
     log.info("route %s: batch %d was refused as a whole, its halves are tried: %s", route, number, reason)
 
 
-def batch_refused(route: str, number: int, reason: str) -> None:
-    log.warning("route %s: batch %d was refused, its records go to the failed store: %s", route, number, reason)
+def record_refused(route: str, number: int, behind: int, reason: str) -> None:
+    """``behind``: how many offsets of what Spark asked for come after it."""
+    log.warning(
+        "route %s: batch %d, a single record, was refused and goes to the failed store (%d behind it to go): %s",
+        route, number, behind, reason,
+    )  # fmt: skip
 
 
 def route_started(route: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine import delivery
 from penstock.engine.carriage import carried
 from penstock.engine.delivery import Delivery, Halted, Stopped
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
@@ -71,16 +70,14 @@ def test_a_batch_that_is_cut_keeps_what_steps_skipped_and_failed(bench: Bench) -
     assert bench.ledger.totals("out") == Totals(items=6, loaded=2, skipped=2, failed=2)
 
 
-def test_a_destination_that_takes_nothing_is_not_asked_for_every_record(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "REFUSED_IN_A_ROW", 4)
-    bench.append(*numbers(*range(2, 202)))
-    destination = fussy(bench, *range(2, 202))
-    bench.deliver(0, 200)
-    assert len(destination.tries) < 40
-    assert [entry.record.offset for entry in bench.failures()] == list(range(200))
-    assert bench.ledger.totals("out") == Totals(items=200, failed=200)
+def test_good_records_behind_any_number_of_refused_ones_are_delivered(bench: Bench) -> None:
+    bad, good = range(2, 1_012), range(1_012, 1_022)
+    bench.append(*numbers(*bad, *good))
+    fussy(bench, *bad)
+    bench.deliver(0, 1_020)
+    assert sorted(bench.written()) == list(good)
+    assert [entry.record.offset for entry in bench.failures()] == [n - 2 for n in bad]
+    assert bench.ledger.totals("out") == Totals(items=1_020, loaded=10, failed=1_010)
 
 
 @pytest.mark.parametrize("point", ["route.range_fixed", "route.batch_cut", "route.before_ledger_commit"])
