@@ -22,7 +22,7 @@ def print_records(records: Iterable[Record], as_json: bool, full: bool) -> int:
             print_json_line(record_object(record))
         else:
             cut = screen.is_terminal and not full
-            screen.print(record_line(record), soft_wrap=not cut, no_wrap=cut, overflow="ellipsis" if cut else "fold")
+            screen.print(record_line(record), soft_wrap=not cut, no_wrap=True, overflow="ellipsis" if cut else "ignore")
             screen.file.flush()
         printed += 1
     return printed

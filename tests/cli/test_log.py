@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.ranges import OffsetRange, parse_range
+from penstock.record import Record, entries
 from tests.cli.projects import BINARY, Project
 
 
@@ -51,6 +52,16 @@ def test_a_record_is_shown_with_everything_it_has(shop: Project) -> None:
 def test_a_line_for_people_has_place_time_mode_op_namespace_and_data(shop: Project) -> None:
     words = shop.penstock("log", "show", "1").out.split()
     assert words == ["0:1", "2026-01-31T09:01:00.000Z", "sync", "insert", "web", '{"price":', "15}"]
+
+
+def test_in_a_pipe_a_record_is_one_line_however_long_it_is(shop: Project) -> None:
+    long = b'{"words": "%s"}' % b" ".join([b"word"] * 200)
+    with shop.open().log.writer("web") as writer:
+        writer.append(entries([Record(long, "web")]))
+    for words in (("log", "show", "8"), ("tap", "audit", "--oldest", "--no-follow")):
+        (line,) = [line for line in shop.penstock(*words).out.splitlines() if line.startswith("0:8")]
+        assert line.endswith(long.decode())
+    assert len(shop.penstock("log", "show", "7..8").out.splitlines()) == 2
 
 
 def test_data_that_is_no_text_is_shown_as_base64(shop: Project) -> None:
