@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.asking import require_yes
 from penstock.cli.opening import opened
 from penstock.cli.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
 from penstock.cli.records import data_text, record_object
@@ -132,8 +133,8 @@ def drop_failed(
     with opened(config) as pipeline:
         chosen = _ids_by_route(pipeline, choice)
         total = sum(map(len, chosen.values()))
-        if total and not yes and not typer.confirm(f"Drop {counted(total, 'entry', 'entries')} for good?", err=True):
-            raise typer.Abort
+        if total and not yes:
+            require_yes(f"Drop {counted(total, 'entry', 'entries')} for good?")
         done = {name: drop(pipeline, name, numbers) for name, numbers in chosen.items()}
     _report(done, "dropped", json)
 

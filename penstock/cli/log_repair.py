@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.asking import require_yes
 from penstock.cli.log import PartitionOption, chosen_partitions, open_log
 from penstock.cli.log_progress import progress_bar
 from penstock.cli.log_verify import damage_lines, damage_object, lost_offsets
@@ -35,8 +36,7 @@ def repair_log(
         for line in damage_lines(found):
             note(line)
         lost = sum(damage.end - damage.first for check in found for damage in check.damage)
-        if not typer.confirm(f"Give up {counted(lost, 'offset')} for good?", err=True):
-            raise typer.Abort
+        require_yes(f"Give up {counted(lost, 'offset')} for good?")
     done = repair(log, [check.partition for check in found])
     if json:
         print_json([repaired_object(each) for each in done])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.asking import require_yes
 from penstock.cli.opening import opened
 from penstock.cli.operators import operator
 from penstock.cli.options import CONFIG, ConfigOption, JsonOption
@@ -90,8 +91,8 @@ def rewind_route(
             if each.gone:
                 note("the log begins there: what was before it is gone")
         total = sum(each.before - each.start for each in found)
-        if found and not yes and not typer.confirm(f"Deliver {counted(total, 'record')} again?", err=True):
-            raise typer.Abort
+        if found and not yes:
+            require_yes(f"Deliver {counted(total, 'record')} again?")
         rewind(pipeline, found, operator(reason))
     if json:
         print_json({"route": route, "rewound": [rewound_object(each) for each in found]})

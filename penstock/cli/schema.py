@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.asking import require_yes
 from penstock.cli.opening import opened
 from penstock.cli.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
 from penstock.cli.screen import (
@@ -146,8 +147,8 @@ def remap_schema(
             _print_proposal(proposal)
         done: Remapped | None = None
         if proposal.columns and not dry_run:
-            if not yes and not typer.confirm(f"Do this to '{name}'?", err=True):
-                raise typer.Abort
+            if not yes:
+                require_yes(f"Do this to '{name}'?")
             done = prepared.apply()
     if json:
         print_json(remapped_object(route, name, proposal, done))
