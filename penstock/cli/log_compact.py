@@ -3,34 +3,59 @@ pipeline runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from penstock.cli.asking import require_yes
 from penstock.cli.log import PartitionOption, chosen_partitions
 from penstock.cli.log_progress import progress_bar
 from penstock.cli.opening import opened
 from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import count, note, print_json, show, size, table
+from penstock.cli.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from penstock.log.compaction import Compacted
+    from penstock.engine.pipeline import Pipeline
+    from penstock.log.compaction import Compacted, Foreseen, Going
+
+_NAMED = 20
+"""So many namespaces of a partition are named one by one to a person."""
 
 
-def compact_log(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
-    """Drop records that a newer one of the same key has replaced, from closed segments that no route needs."""
+def compact_log(
+    partition: PartitionOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped, and drop nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Drop records that a newer one of the same key has replaced, from closed segments that no route needs. Asks first.
+
+    A record's key is its namespace and its own key. Of records without an own key, one per namespace stays.
+    """
     from penstock.log.compaction import compact
 
     with opened(config) as pipeline:
         pipeline.check_log()
         partitions = chosen_partitions(pipeline.log, partition)
-        needs = pipeline.needs()
-        with progress_bar("compacting") as progress:
-            done = compact(pipeline.log, pipeline.floors(), partitions, progress)
-        ends = {number: pipeline.log.bounds(number).end for number in partitions}
+        needs, floors = pipeline.needs(), pipeline.floors()
         sources = {number: owner.source for number, owner in pipeline.log.partitions().items()}
+        found = _foreseen(pipeline, floors, partitions) if dry_run or not yes else []
+        if dry_run:
+            _show_foreseen(found, sources, json)
+            return
+        going = sum(each.dropped for each in found)
+        if going:
+            for line in foreseen_lines(found, sources):
+                note(line)
+            require_yes(f"Drop {counted(going, 'record')} for good?")
+        with progress_bar("compacting") as progress:
+            done = compact(pipeline.log, floors, partitions, progress)
+        ends = {number: pipeline.log.bounds(number).end for number in partitions}
     held = {each.partition: _holders(needs, each, ends[each.partition]) for each in done}
     if json:
         print_json(
@@ -42,6 +67,52 @@ def compact_log(partition: PartitionOption = None, config: ConfigOption = CONFIG
         if held[each.partition]:
             routes = ", ".join(held[each.partition])
             note(f"partition {each.partition}: offsets from {each.floor} on are held by {routes}")
+
+
+def _foreseen(pipeline: Pipeline, floors: Mapping[int, int], partitions: Sequence[int]) -> list[Foreseen]:
+    from penstock.log.compaction import foresee
+
+    with progress_bar("looking through") as progress:
+        return foresee(pipeline.log, floors, partitions, progress)
+
+
+def _show_foreseen(found: Sequence[Foreseen], sources: Mapping[int, str], as_json: bool) -> None:
+    if as_json:
+        print_json([foreseen_object(each, sources[each.partition]) for each in found])
+        return
+    lines = list(foreseen_lines(found, sources))
+    show("\n".join(lines)) if lines else note("nothing would be dropped")
+
+
+def foreseen_object(each: Foreseen, source: str) -> dict[str, JsonValue]:
+    return {
+        "partition": each.partition,
+        "source": source,
+        "floor": each.floor,
+        "records": each.records,
+        "dropped": each.dropped,
+        "namespaces": [asdict(going) for going in each.going],
+    }
+
+
+def foreseen_lines(found: Sequence[Foreseen], sources: Mapping[int, str]) -> Iterator[str]:
+    """What would go, partition by partition and namespace by namespace."""
+    for each in found:
+        if not each.going:
+            continue
+        where = f"partition {each.partition} ({sources[each.partition]})"
+        yield f"{where}: {count(each.dropped)} of {counted(each.records, 'record')} below offset {each.floor} go:"
+        yield from (f"  {_going_line(going)}" for going in each.going[:_NAMED])
+        others = each.going[_NAMED:]
+        if others:
+            yield f"  {counted(sum(going.dropped for going in others), 'record')} of {len(others)} more namespaces"
+
+
+def _going_line(going: Going) -> str:
+    line = f"{printable(going.namespace) or '(no namespace)'}: {counted(going.dropped, 'record')}"
+    if not going.without_key:
+        return line
+    return f"{line}, {count(going.without_key)} without a key of their own: of those only the newest one stays"
 
 
 def _holders(needs: Mapping[str, Mapping[int, int]], done: Compacted, end: int) -> list[str]:

@@ -9,18 +9,23 @@ it must, and every record once. Then small neighbours are put together. That cha
 difference whether a reader finds the large file, or the small ones that are not removed yet.
 
 Readers go on meanwhile: what they have open stays as it was, what they open next is what is left.
+
+``foresee`` finds what ``compact`` would drop and changes nothing.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.faults import reach
 from penstock.log.chain import SegmentChain, View
@@ -55,6 +60,31 @@ class Compacted:
     segments_after: int = 0
 
 
+@dataclass(frozen=True)
+class Going:
+    """The records of a namespace that compaction would drop."""
+
+    namespace: str
+    dropped: int
+    without_key: int
+    """How many of them have no key of their own: any newer record of the namespace without one stands for them."""
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What compaction would do to the closed segments of a partition below ``floor``, which hold so many records."""
+
+    partition: int
+    floor: int
+    records: int = 0
+    going: tuple[Going, ...] = ()
+    """By namespace, most records first."""
+
+    @property
+    def dropped(self) -> int:
+        return sum(each.dropped for each in self.going)
+
+
 def compact(
     log: LocalLog, floors: Mapping[int, int], partitions: Collection[int] | None = None, progress: Progress = silent
 ) -> list[Compacted]:
@@ -65,6 +95,14 @@ def compact(
     """
     chosen = log.partitions() if partitions is None else partitions
     return [_compact(log, partition, floors[partition], progress) for partition in chosen if partition in floors]
+
+
+def foresee(
+    log: LocalLog, floors: Mapping[int, int], partitions: Collection[int] | None = None, progress: Progress = silent
+) -> list[Foreseen]:
+    """What ``compact`` would drop if it ran now. Raises as it does, and changes nothing."""
+    chosen = log.partitions() if partitions is None else partitions
+    return [_foresee(log, partition, floors[partition], progress) for partition in chosen if partition in floors]
 
 
 def is_due(log: LocalLog, partition: int, floor: int) -> bool:
@@ -83,29 +121,67 @@ def is_due(log: LocalLog, partition: int, floor: int) -> bool:
 
 def _compact(log: LocalLog, partition: int, floor: int, progress: Progress) -> Compacted:
     directory = log.partition_dir(partition)
+    with _closed_segments(log, partition, floor) as work:
+        if work is None:
+            return Compacted(partition, floor)
+        dropped, kept = _drop_superseded(log, work, progress)
+        after = _merge_small(work.closed, log.config, work.scratch)
+        replace_durably(directory / MARK, json.dumps({"through": work.closed[-1].end}).encode())
+        reach("log.compact.marked")
+    return Compacted(
+        partition, floor, dropped, kept,
+        bytes_before=sum(segment.bytes for segment in work.closed),
+        bytes_after=sum(segment.bytes for segment in after),
+        segments_before=len(work.closed),
+        segments_after=len(after),
+    )  # fmt: skip
+
+
+def _foresee(log: LocalLog, partition: int, floor: int, progress: Progress) -> Foreseen:
+    dropped: Counter[str] = Counter()
+    without_key: Counter[str] = Counter()
+    records = 0
+    with _closed_segments(log, partition, floor) as work:
+        if work is None:
+            return Foreseen(partition, floor)
+        for segment, flags, meter in _superseded(log, work, progress):
+            records += len(flags)
+            for entries in _flagged(Segment(segment.path, segment.base), flags):
+                keyless = entries.filter(entries.column("key").is_null())
+                dropped.update(_counts(entries))
+                without_key.update(_counts(keyless))
+            meter.add(segment.bytes)
+    going = tuple(Going(name, count, without_key[name]) for name, count in dropped.most_common())
+    return Foreseen(partition, floor, records, going)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A partition's closed segments that may be worked on, at least one, and a folder for what is made on the way."""
+
+    view: View
+    closed: list[ClosedSegment]
+    scratch: Path
+
+
+@contextmanager
+def _closed_segments(log: LocalLog, partition: int, floor: int) -> Iterator[_Work | None]:
+    """Have a partition's closed segments below ``floor`` to oneself; ``None`` if there are none."""
+    directory = log.partition_dir(partition)
     with housekeeping(directory) as ours:
         if not ours:
             raise busy(log.directory, partition)
         view = SegmentChain(directory).view()
         closed = [] if view is None else _closed_below(directory, partition, view, floor)
         if view is None or not closed:
-            return Compacted(partition, floor)
+            yield None
+            return
         scratch = directory / SCRATCH
         scratch.mkdir()
         try:
-            dropped, kept = _drop_superseded(log, view, closed, scratch, progress)
-            after = _merge_small(closed, log.config, scratch)
+            yield _Work(view, closed, scratch)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        replace_durably(directory / MARK, json.dumps({"through": closed[-1].end}).encode())
-        reach("log.compact.marked")
-    return Compacted(
-        partition, floor, dropped, kept,
-        bytes_before=sum(segment.bytes for segment in closed),
-        bytes_after=sum(segment.bytes for segment in after),
-        segments_before=len(closed),
-        segments_after=len(after),
-    )  # fmt: skip
 
 
 def _closed_below(directory: Path, partition: int, view: View, floor: int) -> list[ClosedSegment]:
@@ -118,10 +194,24 @@ def _closed_below(directory: Path, partition: int, view: View, floor: int) -> li
     return found
 
 
-def _drop_superseded(
-    log: LocalLog, view: View, closed: list[ClosedSegment], scratch: Path, progress: Progress
-) -> tuple[int, int]:
+def _drop_superseded(log: LocalLog, work: _Work, progress: Progress) -> tuple[int, int]:
     """Write every segment anew that has superseded entries. Returns how many those were, and how many others."""
+    dropped = records = 0
+    for segment, flags, meter in _superseded(log, work, progress):
+        if flags.any():
+            _rewrite(segment, flags, log.config, work.scratch)
+        records += len(flags)
+        dropped += int(np.count_nonzero(flags))
+        meter.add(segment.bytes)
+    return dropped, records - dropped
+
+
+def _superseded(
+    log: LocalLog, work: _Work, progress: Progress
+) -> Iterator[tuple[ClosedSegment, npt.NDArray[np.bool_], Meter]]:
+    """The closed segments, each with a flag for every entry: whether it is superseded. What is done with a segment is
+    told to the meter."""
+    view, closed = work.view, work.closed
     partition = closed[0].partition
     directory = log.partition_dir(partition)
 
@@ -132,22 +222,31 @@ def _drop_superseded(
 
     ends = [opened(base).end for base in view.bases]
     counts = [end.records for end in ends[: len(closed)]]
-    work = sum(end.position for end in ends) + sum(segment.bytes for segment in closed)
-    meter = Meter(partition, work, progress)
-    newest = Newest(scratch, sum(end.records for end in ends), sum(counts))
+    total = sum(end.position for end in ends) + sum(segment.bytes for segment in closed)
+    meter = Meter(partition, total, progress)
+    newest = Newest(work.scratch, sum(end.records for end in ends), sum(counts))
     for base in view.bases:
         _tell(newest, opened(base), meter)
     superseded = newest.superseded()
     reach("log.compact.found")
     done = 0
     for segment, count in zip(closed, counts, strict=True):
-        flags = superseded[done : done + count]
+        yield segment, superseded[done : done + count], meter
         done += count
-        if flags.any():
-            _rewrite(segment, flags, log.config, scratch)
-        meter.add(segment.bytes)
-    dropped = int(np.count_nonzero(superseded))
-    return dropped, done - dropped
+
+
+def _flagged(segment: Segment, flags: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    """The entries of a segment that have a flag, frame by frame."""
+    done = 0
+    for place, header in segment.walk(first_place(segment.base)):
+        chosen = flags[done : done + header.records]
+        done += header.records
+        if chosen.any():
+            yield segment.open(place, header)[0].filter(pa.array(chosen))
+
+
+def _counts(entries: pa.RecordBatch) -> dict[str, int]:
+    return {each["values"]: each["counts"] for each in entries.column("namespace").value_counts().to_pylist()}
 
 
 def _tell(newest: Newest, segment: Segment, meter: Meter) -> None:

@@ -44,7 +44,8 @@ class LogConfig(ComponentConfig):
     compaction: bool = Field(
         False,
         description="`true`: of what every route is done with, keep only the newest record of each key (its namespace "
-        "and, where it has one, its own key). Done while the pipeline runs, whenever half of a partition is new since "
-        "the last time. `penstock log compact` does it at once, whatever stands here.",
+        "and, where it has one, its own key; of records without one, such as most events, one per namespace stays). "
+        "Done while the pipeline runs, whenever half of a partition is new since the last time, without asking. "
+        "`penstock log compact` does it at once, whatever stands here, and asks.",
     )
     retention: Retention = Field(default_factory=Retention, description="When closed segments are removed.")

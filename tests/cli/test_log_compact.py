@@ -44,7 +44,7 @@ def offsets(project: Project) -> list[int]:
 
 
 def test_a_route_that_has_committed_nothing_holds_everything_and_is_named(changing: Project) -> None:
-    ran = changing.penstock("log", "compact")
+    ran = changing.penstock("log", "compact", "--yes")
     assert ran.code == 0
     assert "partition 0: offsets from 0 on are held by audit" in ran.err
     assert len(offsets(changing)) == COUNT
@@ -52,13 +52,13 @@ def test_a_route_that_has_committed_nothing_holds_everything_and_is_named(changi
 
 def test_what_a_route_that_never_ran_has_acknowledged_is_held_no_more(changing: Project) -> None:
     assert changing.penstock("offset", "ack", "audit", "0..119", "--partition", "0").code == 0
-    [report] = json.loads(changing.penstock("log", "compact", "--json").out)
+    [report] = json.loads(changing.penstock("log", "compact", "--yes", "--json").out)
     assert (report["floor"], report["held_by"]) == (120, ["audit"])
 
 
 def test_what_all_routes_are_done_with_is_compacted(changing: Project) -> None:
     done(changing, "audit", 120)
-    [report] = json.loads(changing.penstock("log", "compact", "--json").out)
+    [report] = json.loads(changing.penstock("log", "compact", "--yes", "--json").out)
     assert (report["floor"], report["held_by"], report["source"]) == (120, ["audit"], "web")
     left = offsets(changing)
     assert report["dropped"] == COUNT - len(left) > 80
@@ -68,7 +68,7 @@ def test_what_all_routes_are_done_with_is_compacted(changing: Project) -> None:
 
 def test_the_newest_of_each_key_is_shown_afterwards(changing: Project) -> None:
     done(changing, "audit", COUNT)
-    ran = changing.penstock("log", "compact")
+    ran = changing.penstock("log", "compact", "--yes")
     assert ran.code == 0
     assert "held" not in ran.err
     oldest = json.loads(changing.penstock("log", "oldest", "--json").out)[0]["oldest"]
@@ -76,6 +76,48 @@ def test_the_newest_of_each_key_is_shown_afterwards(changing: Project) -> None:
     assert set(range(COUNT - 10, COUNT)) <= set(offsets(changing))
     current = json.loads(changing.penstock("log", "current", "--json").out)[0]
     assert (current["current"], current["next"]) == (COUNT - 1, COUNT)
+
+
+def nameless(project: Project) -> None:
+    """Add 40 events without a key, which all routes are done with."""
+    pipeline = project.open()
+    with pipeline.log.writer("web") as writer:
+        for n in range(COUNT, COUNT + 40):
+            writer.append(entries([Record(b'{"n": %d}' % n, "clicks")]))
+    pipeline.ledger.close()
+    for route in ("warehouse", "audit"):
+        done(project, route, COUNT + 40)
+
+
+def test_a_dry_run_says_by_namespace_what_would_go_and_changes_nothing(changing: Project) -> None:
+    nameless(changing)
+    before = offsets(changing)
+    [report] = json.loads(changing.penstock("log", "compact", "--dry-run", "--json").out)
+    assert offsets(changing) == before
+    keyed, clicks = sorted(report["namespaces"], key=lambda each: each["namespace"] != "web")
+    assert (keyed["namespace"], keyed["dropped"], keyed["without_key"]) == ("web", COUNT - 10, 0)
+    assert clicks["namespace"] == "clicks"
+    assert 20 < clicks["dropped"] == clicks["without_key"] < 40
+    said = changing.penstock("log", "compact", "--dry-run").out
+    assert f"clicks: {clicks['dropped']} records, {clicks['dropped']} without a key of their own" in said
+    [done_then] = json.loads(changing.penstock("log", "compact", "--yes", "--json").out)
+    assert done_then["dropped"] == report["dropped"] == len(before) - len(offsets(changing))
+    assert changing.penstock("log", "compact", "--dry-run").out == ""
+
+
+@pytest.mark.parametrize(("answer", "compacted"), [("y\n", True), ("n\n", False), (None, False)])
+def test_it_asks_first_and_tells_what_would_go(changing: Project, answer: str | None, compacted: bool) -> None:
+    nameless(changing)
+    ran = changing.penstock("log", "compact", "--json", answer=answer)
+    assert "without a key of their own: of those only the newest one stays" in ran.err
+    assert "records for good?" in ran.err
+    assert (ran.code == 0) == (len(offsets(changing)) < COUNT) == bool(ran.out) == compacted
+
+
+def test_it_does_not_ask_where_nothing_goes(changing: Project) -> None:
+    ran = changing.penstock("log", "compact")
+    assert ran.code == 0
+    assert "?" not in ran.err
 
 
 def test_a_pipeline_that_never_ran_has_nothing_to_compact(fresh: Project) -> None:
@@ -90,7 +132,7 @@ def test_a_partition_that_is_not_there_is_refused(changing: Project) -> None:
 
 def test_a_route_is_not_moved_back_to_where_nothing_is_left(changing: Project) -> None:
     done(changing, "audit", COUNT)
-    changing.penstock("log", "compact")
+    changing.penstock("log", "compact", "--yes")
     first = offsets(changing)[0]
     assert first > 100
     shown = changing.penstock("log", "show", "5", "--partition", "0")
