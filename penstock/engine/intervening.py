@@ -2,17 +2,20 @@
 
 Nothing here gets in the way of an engine that runs. A route can be moved back only while no engine runs, because
 retention may be removing what it would read again. Records can be acknowledged, and a route resumed, also while it is
-halted in an engine that runs: it sees that within a second and goes on by itself.
+halted in an engine that runs: it sees that within a second and goes on by itself. Where none runs, none can start while
+the ledger is changed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.engine.ledger import Advance, Operator, Position, RouteState
+from penstock.engine.lock import EngineLock
 from penstock.engine.pieces import joined
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.presence import engine_pid
@@ -74,7 +77,8 @@ def acknowledge(
     reached = next((b for a, b in joined([*known, stretch]) if a <= committed < b), committed)
     advance = Advance(committed, reached, _count(pipeline, chosen, committed, reached)) if reached > committed else None
     running = _engine(pipeline) is not None
-    pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
+    with nullcontext() if running else _no_engine_starts(pipeline):
+        pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
     return Acknowledged(
         route,
         chosen,
@@ -105,7 +109,8 @@ def rewind(pipeline: Pipeline, stretches: Sequence[Rewound], operator: Operator)
     for route in {each.route for each in stretches}:
         _refuse_while_it_runs(pipeline, route)
         targets = {each.partition: each.start for each in stretches if each.route == route}
-        pipeline.ledger.rewind(route, targets, operator)
+        with _no_engine_starts(pipeline):
+            pipeline.ledger.rewind(route, targets, operator)
 
 
 def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
@@ -127,6 +132,21 @@ def _engine(pipeline: Pipeline) -> int | None:
     """The process of an engine that runs. This one is not in its own way."""
     pid = engine_pid(pipeline.layout)
     return None if pid == os.getpid() else pid
+
+
+@contextmanager
+def _no_engine_starts(pipeline: Pipeline) -> Iterator[None]:
+    """Keep engines from starting for a moment. Raises ``RouteError`` if one has just done so."""
+    if engine_pid(pipeline.layout) == os.getpid():
+        # This process keeps them away already.
+        yield
+        return
+    lock = EngineLock(pipeline.layout.run)
+    lock.take()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _opened(pipeline: Pipeline, route: str) -> dict[int, Position]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -225,6 +226,21 @@ def test_a_time_since_which_nothing_was_read_moves_nothing(halted: Shop) -> None
     assert (ran.code, ran.out) == (0, "")
     assert "has read nothing since then" in ran.err
     assert halted.json("offset", "show", "warehouse")["halted_at"] is not None
+
+
+@pytest.mark.parametrize("words", [("rewind", "warehouse", "--to", "2", "--yes"), ("ack", "warehouse", "6")])
+def test_an_engine_that_starts_at_this_moment_is_noticed(halted: Shop, words: tuple[str, ...]) -> None:
+    lock = Layout(halted.folder / "data").run / "engine.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as file:
+        # It has the lock, and has not said yet who it is.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ran = halted.penstock("offset", *words)
+    assert ran.code == Exit.PROBLEMS
+    assert "PEN-ENG-001" in ran.err
+    assert halted.committed() == 6
+    assert halted.penstock("offset", *words).code == Exit.OK
+    assert halted.committed() != 6
 
 
 def test_a_rewind_asks_first(halted: Shop) -> None:
