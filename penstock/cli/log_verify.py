@@ -12,17 +12,23 @@ import typer
 from penstock.cli.exits import Exit
 from penstock.cli.log import PartitionOption, chosen_partitions, open_log
 from penstock.cli.log_progress import progress_bar
+from penstock.cli.opening import opened, read_config
 from penstock.cli.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
+from penstock.errors import LedgerAway, LogError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
+    from penstock.engine.gaps import Gap
     from penstock.log.verify import Damage, PartitionCheck, Quarantined
 
 
 def verify_log(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
-    """Check every byte of the log: checksums, the order of offsets, indexes. Ends with 1 if something is damaged."""
+    """Check every byte of the log: checksums, the order of offsets, indexes; and that it has all that routes have not
+    read. Ends with 1 if something is damaged or missing."""
     from penstock.log.verify import verify
 
     log = open_log(config)
@@ -30,18 +36,43 @@ def verify_log(partition: PartitionOption = None, config: ConfigOption = CONFIG,
     with progress_bar("checking") as progress:
         found = list(verify(log, chosen_partitions(log, partition), progress))
     seconds = time.perf_counter() - began
+    missing = [gap for gap in _gaps(config) if partition in (None, gap.partition)]
     if json:
-        print_json([check_object(check) for check in found])
+        print_json([check_object(check, missing) for check in found])
     else:
-        show(checks_table(found), *damage_lines(found))
+        show(checks_table(found), *damage_lines(found), *(f"partition {gap.partition}: {gap.what}" for gap in missing))
         total = sum(check.bytes for check in found)
         note(f"{size(total)} in {seconds:.1f} s, {total / 1e6 / max(seconds, 1e-9):,.0f} MB/s")
     if not all(check.is_whole for check in found):
         note("Put undamaged copies of these files in their place, or go on without what is lost: penstock log repair")
+    for gap in missing:
+        note(gap.fix)
+    if missing or not all(check.is_whole for check in found):
         raise typer.Exit(Exit.PROBLEMS)
 
 
-def check_object(check: PartitionCheck) -> dict[str, JsonValue]:
+def _gaps(config: Path) -> list[Gap]:
+    """What routes have not read and the log no longer has. A pipeline that never ran knows of none, nor one
+    whose ledger is away or whose log's end is not to be found."""
+    from penstock.engine.gaps import gaps
+    from penstock.engine.layout import Layout
+
+    read = read_config(config)
+    if read.ledger.url is None and not Layout(read.data_dir).ledger.exists():
+        return []
+    try:
+        with opened(config) as pipeline:
+            return [
+                gap
+                for route in read.routes
+                for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route))
+            ]
+    except (LedgerAway, LogError) as error:
+        note(f"what routes have not read was not looked for: {error}")
+        return []
+
+
+def check_object(check: PartitionCheck, missing: Sequence[Gap]) -> dict[str, JsonValue]:
     return {
         "partition": check.partition,
         "source": check.source,
@@ -53,6 +84,11 @@ def check_object(check: PartitionCheck) -> dict[str, JsonValue]:
         "damage": [damage_object(damage) for damage in check.damage],
         "wrong_indexes": [str(path) for path in check.wrong_indexes],
         "head_problem": check.head_problem,
+        "missing": [
+            {"route": gap.route, "first": gap.first, "end": gap.last + 1}
+            for gap in missing
+            if gap.partition == check.partition
+        ],
         "quarantined": [asdict(earlier) for earlier in check.quarantined],
     }
 

@@ -220,6 +220,7 @@ def _check_partition(log: LocalLog, partition: int, source: str) -> Iterator[Fin
 
 
 def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
+    from penstock.engine.gaps import gaps
     from penstock.engine.ledger import RouteState
     from penstock.engine.pipeline import Pipeline
 
@@ -253,14 +254,8 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
                         f"{position.end}",
                         "The log is older than the ledger: put the log that belongs to this ledger back.",
                     )
-                elif position.committed < position.oldest:
-                    yield Finding(
-                        f"route {route}",
-                        Verdict.FAIL,
-                        f"stands at offset {position.committed} of partition {position.partition}, whose oldest record "
-                        f"is {position.oldest}",
-                        "Segments are missing that the route has not read: put them back.",
-                    )
+            for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
+                yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)
     finally:
         pipeline.ledger.close()
 

@@ -184,7 +184,7 @@ def _refuse_while_it_runs(pipeline: Pipeline, route: str) -> None:
 
 def _from(pipeline: Pipeline, route: str, offset: int, partition: int, positions: Mapping[int, Position]) -> Rewound:
     oldest, committed = _oldest(pipeline, partition), positions[partition].committed
-    if offset < oldest:
+    if offset < oldest and offset != committed:
         raise PenstockError(
             "PEN-ENG-018",
             f"the log no longer has offset {offset} of partition {partition}: it begins at {oldest}.",

@@ -6,18 +6,19 @@ gets its records from here, after the Arrow steps that come before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.engine.carriage import carry, pass_on
+from penstock.engine.gaps import Gap, refused
 from penstock.engine.plan import PlannedStep, RoutePlan, links
 from penstock.engine.reports import REPORT_SCHEMA
-from penstock.log.ranges import ReadOptions, Stretch
+from penstock.log.ranges import ReadOptions, Stretch, offsets_from_json
 from penstock.log.spark import LogBatchReader, LogSource, LogStreamReader
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import Chain
@@ -51,6 +52,17 @@ class RouteReader(LogStreamReader):
     def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
         super().__init__(options)
         self._plan = plan
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Refuses a batch whose first records are gone: the log's own reader would begin behind them."""
+        done = self.options.starting if isinstance(self.options.starting, dict) else {}
+        for partition, stop in offsets_from_json(end).items():
+            # Spark may ask again for what the ledger has; that may be gone.
+            first = max(start.get(str(partition), 0), done.get(partition, 0))
+            oldest = self.log.bounds(partition).oldest
+            if first < min(stop, oldest):
+                raise refused(Gap(self._plan.name, partition, first, oldest - 1))
+        return super().partitions(start, end)
 
     def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _carried(self._plan, stretch, batches)

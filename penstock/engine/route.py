@@ -17,6 +17,7 @@ from penstock.backoff import Backoff
 from penstock.engine import narrate
 from penstock.engine.carriage import reports_left
 from penstock.engine.delivery import Delivery, Halted, OutOfPatience, Stopped, clean_stage
+from penstock.engine.gaps import open_route
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.pieces import Ranges
@@ -24,7 +25,7 @@ from penstock.engine.plan import RoutePlan
 from penstock.engine.reading import route_source, through_spark
 from penstock.engine.reports import BatchReport, TaskReport, add_up
 from penstock.engine.session import loud_queries, quiet_queries
-from penstock.errors import LedgerAway, RouteError, TransientError
+from penstock.errors import LedgerAway, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -217,18 +218,9 @@ class RouteRunner(threading.Thread):
         return self._layout.checkpoint(route, scope, generation)
 
     def _options(self) -> dict[str, str]:
-        log, route = self._delivery.log, self.plan.name
-        partitions = log.partitions(self.plan.sources)
-        positions = self._ledger.open_route(route, {p: log.bounds(p).oldest for p in partitions})
-        starts = {p: position.committed for p, position in positions.items() if p in partitions}
-        for partition, start in starts.items():
-            end = log.bounds(partition).end
-            if start > end:
-                raise RouteError(
-                    "PEN-RTE-001",
-                    f"route '{route}' has delivered partition {partition} up to {start}, but the log ends at {end}.",
-                    "The log was replaced or lost its end. Restore it, or start with a new `data_dir`.",
-                )
+        route = self.plan.name
+        positions = open_route(self._delivery.log, self._ledger, route, self.plan.sources)
+        starts = {partition: position.committed for partition, position in positions.items()}
         options = {
             "path": str(self._layout.log),
             "sources": ",".join(self.plan.sources),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.engine.carriage import carried
 from penstock.engine.delivery import Delivery, Halted, clean_stage
+from penstock.engine.gaps import open_route
 from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Operator, RouteState
 from penstock.engine.lock import EngineLock
@@ -96,11 +97,13 @@ class Stepper:
 
     def __enter__(self) -> Stepper:
         self._lock.take()
-        self._pipeline.check_log()
+        try:
+            self._pipeline.check_log()
+            open_route(self._pipeline.log, self._pipeline.ledger, self._plan.name, self._plan.sources)
+        except BaseException:
+            self._lock.release()
+            raise
         self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
-        log = self._pipeline.log
-        starts = {p: log.bounds(p).oldest for p in log.partitions(self._plan.sources)}
-        self._pipeline.ledger.open_route(self._plan.name, starts)
         return self
 
     def __exit__(self, *exception: object) -> None:

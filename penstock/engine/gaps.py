@@ -1,0 +1,72 @@
+"""Whether the log still has everything that a route has not read.
+
+Retention and compaction leave that alone, so what is missing was taken away by other means: a file that somebody
+removed, or retention while the config did not have the route. A reader passes over what is gone; a route must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.engine.ledger import Ledger, Position
+from penstock.errors import RouteError
+from penstock.log.local import LocalLog
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets ``first..last`` of a partition that a route still needs and the log no longer has."""
+
+    route: str
+    partition: int
+    first: int
+    last: int
+
+    @property
+    def what(self) -> str:
+        places = f"offset {self.first}" if self.first == self.last else f"offsets {self.first}..{self.last}"
+        return f"route '{self.route}' has not read {places} of partition {self.partition}, and the log has them no more"
+
+    @property
+    def fix(self) -> str:
+        return (
+            "Put the missing segments back. Or give these records up for good: stop the pipeline, then run"
+            f" penstock offset ack {self.route} {self.first}..{self.last} --partition {self.partition}"
+        )
+
+
+def gaps(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> list[Gap]:
+    """What is missing for a route. Safe while the pipeline runs."""
+    # The log first: a route that moves on meanwhile, and retention behind it, must not look like a gap.
+    oldest = {partition: log.bounds(partition).oldest for partition in log.partitions(sources)}
+    known = ledger.offsets(route)
+    return [
+        Gap(route, partition, known[partition].hold, first - 1)
+        for partition, first in oldest.items()
+        if partition in known and known[partition].hold < first
+    ]
+
+
+def refused(gap: Gap) -> RouteError:
+    return RouteError("PEN-RTE-005", f"{gap.what}.", gap.fix)
+
+
+def open_route(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> dict[int, Position]:
+    """Where a route goes on in every partition of its sources; in one that is new to it, at its oldest record.
+
+    Raises ``RouteError`` if the log does not reach from there to its end: the route would pass over records in silence.
+    """
+    bounds = {partition: log.bounds(partition) for partition in log.partitions(sources)}
+    known = ledger.open_route(route, {partition: each.oldest for partition, each in bounds.items()})
+    for partition, each in bounds.items():
+        done = known[partition].committed
+        if done > each.end:
+            raise RouteError(
+                "PEN-RTE-001",
+                f"route '{route}' has delivered partition {partition} up to {done}, but the log ends at {each.end}.",
+                "The log was replaced or lost its end. Restore it, or start with a new `data_dir`.",
+            )
+    for gap in gaps(log, ledger, route, sources):
+        raise refused(gap)
+    return {partition: known[partition] for partition in bounds}
