@@ -1,6 +1,6 @@
 """Compaction beside delivery: in a thread of its own, one run at a time, and only of partitions where it is worth it.
 
-A run that is cut off by the end of the process does no harm, so nobody waits for it.
+A run that is cut off by the end of the process does no harm, so an engine that stops does not wait for it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,10 @@ class Engine:
             for runner in runners:
                 runner.start()
             if self._once:
-                return self._to_the_end(runners, stopping, jvm)
+                whole = self._to_the_end(runners, stopping, jvm)
+                if not stopping.is_set():
+                    self._release()
+                return whole
             self._until(stopping, jvm)
             return self._drain(runners, jvm)
         finally:
@@ -112,7 +115,8 @@ class Engine:
         if removed:
             narrate.log_released(len(removed), sum(segment.bytes for segment in removed))
         if self._pipeline.config.log.compaction:
-            self._compacting.start(floors)
+            # A run that has an end waits for it: beside the next one it would be cut off again.
+            (self._compacting.run if self._once else self._compacting.start)(floors)
 
     def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event, jvm: Jvm) -> bool:
         while any(runner.is_alive() for runner in runners):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -77,3 +78,15 @@ def test_a_partition_that_cannot_be_compacted_does_not_keep_the_others(
     assert records(found)[0] == RECORDS
     assert records(found)[1] < RECORDS
     assert "partition 0 stays as it is: PEN-LOG-013" in caplog.text
+
+
+def test_a_run_to_the_end_frees_the_disk_before_it_ends_also_if_a_route_failed(tmp_path: Path) -> None:
+    text = (CONFIG % "true").replace("segment_bytes: 4KB", "segment_bytes: 4KB, retention: {max_age: 1ms}")
+    text += "  halts: {from: other, on_error: stop, steps: [{where: n > 1}], to: {type: 'null'}}\n"
+    found = pipeline(tmp_path, text)
+    append(found, "web", [b'{"n": %d, "pad": "%s"}' % (n, b"x" * 500) for n in range(RECORDS)])
+    append(found, "other", [b"nonsense " * 60] * RECORDS)
+    assert not Engine(found, once=True).run(Event())
+    web, other = (found.log.bounds(partition) for partition in (0, 1))
+    assert web.oldest > 40
+    assert other.oldest == 0
