@@ -77,6 +77,20 @@ def read_index(path: Path, base: int, generation: int) -> np.ndarray:
     return np.frombuffer(content[size:good], _ENTRY)
 
 
+def is_damaged(path: Path, base: int) -> bool:
+    """Whether an index has bytes that nobody wrote: a header of no index of this segment, or an entry whose checksum is
+    wrong. What a write that was cut off left at its end, less than an entry, is no damage."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    size = _ENTRY.itemsize
+    if len(content) >= size and _header(content, base) is None:
+        return True
+    whole = range(size, len(content) - len(content) % size, size)
+    return not all(_is_whole(content[at : at + size]) for at in whole)
+
+
 def place_at(entries: np.ndarray, number: int) -> Place:
     return Place(*entries[number].item()[:5])
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.errors import LogError
 from penstock.log.files import index_path, segment_bases, segment_path, size_of
 from penstock.log.head import Head, read_head
-from penstock.log.index import Place, first_place, place_at, read_index
+from penstock.log.index import Place, first_place, is_damaged, place_at, read_index
 from penstock.log.local import LocalLog
 from penstock.log.progress import Meter, Progress, silent
 from penstock.log.segment import Segment, after
@@ -65,7 +65,8 @@ class PartitionCheck:
     bytes: int
     damage: tuple[Damage, ...]
     wrong_indexes: tuple[Path, ...]
-    """Indexes with an entry that fits no frame. Readers notice that too; it costs them time and nothing else."""
+    """Indexes with bytes that nobody wrote, or an entry that fits no frame. Readers notice that too; it costs them time
+    and nothing else."""
     head_problem: str | None
     quarantined: tuple[Quarantined, ...]
 
@@ -232,11 +233,11 @@ class _IndexCheck:
         entries = read_index(index_path(segment.path), segment.base, segment.generation)
         self._entries = entries if published is None else entries[entries["position"] <= published]
         self._next = 0
-        self._fits = True
+        self._fits = not is_damaged(index_path(segment.path), segment.base)
 
     @property
     def is_right(self) -> bool:
-        """Whether every entry has met its frame."""
+        """Whether every entry is whole and has met its frame."""
         return self._fits and self._next == len(self._entries)
 
     def pass_by(self, place: Place) -> None:

@@ -16,7 +16,7 @@ from penstock.log.index import IndexWriter, Place
 from penstock.log.local import LocalLog
 from penstock.log.verify import PartitionCheck, check_partition, verify
 from tests.contract.log import config
-from tests.log.samples import numbered, segments
+from tests.log.samples import numbered, numbers, segments
 
 FRAME = 3
 """Records in each frame of the log."""
@@ -137,6 +137,38 @@ def test_a_head_that_cannot_be_read_is_said(log: LocalLog) -> None:
     assert check.head_problem is not None
     assert "head cannot be read" in check.head_problem
     assert (check.damage, check.records) == ((), 60)
+
+
+def test_every_flipped_bit_of_an_index_is_found_and_readers_do_not_mind(log: LocalLog) -> None:
+    for segment in (segments(log)[1], segments(log)[-1]):
+        index = segment.with_suffix(".idx")
+        whole = index.read_bytes()
+        for bit in range(0, 8 * len(whole), 5):
+            content = bytearray(whole)
+            content[bit // 8] ^= 1 << bit % 8
+            index.write_bytes(content)
+            check = only(log)
+            assert (check.wrong_indexes, check.damage, check.is_whole) == ((index,), (), False)
+            assert numbers(LocalLog(log.directory)) == [(n, n) for n in range(60)]
+        index.write_bytes(whole)
+    assert only(log).is_whole
+
+
+def test_a_flipped_bit_of_an_index_is_mended_by_whoever_opens_the_log_for_writing(log: LocalLog) -> None:
+    for segment in segments(log):
+        index = segment.with_suffix(".idx")
+        content = bytearray(index.read_bytes())
+        content[-3] ^= 4
+        index.write_bytes(content)
+    assert len(only(log).wrong_indexes) == len(segments(log))
+    log.writer("web").close()
+    assert only(log).is_whole
+
+
+def test_what_a_full_disk_cut_off_an_index_is_no_damage(log: LocalLog) -> None:
+    index = segments(log)[-1].with_suffix(".idx")
+    index.write_bytes(index.read_bytes() + b"half an entry")
+    assert only(log).is_whole
 
 
 def test_an_index_that_does_not_fit_is_named_and_one_of_an_earlier_file_is_not(log: LocalLog) -> None:
