@@ -32,6 +32,8 @@ VERSION = 1
 HEADER_BYTES = 64
 MAX_FRAME_BYTES = 64 * 2**20
 NO_TIMESTAMP = -(2**63)
+LAST_OFFSET = 2**63 - 2
+"""The highest offset there can be: the one behind it must be a number too."""
 _WORTH_COMPRESSING = 8 * 2**10
 
 _LAYOUT = struct.Struct("<4sBBHIIqqIIqqI")

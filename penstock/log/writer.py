@@ -25,7 +25,7 @@ from penstock.errors import LogError
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.files import index_path, is_full, no_room, segment_path, try_lock
-from penstock.log.frame import SCATTERED_SCHEMA, Body, encode, place
+from penstock.log.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
 from penstock.log.head import Head, HeadFile
 from penstock.log.index import IndexWriter, Place, first_place
 from penstock.log.recovery import Recovered, Recovery, open_index, recover
@@ -137,6 +137,13 @@ class PartitionWriter:
                     "PEN-LOG-014",
                     f"offset {first} was given already: the next one of partition {self.partition} is {self._next}.",
                     "An offset is never given to two records.",
+                )
+            if last > LAST_OFFSET:
+                raise LogError(
+                    "PEN-LOG-019",
+                    f"partition {self.partition} has no offset for it: {LAST_OFFSET} is the highest, the next one is"
+                    f" {self._next}.",
+                    "Nothing was written. Take these records into another partition: under another source's name.",
                 )
             header, header_bytes = place(body, first, last)
             try:

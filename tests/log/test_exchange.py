@@ -18,6 +18,7 @@ from penstock.log.exchange.exporting import export_transporter
 from penstock.log.exchange.importing import import_transporter
 from penstock.log.exchange.layout import MODES, OPS
 from penstock.log.local import LocalLog, PartitionOwner
+from penstock.log.verify import verify
 from penstock.record import Mode, Op, Record, entries, placed
 from tests.contract.log import config
 from tests.log.samples import START, numbered, numbers, repeating, rows
@@ -165,6 +166,7 @@ def test_a_file_cut_at_any_byte_is_refused_whole_and_says_what_stands_before_the
         (20, b"\x14", "mode byte"),
         (20, b"\x81", "mode byte"),
         (0, b"\xff" * 8, "offset"),
+        (0, b"\x7f" + b"\xff" * 7, "highest that a log can give"),
         (12, b"\x7f" * 8, "timestamp"),
         (25, b"\xff\xfe\xff", "UTF-8"),
     ],
@@ -186,6 +188,17 @@ def test_offsets_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.log").write_bytes(EXAMPLE + EXAMPLE)
     with pytest.raises(LogError, match="offset is not above"):
         import_transporter(LocalLog(tmp_path / "log"), tmp_path / "bad.log")
+
+
+def test_behind_the_highest_offset_nothing_is_written_and_what_is_there_stays_readable(tmp_path: Path) -> None:
+    (tmp_path / "high.log").write_bytes(b"\x7f" + b"\xff" * 6 + b"\xfe" + EXAMPLE[8:])
+    log = LocalLog(tmp_path / "log")
+    import_transporter(log, tmp_path / "high.log")
+    with log.writer("import", -1) as writer, pytest.raises(LogError, match="PEN-LOG-019"):
+        writer.append(numbered([0]))
+    assert [record.offset for record in rows(log)] == [2**63 - 2]
+    (check,) = verify(log)
+    assert check.is_whole
 
 
 def test_an_import_that_was_interrupted_goes_on_and_one_that_was_done_does_nothing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from penstock.json.text import arrow, copy, ends_of
 from penstock.json.tokens import Bytes, compiled
 from penstock.log.exchange.layout import BEFORE_LENGTH_COUNTS, HEAD, LENGTHS_BYTES, MODES, OP_SHIFT, OPS, SECOND
+from penstock.log.frame import LAST_OFFSET
 from penstock.record import ENTRY_SCHEMA
 
 Positions = npt.NDArray[np.int64]
@@ -30,6 +31,7 @@ class Problem(IntEnum):
     MODE = 3
     ORDER = 4
     TIME = 5
+    OFFSET = 6
 
     @property
     def text(self) -> str:
@@ -43,9 +45,10 @@ _TEXTS = {
     Problem.MODE: "its mode byte stands for no mode and operation",
     Problem.ORDER: "its offset is not above the one before it",
     Problem.TIME: "its timestamp is out of range",
+    Problem.OFFSET: f"its offset is above {LAST_OFFSET}, the highest that a log can give",
 }
 _CUT_SHORT, _LENGTHS, _MODE = int(Problem.CUT_SHORT), int(Problem.LENGTHS), int(Problem.MODE)
-_ORDER, _TIME = int(Problem.ORDER), int(Problem.TIME)
+_ORDER, _TIME, _OFFSET = int(Problem.ORDER), int(Problem.TIME), int(Problem.OFFSET)
 _MODE_COUNT, _OP_COUNT, _MODE_MASK = len(MODES), len(OPS), (1 << OP_SHIFT) - 1
 
 
@@ -134,6 +137,8 @@ def _find(content: Bytes, start: int, after: int, limit: int, positions: Positio
         offset = _big_endian(content, at, 8)
         if offset <= last:
             return count, at, last, _ORDER
+        if offset > LAST_OFFSET:
+            return count, at, last, _OFFSET
         seconds = _big_endian(content, at + 12, 8)
         if seconds > _LATEST or seconds < -_LATEST:
             return count, at, last, _TIME
