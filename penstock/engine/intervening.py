@@ -120,7 +120,7 @@ def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
     activity = pipeline.ledger.activity(route)
     if activity is None or activity.state is not RouteState.HALTED:
         raise PenstockError(
-            "PEN-ENG-017",
+            "PEN-ENG-022",
             f"route '{route}' is not halted: it is {activity.state if activity else 'new'}.",
             "See: penstock status",
         )

@@ -29,7 +29,7 @@ def show_metrics(host: str, port: int) -> None:
         start_http_server(port, host)
     except OSError as error:
         raise RouteError(
-            "PEN-ENG-008", f"cannot show metrics on {host}:{port}: {error.strerror}.", "Change `engine.metrics`."
+            "PEN-ENG-021", f"cannot show metrics on {host}:{port}: {error.strerror}.", "Change `engine.metrics`."
         ) from error
 
 

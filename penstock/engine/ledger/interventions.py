@@ -109,7 +109,7 @@ class Interventions(Batches):
         state = connection.execute(sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()).scalar()
         if engine_runs and state != RouteState.HALTED:
             raise LedgerError(
-                "PEN-LGR-010",
+                "PEN-LGR-013",
                 f"route '{route}' is not halted (it is {state or 'new'}), and the engine runs.",
                 "Stop the pipeline first, or wait until the route halts.",
             )

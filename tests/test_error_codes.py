@@ -1,0 +1,40 @@
+"""An error's code is what people search for and scripts look at: it stands for one thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "penstock"
+CODE = re.compile(r"PEN-[A-Z]+-\d{3}")
+DATABASE_SAYS = {"PEN-DST-023", "PEN-DST-024", "PEN-PGS-015"}
+"""Codes for whatever a database says: away, or no. Their words are the database's."""
+
+
+def raised() -> Iterator[tuple[str, str, str]]:
+    """Every code that is given to an error, its module, and the first words of what happened if they are there."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call):
+                continue
+            for code, what in zip(call.args, call.args[1:], strict=False):
+                if isinstance(code, ast.Constant) and CODE.fullmatch(str(code.value)) and (words := _words(what)):
+                    yield str(code.value), str(path.relative_to(PACKAGE)), " ".join(words.split()[:2])
+
+
+def _words(what: ast.expr) -> str:
+    if isinstance(what, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in what.values)
+    return str(what.value) if isinstance(what, ast.Constant) else ""
+
+
+def test_no_code_stands_for_two_things() -> None:
+    meanings: dict[str, dict[str, str]] = defaultdict(dict)
+    for code, module, words in raised():
+        meanings[code].setdefault(words, module)
+    assert len(meanings) > 90
+    across = {code: found for code, found in meanings.items() if len(set(found.values())) > 1}
+    assert {code: found for code, found in across.items() if code not in DATABASE_SAYS} == {}
