@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,13 @@ PartitionOption = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="P", help="Which partition; offsets count per partition.")
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger with your name.")]
+
+
+MIRRORED = (
+    "the route mirrors tables: applied to what is there now, changes from the middle of the log can move or overwrite"
+    " newer rows, and rows of tables without a key are added again. Empty its tables and rewind to the beginning of"
+    " the log, or to where a table was truncated or copied anew."
+)
 
 
 def acknowledge_records(
@@ -82,24 +90,38 @@ def rewind_route(
 
     start = _start(to)
     with opened(config) as pipeline:
+        mirrors = pipeline.plan(route).mirrors
         found = stretches_since(pipeline, route, start, partition)
         for each in found:
-            said = (
-                f"{route} reads partition {each.partition} ({each.source}) again from {each.start} to {each.before - 1}"
-            )
-            note(said if each.start < each.before else f"{route} stays at {each.start} of partition {each.partition}")
-            if each.gone:
-                note("the log begins there: what was before it is gone")
+            for line in _rewound_lines(each):
+                note(line)
+        if found and mirrors:
+            note(MIRRORED)
         total = sum(each.before - each.start for each in found)
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
         rewind(pipeline, found, operator(reason))
     if json:
-        print_json({"route": route, "rewound": [rewound_object(each) for each in found]})
+        warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
+        print_json({"route": route, "rewound": [rewound_object(each) for each in found], **warning})
     elif found:
         sys.stdout.write(f"{route}: {counted(total, 'record')} will be delivered again at the next start\n")
+    elif isinstance(start, int):
+        note(f"the route stands at {start}: there is nothing to do")
     else:
         note("the route has read nothing since then")
+
+
+def _rewound_lines(each: Rewound) -> Iterator[str]:
+    place = f"partition {each.partition}"
+    if each.start < each.before:
+        yield f"{each.route} reads {place} ({each.source}) again from {each.start} to {each.before - 1}"
+    else:
+        yield f"{each.route} stays at {each.start} of {place}"
+    if each.gone:
+        yield "the log begins there: what was before it is gone"
+    for first, end in each.acknowledged:
+        yield f"offsets {first}..{end - 1} of {place} are no longer acknowledged: they are delivered too"
 
 
 def resume_route(
@@ -141,4 +163,5 @@ def rewound_object(each: Rewound) -> dict[str, JsonValue]:
         "from": each.start,
         "before": each.before,
         "gone": each.gone,
+        "acknowledged": [{"first": first, "last": end - 1} for first, end in each.acknowledged],
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.engine.ledger import Advance, Operator, Position, RouteState
@@ -49,6 +49,8 @@ class Rewound:
     before: int
     gone: bool
     """Whether the log begins there, so that it may no longer have all that was asked for."""
+    acknowledged: tuple[tuple[int, int], ...] = ()
+    """What was acknowledged ahead of the route, as ``[start, end)``: it is so no more, and delivered too."""
 
 
 def acknowledge(
@@ -92,12 +94,20 @@ def acknowledge(
 
 def stretches_since(pipeline: Pipeline, route: str, to: int | datetime, partition: int | None) -> list[Rewound]:
     """What a route would read again from an offset, or from the first record at or after a time in every partition (but
-    for its replays). Empty if it has read nothing since that time. Changes nothing."""
+    for its replays). Empty if that would change nothing. Changes nothing."""
     positions = _opened(pipeline, route)
     _refuse_while_it_runs(pipeline, route)
+    standing = pipeline.ledger.standing(route)
     if isinstance(to, datetime):
-        return _since(pipeline, route, to, partition, positions)
-    return [_from(pipeline, route, to, _partition(pipeline, route, partition), positions)]
+        found = _since(pipeline, route, to, partition, positions)
+    else:
+        found = [_from(pipeline, route, to, _partition(pipeline, route, partition), positions)]
+        (only,) = found
+        # Where a route stands it may have a batch under way, a record it halted at, or be about to pass over some.
+        waits = standing.pending is not None or standing.halt is not None or only.partition in standing.acknowledged
+        if only.start == only.before and not waits:
+            return []
+    return [replace(each, acknowledged=tuple(standing.acknowledged.get(each.partition, ()))) for each in found]
 
 
 def rewind(pipeline: Pipeline, stretches: Sequence[Rewound], operator: Operator) -> None:
@@ -191,9 +201,12 @@ def _from(pipeline: Pipeline, route: str, offset: int, partition: int, positions
             f"Rewind to {oldest} or later; an archive may have the rest.",
         )
     if offset > committed:
+        last = min(offset, pipeline.log.bounds(partition).end) - 1
         raise PenstockError(
             "PEN-ENG-019", f"route '{route}' stands at {committed} in partition {partition}, before offset {offset}.",
-            f"To pass over records: penstock offset ack {route} {committed}..{offset - 1} --partition {partition}",
+            f"To pass over records: penstock offset ack {route} {committed}..{last} --partition {partition}"
+            if last >= committed
+            else "It has read all that is there, and what is to come cannot be passed over.",
         )  # fmt: skip
     source = pipeline.log.partitions()[partition].source
     return Rewound(route, partition, source, offset, committed, gone=False)

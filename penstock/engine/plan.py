@@ -77,6 +77,13 @@ class RoutePlan:
         )
         return built
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether the destination follows the tables of a source, change by change (``load: mirror``)."""
+        from penstock.destinations.sql.config import SqlConfig
+
+        return isinstance(self.destination_config, SqlConfig) and self.destination_config.mirrors
+
     @cached_property
     def casts(self) -> Mapping[str, str]:
         """The SQL types that the steps ask for; a later step wins."""

@@ -257,6 +257,7 @@ def test_a_rewind_asks_first(halted: Shop) -> None:
     ("to", "code", "said"),
     [
         ("8", Exit.PROBLEMS, "offset ack warehouse 6..7"),
+        ("70000", Exit.PROBLEMS, "offset ack warehouse 6..9"),
         ("yesterday", Exit.USAGE, "neither a duration"),
         ("-3", Exit.USAGE, "-3"),
     ],
@@ -265,6 +266,53 @@ def test_places_that_a_route_cannot_be_moved_back_to(halted: Shop, to: str, code
     ran = halted.penstock("offset", "rewind", "warehouse", "--to", to, "--yes")
     assert ran.code == code
     assert said in ran.err
+
+
+def test_a_route_that_has_read_everything_is_not_sent_on_to_acknowledge_what_is_to_come(halted: Shop) -> None:
+    halted.mend()
+    deliver(halted)
+    ran = halted.penstock("offset", "rewind", "warehouse", "--to", "11", "--yes")
+    assert ran.code == Exit.PROBLEMS
+    assert "offset ack" not in ran.err
+    assert "It has read all that is there" in ran.err
+
+
+def test_a_rewind_to_where_the_route_stands_does_nothing_and_is_not_on_record(halted: Shop) -> None:
+    halted.mend()
+    deliver(halted)
+    ran = halted.penstock("offset", "rewind", "warehouse", "--to", "10")
+    assert (ran.code, ran.out) == (Exit.OK, "")
+    assert "stands at 10: there is nothing to do" in ran.err
+    shown = halted.json("offset", "show", "warehouse")
+    assert shown["interventions"] == []
+    pipeline = halted.open()
+    assert pipeline.ledger.generation("warehouse") == 0
+    pipeline.ledger.close()
+
+
+def test_what_was_acknowledged_ahead_is_delivered_after_a_rewind(halted: Shop) -> None:
+    halted.mend()
+    halted.json("offset", "ack", "warehouse", "8..9")
+    ran = halted.penstock("offset", "rewind", "warehouse", "--to", "2", answer="y\n")
+    assert "offsets 8..9 of partition 0 are no longer acknowledged" in ran.err
+    assert halted.json("offset", "show", "warehouse")["acknowledged"] == []
+    deliver(halted)
+    assert halted.loaded() == [1, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 8, 9, 10]
+
+
+def test_a_rewind_to_where_the_route_stands_takes_back_what_was_acknowledged_ahead(halted: Shop) -> None:
+    halted.json("offset", "ack", "warehouse", "8..9")
+    (moved,) = halted.json("offset", "rewind", "warehouse", "--to", "6", "--yes")["rewound"]
+    assert (moved["from"], moved["before"], moved["acknowledged"]) == (6, 6, [{"first": 8, "last": 9}])
+    assert halted.json("offset", "show", "warehouse")["acknowledged"] == []
+
+
+def test_a_rewind_of_a_mirror_says_what_makes_it_exact(halted: Shop) -> None:
+    halted.config.write_text(halted.config.read_text().replace("table: orders}", "load: mirror}"))
+    ran = halted.penstock("offset", "rewind", "warehouse", "--to", "2", answer="n\n")
+    assert "Empty its tables and rewind to the beginning of the log" in ran.err
+    assert "mirrors tables" in halted.json("offset", "rewind", "warehouse", "--to", "2", "--yes")["warning"]
+    assert "warning" not in halted.json("offset", "rewind", "audit", "--to", "0", "--yes")
 
 
 def test_what_the_log_no_longer_has_is_not_promised(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ class Interventions(Batches):
         destination has is not taken for what comes now.
 
         With its checkpoint goes what the route's steps remember, so that in every other partition it goes back to the
-        lowest offset that something waits on.
+        lowest offset that something waits on. What was acknowledged ahead of the route in these partitions is so no
+        more: from the target on, everything is delivered.
         """
         t = self._t
         with self.writing() as connection:
@@ -79,6 +80,10 @@ class Interventions(Batches):
                 )
             connection.execute(sa.update(t.courses).filter_by(route=route).values(generation=course.generation + 1))
             connection.execute(sa.delete(t.halts).filter_by(route=route))
+            ahead = t.acknowledged.c
+            connection.execute(
+                sa.delete(t.acknowledged).where(ahead.route == route, ahead.partition.in_(list(targets)))
+            )
             self._let_go_of_waiting(connection, route)
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
             self._record(connection, Act.REWIND, route, operator, again)
