@@ -21,7 +21,11 @@ class PenstockError(Exception):
         super().__init__(code, what, fix)
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.what}" + (f" {self.fix}" if self.fix else "")
+        """All of it in one line. What a database or an operating system said may lack the full stop at its end."""
+        if not self.fix:
+            return f"{self.code}: {self.what}"
+        stop = "" if self.what.rstrip().endswith((".", "!", "?", ":")) else "."
+        return f"{self.code}: {self.what.rstrip()}{stop} {self.fix}"
 
 
 class LogError(PenstockError):

@@ -1,4 +1,4 @@
-"""An error's code is what people search for and scripts look at: it stands for one thing."""
+"""An error's code is what people search for and scripts look at: it stands for one thing. And errors read well."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
 
 PACKAGE = Path(__file__).parents[1] / "penstock"
 CODE = re.compile(r"PEN-[A-Z]+-\d{3}")
@@ -38,3 +42,16 @@ def test_no_code_stands_for_two_things() -> None:
     assert len(meanings) > 90
     across = {code: found for code, found in meanings.items() if len(set(found.values())) > 1}
     assert {code: found for code, found in across.items() if code not in DATABASE_SAYS} == {}
+
+
+@pytest.mark.parametrize(
+    ("what", "fix", "line"),
+    [
+        ("Connection refused", "It is tried again.", "PEN-X-001: Connection refused. It is tried again."),
+        ("the table is gone.", "Make it.", "PEN-X-001: the table is gone. Make it."),
+        ("no such host\n", "Mend it.", "PEN-X-001: no such host. Mend it."),
+        ("Connection refused", "", "PEN-X-001: Connection refused"),
+    ],
+)
+def test_what_happened_and_what_to_do_are_two_sentences(what: str, fix: str, line: str) -> None:
+    assert str(PenstockError("PEN-X-001", what, fix)) == line

@@ -50,17 +50,18 @@ def list_failed(
     json: NdjsonOption = False,
 ) -> None:
     """List the entries that are open: neither replayed nor dropped."""
-    from penstock.engine.choosing import open_entries
+    from penstock.engine.choosing import chosen_routes, open_entries
 
     choice = _choice(None, route, step, code, since, until)
     screen = console()
     shown = 0
     with opened(config) as pipeline:
+        width = max(map(len, chosen_routes(pipeline, route)))
         for entry in islice(open_entries(pipeline, choice), limit):
             if json:
                 print_json_line(entry_object(entry))
             else:
-                screen.print(entry_line(entry), soft_wrap=True)
+                screen.print(entry_line(entry, width), soft_wrap=True)
             shown += 1
     if not json:
         note(_entries(shown, "open"))
@@ -110,6 +111,8 @@ def replay_failed(
             entries = list(open_entries(pipeline, replace(choice, route=name)))
             _say_missing(choice, [entry.id for entry in entries], name)
             if entries or pipeline.ledger.replay_under_way(name) is not None:
+                if pipeline.plan(name).mirrors:
+                    note(f"route '{name}' mirrors tables: what is replayed is put over changes that came after it")
                 done[name] = replay(name, entries, pipeline.log, pipeline.ledger)
     _report(done, "replayed", json)
 
@@ -153,10 +156,10 @@ def entry_object(entry: FailedEntry) -> dict[str, JsonValue]:
     }
 
 
-def entry_line(entry: FailedEntry) -> str:
+def entry_line(entry: FailedEntry, route_width: int) -> str:
     place = f"{entry.record.partition}:{entry.record.offset}"
     reason = f"{printable(entry.step)}  {printable(entry.code)}  {printable(entry.error)}"
-    return f"{entry.route}  {entry.id:>6}  {moment(entry.failed_at)}  {place:<10}  {reason}"
+    return f"{entry.route:<{route_width}}  {entry.id:>6}  {moment(entry.failed_at)}  {place:<10}  {reason}"
 
 
 def _facts(entry: FailedEntry, action: str | None) -> dict[str, str]:

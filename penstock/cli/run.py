@@ -123,7 +123,7 @@ def shown_ledger(config: PipelineConfig) -> str:
 
 def _account(path: Path, code: int, as_json: bool) -> None:
     """Say what became of every record, as the last word. The exit code stands, whatever is found here."""
-    from penstock.cli.status import routes_table, status_object
+    from penstock.cli.status import failed_line, routes_table, status_object
     from penstock.engine.status import status
 
     try:
@@ -149,6 +149,5 @@ def _account(path: Path, code: int, as_json: bool) -> None:
         note(f"route {route.route} still waits, {counted(route.lag, 'record')} behind: {printable(route.message)}")
     if code == Exit.UNFINISHED:
         note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
-    failed = sum(route.totals.failed for route in found.routes)
-    if failed:
-        note(f"{failed:,} failed so far. See: penstock failed list")
+    for line in failed_line(found):
+        note(line)

@@ -100,6 +100,7 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "loaded": totals.loaded,
         "skipped": totals.skipped,
         "failed": totals.failed,
+        "failed_open": route.failed_open,
         "waiting": totals.waiting,
         "adds_up": route.adds_up,
         "lag": route.lag,
@@ -130,9 +131,14 @@ def status_view(found: PipelineStatus, pid: int | None) -> Iterator[RenderableTy
     for route in found.routes:
         if route.message:
             yield f"{route.route}: {printable(route.message)}"
-    failed = sum(route.totals.failed for route in found.routes)
-    if failed:
-        yield f"{count(failed)} failed so far. See: penstock failed list"
+    yield from failed_line(found)
+
+
+def failed_line(found: PipelineStatus) -> Iterator[str]:
+    """What waits for an operator in the failed store, if anything does."""
+    entries = sum(route.failed_open for route in found.routes)
+    if entries:
+        yield f"{count(entries)} failed and neither replayed nor dropped. See: penstock failed list"
 
 
 def _by_step_table(what: str, by_step: Mapping[str, Mapping[str, int]]) -> RenderableType:

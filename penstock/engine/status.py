@@ -29,6 +29,8 @@ class RouteStatus:
     state: RouteState | None
     message: str
     totals: Totals
+    failed_open: int
+    """Of those that failed, how many nobody has replayed or dropped."""
     lag: int
     skipped_by: Mapping[str, int]
     added_by: Mapping[str, int]
@@ -74,6 +76,7 @@ def route_status(pipeline: Pipeline, route: str) -> RouteStatus:
         state=activity.state if activity else None,
         message=activity.message if activity else "",
         totals=ledger.totals(route),
+        failed_open=ledger.failed_open(route),
         lag=sum(position.lag for position in positions(pipeline, route)),
         skipped_by=ledger.skips(route),
         added_by=ledger.additions(route),

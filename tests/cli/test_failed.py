@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.cli.failed import entry_line
+from penstock.cli.screen import moment
 from penstock.cli.times import time_since
 from penstock.engine.replay import replay_source
 from penstock.record import records
@@ -131,3 +134,31 @@ def test_times_are_ago_or_absolute() -> None:
     assert time_since("2026-01-31T12:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
     with pytest.raises(ValueError, match="yesterday"):
         time_since("yesterday")
+
+
+def test_entries_of_several_routes_stand_in_columns(shop: Project) -> None:
+    pipeline = shop.open()
+    entry = next(pipeline.failed_store.read("warehouse", pipeline.ledger.failed_extent("warehouse")))
+    pipeline.ledger.close()
+    lines = [entry_line(each, 9) for each in (entry, replace(entry, route="audit"))]
+    assert len({line.index(moment(entry.failed_at)) for line in lines}) == 1
+
+
+def test_replaying_into_a_mirror_says_what_it_may_undo(shop: Project) -> None:
+    text = shop.config.read_text().replace(
+        "{type: file, path: ./out, format: ndjson}", "{type: duckdb, path: ./w, load: mirror}"
+    )
+    shop.config.write_text(text)
+    ran = shop.penstock("failed", "replay", "--all")
+    assert ran.code == 0
+    assert "route 'warehouse' mirrors tables" in ran.err
+
+
+def test_only_what_is_open_is_said_to_wait_for_someone(shop: Project) -> None:
+    assert "2 failed and neither replayed nor dropped" in shop.penstock("status").out
+    shop.penstock("failed", "replay", "0", "--route", "warehouse")
+    assert "1 failed and neither" in shop.penstock("status").out
+    shop.penstock("failed", "drop", "--all", "--yes")
+    assert "failed list" not in shop.penstock("status").out
+    warehouse, _ = json.loads(shop.penstock("status", "--json").out)["routes"]
+    assert (warehouse["failed"], warehouse["failed_open"]) == (2, 0)

@@ -24,6 +24,13 @@ class FailedBooks(Database):
             rows = connection.execute(sa.select(self._t.settled).filter_by(route=route))
             return {row.entry: row.action for row in rows}
 
+    def failed_open(self, route: str) -> int:
+        """How many failed entries nobody has replayed or dropped."""
+        with self.reading() as connection:
+            query = sa.select(sa.func.count()).select_from(self._t.settled).filter_by(route=route)
+            settled = connection.execute(query).scalar_one()
+        return self.failed_extent(route).entries - settled
+
     def settle(self, route: str, entries: Sequence[int], action: str) -> None:
         with self.writing() as connection:
             self._settle(connection, route, entries, action)
