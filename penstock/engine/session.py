@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,14 +22,20 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
 def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str]) -> SparkSession:
-    """Start Spark, or take the session that runs. ``extra`` settings win over ours."""
+    """Start Spark, or take the session that runs. ``extra`` settings win over ours.
+
+    ``scratch`` is of this driver alone: what a JVM that was killed left there goes.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    scratch.mkdir(parents=True, exist_ok=True)
+    from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if SparkContext._gateway is None:
+        shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**_settings(scratch), **extra}.items():
         builder = builder.config(key, value)

@@ -22,6 +22,8 @@ routes:
   warehouse: {{from: web, to: {{type: duckdb, path: ./warehouse.duckdb, every: 100ms}}}}
 """
 
+TRACES = ("Exception", "Traceback", "\tat ")
+
 
 def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_everything(tmp_path: Path) -> None:
     port = free_port()
@@ -42,8 +44,16 @@ def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_every
         run.interrupt()
         assert run.process.wait(timeout=20) == Exit.UNFINISHED
         eventually(lambda: not any(works(each) for each in family), "nothing of it is left", 30)
-    assert "stopping now" in run.said
+    _, asked, afterwards = run.said.partition("stopping now\n")
+    assert asked
+    # A stop that was asked for is no error: neither Spark's nor Python's traces.
+    assert [line for line in afterwards.splitlines() if any(mark in line for mark in TRACES)] == []
     status = json.loads(Terminal(tmp_path).penstock("status", "--json").stdout)
     assert status["engine_pid"] is None
     (route,) = status["routes"]
     assert (route["in"], route["lag"]) == (0, 1)
+
+    left = set((tmp_path / "data" / "run" / "spark").iterdir())
+    assert left
+    assert Terminal(tmp_path).penstock("run", "--once").returncode == Exit.OK
+    assert not left & set((tmp_path / "data" / "run" / "spark").iterdir())
