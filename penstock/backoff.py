@@ -1,4 +1,4 @@
-"""Waiting times that grow, with jitter, and how long there may be waiting at all."""
+"""Waiting times that grow, with jitter, how long there may be waiting at all, and how often to speak of it."""
 
 from __future__ import annotations
 
@@ -52,3 +52,21 @@ class Patience:
     def reset(self) -> None:
         """It is there."""
         self._since = None
+
+
+@dataclass
+class Reminder:
+    """When to say again what has not changed: at once, then after pauses that double, up to ``cap`` seconds."""
+
+    first: float = 10.0
+    cap: float = 600.0
+    _pause: float = 0.0
+    _due: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Whether to say it now, by a clock that never goes back; then the next pause begins."""
+        if self._due is not None and now < self._due:
+            return False
+        self._pause = min(self.cap, self._pause * 2 or self.first)
+        self._due = now + self._pause
+        return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from threading import Event
 
@@ -10,6 +11,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
+from penstock.backoff import Reminder
 from penstock.errors import LogFull
 from penstock.log.writer import PartitionWriter
 from penstock.sources.file.config import FileConfig
@@ -96,11 +98,13 @@ class Reading:
 
     def _append(self, batch: pa.RecordBatch) -> bool:
         """Into the log. A full disk is waited for; False: we were told to stop meanwhile, nothing was taken."""
+        reminder = Reminder()
         while True:
             try:
                 self._writer.append(batch)
             except LogFull as error:
-                _log.error("waiting: %s", error)
+                if reminder.is_due(time.monotonic()):
+                    _log.error("waiting: %s", error)
                 if self._stopping.wait(FULL_DISK_PAUSE_SECONDS):
                     return False
             else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event
 
 import pyarrow as pa
 
+from penstock.backoff import Reminder
 from penstock.errors import LogFull
 from penstock.log.config import FsyncInterval
 from penstock.log.frame import Body
@@ -43,11 +45,13 @@ class Sink:
 
         Raises ``Stopped`` if we are to stop before there is room: then nothing of it was taken.
         """
+        reminder = Reminder()
         while True:
             try:
                 self._writer.write(body)
             except LogFull as error:
-                _log.error("waiting: %s", error)
+                if reminder.is_due(time.monotonic()):
+                    _log.error("waiting: %s", error)
                 if self._stopping.wait(FULL_DISK_PAUSE_SECONDS):
                     raise Stopped from None
                 meanwhile()
