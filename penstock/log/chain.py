@@ -1,10 +1,10 @@
 """The segments of a partition, one behind the other, while a writer adds to them and retention and compaction work on
 them.
 
-A segment reaches up to the first offset of the next one. Compaction may put a shorter file in a segment's place, or one
-file in the place of several neighbours; the ones that it has not removed yet then start below the end of the one before
-them, and are passed over. Whoever walks here meets every offset in one segment only, and a file that is missing for no
-such reason is an error, never a gap.
+A segment reaches up to the first offset of the next one, and as a writer left it no further. Compaction may put a
+shorter file in a segment's place, or one file in the place of several neighbours; the ones that it has not removed yet
+then start below the end of the one before them, and are passed over. Whoever walks here meets every offset in one
+segment only, and a file that is missing for no such reason is an error, never a gap.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class View:
     def base_for(self, offset: int) -> int:
         """The segment that may hold ``offset``; the oldest one if retention has passed it."""
         return self.bases[max(0, bisect_right(self.bases, offset) - 1)]
+
+    def after(self, base: int) -> int:
+        """Where the segment behind a closed one begins."""
+        return self.bases[bisect_right(self.bases, base)]
 
 
 class SegmentChain:
@@ -74,10 +78,13 @@ class SegmentChain:
             base = reached = view.base_for(at)
             segment = self.segment(view, base)
             if segment is not None:
-                yield segment, at
                 if not segment.is_closed:
+                    yield segment, at
                     return
                 reached = segment.end.offset
+                if not segment.generation and reached > view.after(base):
+                    raise damaged(segment.path, 0, base, f"it has offset {reached - 1}, which a later segment has")
+                yield segment, at
                 if reached > at:
                     at = reached
                     continue

@@ -80,6 +80,9 @@ def shadowed(partition_dir: Path, view: View) -> list[int]:
                 continue
             segment = Segment(segment_path(partition_dir, base), base)
             reached = segment.end.offset
+            if reached > following and not segment.generation:
+                # Only what compaction wrote stands for others; this one has a wrong name.
+                return found
             if reached > following:
                 # Files are removed on the word of frames, never on that of an index.
                 reached = max((header.last_offset + 1 for _, header in segment.walk(first_place(base))), default=base)

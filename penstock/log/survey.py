@@ -18,7 +18,7 @@ from penstock.log.frame import HEADER_BYTES, MAGIC, BadFrame, FrameHeader, decod
 from penstock.log.index import Place, first_place
 from penstock.log.segment import Segment, after
 
-NO_LIMIT = 2**62
+NO_LIMIT = 2**63
 
 
 class Whole(NamedTuple):
@@ -38,12 +38,12 @@ class Broken(NamedTuple):
 
 
 def survey(segment: Segment, limit: int = NO_LIMIT) -> Iterator[Whole | Broken]:
-    """What the segment consists of, in order and without a gap. Offsets from ``limit`` on are in a later segment."""
+    """What the segment consists of, in order and without a gap. Offsets from ``limit`` on belong to a later segment."""
     place = first_place(segment.base)
     certain: Whole | None = None
     while place.position < segment.size:
         try:
-            header = check_frame(segment, place)
+            header = _check_frame_below(segment, place, limit)
         except BadFrame as bad:
             if certain is None or certain.place.position <= place.position:
                 certain = _next_certain(segment, place, limit)
@@ -57,6 +57,14 @@ def survey(segment: Segment, limit: int = NO_LIMIT) -> Iterator[Whole | Broken]:
         else:
             yield Whole(place, header)
             place = after(place, header)
+
+
+def _check_frame_below(segment: Segment, place: Place, limit: int) -> FrameHeader:
+    """The same for a frame that must end before ``limit``: one that does not is in the wrong segment's file."""
+    header = check_frame(segment, place)
+    if header.last_offset >= limit:
+        raise BadFrame(f"offset {header.last_offset} belongs to a later segment, from {limit} on")
+    return header
 
 
 def check_frame(segment: Segment, place: Place) -> FrameHeader:

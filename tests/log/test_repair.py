@@ -139,6 +139,21 @@ def test_whatever_is_harmed_all_that_is_not_named_as_lost_is_there(log: LocalLog
     goes_on_without(log.directory, lost(done.lost))
 
 
+@pytest.mark.parametrize("which", [0, 1, -2])
+def test_segments_under_each_other_s_names_are_not_passed_over_in_silence(log: LocalLog, which: int) -> None:
+    first, second = sorted((log.directory / "0").glob("*.seg"))[which:][:2]
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    with pytest.raises(LogError, match="PEN-LOG-003"):
+        numbers(LocalLog(log.directory, log.config))
+    (check,) = verify(log)
+    assert {first, second} <= {damage.segment for damage in check.damage}
+    (done,) = repair(log)
+    assert lost(done.lost) == lost(check.damage)
+    goes_on_without(log.directory, lost(done.lost))
+
+
 def test_a_whole_log_is_left_as_it_is(log: LocalLog) -> None:
     before = {path: (path.read_bytes(), path.stat().st_ino) for path in segments(log)}
     [done] = repair(log)
