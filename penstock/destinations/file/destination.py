@@ -2,7 +2,8 @@
 
 A file is made under a hidden name in the directory it goes to, synced, and renamed, so what a reader sees is whole. The
 names depend on the batch alone: writing a batch again replaces its files and removes those of an earlier attempt that
-was cut otherwise, so no row is there twice once ``write`` has returned.
+was cut otherwise, so no row is there twice once ``write`` has returned. What another process left of a batch is looked
+for once, at the first one that is written here: later ones begin here, and what they leave is known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
@@ -39,6 +41,10 @@ _COMPRESSED = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 class FileDestination(Destination[FileConfig]):
     capabilities = Capabilities()
 
+    def __init__(self, config: FileConfig) -> None:
+        super().__init__(config)
+        self._tried: dict[tuple[str, str], _Tried] = {}
+
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         whole_records = self.config.columns == "record"
         if self.config.format == "ndjson":
@@ -55,10 +61,13 @@ class FileDestination(Destination[FileConfig]):
         try:
             target.mkdir(parents=True, exist_ok=True)
             names = self._names(batch, parts)
+            leftovers = self._leftovers(target, batch, names)
             for name, part in names.items():
                 _place(Path(part.path), target / name)
                 faults.reach("destination.writing")
-            _remove_others(target, _prefix(batch), keep=names.keys())
+            for name in leftovers:
+                (target / name).unlink(missing_ok=True)
+                _hidden(target / name).unlink(missing_ok=True)
             sync_directory(target)
         except OSError as error:
             raise TransientError(
@@ -86,6 +95,18 @@ class FileDestination(Destination[FileConfig]):
     def _compression(self) -> str:
         return self.config.compression or ("zstd" if self.config.format == "parquet" else "none")
 
+    def _leftovers(self, target: Path, batch: Batch, names: Collection[str]) -> set[str]:
+        """What earlier attempts at this batch may have left under other names than it has now."""
+        last = self._tried.get((batch.scope, batch.route))
+        if last is not None and batch.number > last.number:
+            found = set()  # numbers grow: nobody can have tried it
+        elif last is not None and batch.number == last.number:
+            found = last.names
+        else:
+            found = _names_in(target, _prefix(batch))
+        self._tried[batch.scope, batch.route] = _Tried(batch.number, found | set(names))
+        return found - set(names)
+
     def _names(self, batch: Batch, parts: Sequence[Part]) -> dict[str, Part]:
         # Parquet is compressed inside, column by column; its name does not tell.
         form = self.config.format
@@ -99,6 +120,14 @@ class FileDestination(Destination[FileConfig]):
                 name = f"{stem}-{copies}{ending}"
             names[name] = part
         return names
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """The last batch of a route that was written here, or would have been, and all names its files were given."""
+
+    number: int
+    names: set[str]
 
 
 def _prefix(batch: Batch) -> str:
@@ -126,9 +155,7 @@ def _place(staged: Path, final: Path) -> None:
     hidden.unlink(missing_ok=True)
 
 
-def _remove_others(target: Path, prefix: str, keep: Collection[str]) -> None:
-    """Whatever an earlier attempt at this batch left under other names, finished or not."""
-    names = [name for name in os.listdir(target) if name.removeprefix(".").startswith(prefix)]
-    for name in names:
-        if name not in keep:
-            (target / name).unlink()
+def _names_in(target: Path, prefix: str) -> set[str]:
+    """The files of a batch that are in the directory, finished or not, by their final names."""
+    names = {name.removeprefix(".").removesuffix(".part") for name in os.listdir(target)}
+    return {name for name in names if name.startswith(prefix)}

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import faults
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
@@ -101,17 +102,45 @@ def test_the_stage_may_be_on_another_filesystem(tmp_path: Path, monkeypatch: pyt
     assert [path.read_bytes() for path in files(tmp_path)] == [b'{"id": 1}\n']
 
 
-def test_what_an_interrupted_attempt_left_is_gone_after_the_next(tmp_path: Path) -> None:
-    target = destination(tmp_path)
-    parts = Staging(target, tmp_path / "stage").stage(numbered([1]))
-    target.write(batch(), parts)
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_what_an_interrupted_attempt_left_is_gone_after_the_next(tmp_path: Path, compression: str) -> None:
+    before = destination(tmp_path, compression=compression)
+    parts = Staging(before, tmp_path / "stage").stage(numbered([1]))
+    before.write(batch(), parts)
     (final,) = files(tmp_path)
     final.with_name(f".{final.name}.part").write_bytes(b"half")
-    final.with_name(final.name.replace("-0.ndjson", "-5.ndjson")).write_bytes(b'{"id":1}\n')
-    others = final.with_name("shop-notes.txt")
-    others.write_text("not ours")
-    target.write(batch(), parts)
-    assert files(tmp_path) == sorted([final, others])
+    other = final.with_name(final.name.replace("-0.ndjson", "-5.ndjson"))
+    other.write_bytes(b'{"id":1}\n')
+    final.with_name(f".{other.name}-2.part").write_bytes(b"half")
+    others = [final.with_name("shop-notes.txt"), final.with_name(".shop-notes.part")]
+    for file in others:
+        file.write_text("not ours")
+    destination(tmp_path, compression=compression).write(batch(), parts)
+    assert files(tmp_path) == sorted([final, *others])
+
+
+def test_an_attempt_that_failed_half_way_leaves_nothing_to_the_next_of_other_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = destination(tmp_path)
+    staging = Staging(target, tmp_path / "stage")
+    target.write(batch(0), staging.stage(numbered([0])))
+    monkeypatch.setattr(faults, "_armed", faults.parse("destination.writing@2=raise"))
+    with pytest.raises(TransientError):
+        target.write(batch(1), [*staging.stage(numbered([1]), first=1), *staging.stage(numbered([2]), first=2)])
+    target.write(batch(1), staging.stage(numbered([1, 2]), first=1))
+    assert [file.read_text() for file in files(tmp_path)] == ['{"id": 0}\n', '{"id": 1}\n{"id": 2}\n']
+
+
+def test_a_batch_costs_the_same_however_many_files_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = destination(tmp_path)
+    staging = Staging(target, tmp_path / "stage")
+    listed: list[object] = []
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or [])
+    for number in range(20):
+        target.write(batch(number), staging.stage(numbered([number]), first=number))
+    assert len(listed) == 1
+    assert len(list((tmp_path / "out").glob("shop-*"))) == 20
 
 
 def test_a_target_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
