@@ -20,6 +20,7 @@ from penstock.sources.file.content import Content
 from penstock.sources.file.cutting import Piece
 from penstock.sources.file.entries import most_entries
 from penstock.sources.file.lines import MAX_LINES
+from penstock.sources.file.naming import distinct_names
 from penstock.sources.file.positions import Position
 from penstock.sources.jsontext import BOM
 
@@ -41,7 +42,7 @@ class _Header(NamedTuple):
 
 
 class CsvCutter:
-    """Cuts one file. ``columns`` are its column names if it has no header line; else the content's first line is."""
+    """Cuts one file. ``columns`` are its column names if it has no header: that is the first line that is not blank."""
 
     def __init__(
         self, content: Content, delimiter: str, quote: str, columns: Sequence[str] | None, line_bytes: int
@@ -87,10 +88,11 @@ class CsvCutter:
     def _read_header(self, complete: bool) -> _Header | None:
         """None: its line has not ended yet."""
         head = self._content.read(0, self._line_bytes)
-        end = _header_end(head, ord(self._quote), complete)
+        start = _first_text(head)
+        end = _header_end(head, start, ord(self._quote), complete)
         if end < 0:
             return None
-        text = head[:end].removeprefix(BOM).decode("utf-8", "replace")
+        text = head[start:end].decode("utf-8", "replace")
         rows = list(csv.reader([text], delimiter=self._delimiter, quotechar=self._quote)) if text.strip() else []
         return _header(rows[0] if rows else [], end, head[:end].count(b"\n"))
 
@@ -109,20 +111,25 @@ class CsvCutter:
 
 
 def _header(columns: Sequence[str], end: int, lines: int) -> _Header:
-    names: list[str] = []
-    for number, column in enumerate(columns, 1):
-        name = column.strip() or f"column_{number}"
-        names.append(name if name not in names else f"{name}_{number}")
+    names = distinct_names([column.strip() for column in columns])
     texts = [quoted(name) + b":" for name in names]
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     return _Header(np.frombuffer(b"".join(texts) or b" ", np.uint8), offsets, end, lines)
 
 
-def _header_end(head: bytes, quote: int, complete: bool) -> int:
-    """After the first line break that is in no quotes; -1 if there is none yet."""
+def _first_text(head: bytes) -> int:
+    """Where the first line begins that is not blank."""
+    start = len(BOM) if head.startswith(BOM) else 0
+    while (after := head.find(b"\n", start) + 1) and not head[start:after].strip():
+        start = after
+    return start
+
+
+def _header_end(head: bytes, start: int, quote: int, complete: bool) -> int:
+    """After the first line break from ``start`` on that is in no quotes; -1 if there is none yet."""
     inside = False
-    for place, byte in enumerate(head):
+    for place, byte in enumerate(head[start:], start):
         if byte == quote:
             inside = not inside
         elif byte == _NEWLINE and not inside:

@@ -3,13 +3,14 @@
 A position counts rows. A Parquet file is written once and whole, so it is known by its footer: one with another footer
 is another file.
 
-Times become ISO 8601 text, binary values text (base64 if they are not UTF-8), numbers numbers with all their digits; a
-float that JSON has no number for becomes null.
+Times become ISO 8601 text, binary values text (base64 if they are not UTF-8), numbers numbers with all their digits. Of
+the floats that JSON has no number for, NaN becomes null and the infinities text.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,6 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.json.text import quote, quoted
+from penstock.sources.file.naming import distinct_names
+
+INFINITY = "Infinity"
 
 _FOOTER_BYTES = 2**16
 _ROWS = 2**14
@@ -64,7 +68,7 @@ def objects(batch: pa.RecordBatch) -> pa.BinaryArray:
     if batch.num_columns == 0:
         return pa.array([b"{}"] * batch.num_rows, pa.binary())
     pieces: list[pa.Array | pa.Scalar] = []
-    for index, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+    for index, (name, column) in enumerate(zip(distinct_names(batch.schema.names), batch.columns, strict=True)):
         pieces.append(pa.scalar((b"," if index else b"{") + quoted(name) + b":", pa.binary()))
         pieces.append(pc.fill_null(_texts(column), pa.scalar(b"null", pa.binary())))
     return pc.binary_join_element_wise(*pieces, pa.scalar(b"}", pa.binary()), pa.scalar(b"", pa.binary()))
@@ -78,13 +82,18 @@ def _texts(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return column.cast(pa.string()).cast(pa.binary())
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        return pc.if_else(pc.is_finite(column), column, None).cast(pa.string()).cast(pa.binary())
+        texts = pc.if_else(pc.is_finite(column), column, None).cast(pa.string()).cast(pa.binary())
+        return pc.if_else(pc.fill_null(pc.is_inf(column), False), _infinities(column), texts)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _with_nulls_of(column, quote(pc.fill_null(column.cast(pa.string()), "")))
     # Times, decimals, binary and nested values: rare enough in bulk to be made one by one.
     values = column.to_pylist(maps_as_pydicts="lossy")
     texts = [None if v is None else orjson.dumps(_plain(v), _plain, orjson.OPT_NON_STR_KEYS) for v in values]
     return pa.array(texts, pa.binary())
+
+
+def _infinities(column: pa.Array) -> pa.Array:
+    return pc.if_else(pc.greater(column, 0), pa.scalar(quoted(INFINITY)), pa.scalar(quoted(f"-{INFINITY}")))
 
 
 def _with_nulls_of(column: pa.Array, texts: pa.Array) -> pa.Array:
@@ -94,6 +103,12 @@ def _with_nulls_of(column: pa.Array, texts: pa.Array) -> pa.Array:
 def _plain(value: object) -> object:
     """A value as one that JSON has."""
     match value:
+        case float() if math.isinf(value):
+            return INFINITY if value > 0 else f"-{INFINITY}"
+        case list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
         case Decimal():
             return orjson.Fragment(f"{value:f}") if value.is_finite() else None
         case datetime() | date() | time():

@@ -71,13 +71,18 @@ def test_what_the_standard_writer_wrote_is_read_back(
     assert all(list(json.loads(row)) == ["a", 'b "x"'] for row in data)
 
 
-@given(st.text(st.sampled_from('a,"\n\r'), max_size=40).map(str.encode), st.integers(1, 50), st.integers(3, 30))
+@given(
+    st.sampled_from([b"", b"\n", b"\r\n\n"]),
+    st.text(st.sampled_from('a,"\n\r'), max_size=40).map(str.encode),
+    st.integers(1, 50),
+    st.integers(3, 30),
+)
 def test_any_text_is_read_to_its_end_the_same_at_any_size_of_block(
-    content: bytes, block_bytes: int, line_bytes: int
+    blank: bytes, content: bytes, block_bytes: int, line_bytes: int
 ) -> None:
-    content = b"x,y\n" + content
+    content = blank + b"x,y\n" + content
     assert read_all(content, block_bytes) == read_all(content, 1000)
-    data, _, bad = read_all(content, block_bytes, line_bytes=line_bytes)
+    data, _, bad = read_all(content, block_bytes, line_bytes=len(blank) + line_bytes)
     for row, text in enumerate(data):
         assert row in bad or list(json.loads(text)) == ["x", "y"]
 
@@ -115,6 +120,10 @@ def read_data(folder: Path, **options: object) -> list[dict[str, str]]:
         ("a.txt", b"a;b\n1;'2;'\n", {"format": "csv", "delimiter": ";", "quote": "'"}, [{"a": "1", "b": "2;"}]),
         ("a.csv", b"1,2\n3,4\n", {"columns": ["x", "y"]}, [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]),
         ("a.csv", b"a,,a\n1,2,3\n", {}, [{"a": "1", "column_2": "2", "a_3": "3"}]),
+        ("a.csv", b"a_3,a,a\n1,2,3\n", {}, [{"a_3": "1", "a": "2", "a_3_3": "3"}]),
+        ("a.csv", b"\n \r\na,b\n1,2\n", {}, [{"a": "1", "b": "2"}]),
+        ("a.csv", b"\xef\xbb\xbf\r\na,b\r\n1,2\r\n", {}, [{"a": "1", "b": "2"}]),
+        ("a.csv", b"\n\n", {}, []),
         ("a.csv.gz", gzip.compress(b"a\n1\n", mtime=0), {}, [{"a": "1"}]),
         ("a.csv", b"a,b\n", {}, []),
         ("a.csv", b"", {}, []),
@@ -125,6 +134,14 @@ def test_options(
 ) -> None:
     live.with_name(name).write_bytes(content)
     assert read_data(tmp_path, **options) == expected
+
+
+def test_a_header_may_come_behind_blank_lines_that_were_read_before(tmp_path: Path, live: Path) -> None:
+    file = live.with_name("a.csv")
+    file.write_text("\n\n")
+    assert read_data(tmp_path) == []
+    file.write_text("\n\na,b\n1,2\n")
+    assert read_data(tmp_path) == [{"a": "1", "b": "2"}]
 
 
 def test_a_kill_neither_loses_nor_doubles(tmp_path: Path, live: Path, monkeypatch: pytest.MonkeyPatch) -> None:

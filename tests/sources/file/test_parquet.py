@@ -25,7 +25,9 @@ __all__ = ["live"]
     ("values", "kind", "expected"),
     [
         ([1, None, 2**63 - 1], pa.int64(), "1 null 9223372036854775807"),
-        ([1.5, float("nan"), float("inf"), 1e300], pa.float64(), "1.5 null null 1e+300"),
+        ([1.5, float("nan"), None, 1e300], pa.float64(), "1.5 null null 1e+300"),
+        ([float("inf"), -float("inf"), float("nan")], pa.float32(), '"Infinity" "-Infinity" null'),
+        ([[float("inf"), float("nan"), 1.5]], pa.list_(pa.float64()), '["Infinity",null,1.5]'),
         ([True, None, False], pa.bool_(), "true null false"),
         (['a"\n', None, "é"], pa.string(), '"a\\"\\u000a" null "é"'),
         ([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC"), '"2026-01-02T00:00:00+00:00"'),
@@ -45,6 +47,12 @@ def test_values_as_json(values: list[object], kind: pa.DataType, expected: str) 
     texts = [text.decode() for text in objects(batch).to_pylist()]
     assert texts == [f'{{"na\\"me":{value}}}' for value in expected.split(" ")]
     assert all(json.loads(text).keys() == {'na"me'} for text in texts)
+
+
+def test_columns_of_one_name_do_not_hide_each_other() -> None:
+    columns = [pa.array([number]) for number in range(4)]
+    batch = pa.RecordBatch.from_arrays(columns, names=["a", "a_3", "a", ""])
+    assert objects(batch).to_pylist() == [b'{"a":0,"a_3":1,"a_3_3":2,"column_4":3}']
 
 
 @given(st.integers(0, 40), st.integers(1, 15), st.integers(0, 45))
