@@ -97,6 +97,12 @@ def edges(content: Content, position: Position) -> Edges | None:
     return found if known else None
 
 
+def begins_alike(head: bytes, position: Position) -> bool:
+    """Whether a content with this ``head`` (its first bytes) may be akin to the one that a position is of."""
+    size = min(EDGE_BYTES, position.end)
+    return len(head) < size or google_crc32c.value(head[:size]) == position.head
+
+
 def holds_all_that_was_read(content: Content, position: Position) -> bool:
     """Whether the content begins with every byte that was read up to ``position``, wherever it is now."""
     return edges(content, position) is not None and checksum(content, position.end) == position.sum

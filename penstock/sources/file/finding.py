@@ -52,10 +52,12 @@ def found_as(path: Path, status: os.stat_result) -> Found:
 
 
 def siblings(path: Path) -> list[Found]:
-    """The files in the folder of a file, newest change last; none if the folder is gone."""
-    if not path.parent.is_dir():
+    """The files in the folder of a file, newest change last; none if the folder is gone or may not be looked into."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
         return []
-    found = [sibling for entry in path.parent.iterdir() if (sibling := look(entry)) is not None]
+    found = [sibling for name in names if (sibling := look(path.parent / name)) is not None]
     return sorted(found, key=lambda sibling: sibling.changed)
 
 
@@ -64,21 +66,22 @@ def may_be_copy(name: str, of: str) -> bool:
 
     ``a.log.1`` and ``a.log-20260131`` may be copies of ``a.log``, ``a.log.2.gz`` of ``a.log.1``, ``a.log`` of itself.
     """
-    if name == of or _generation_base(name) == of:
+    if name == of or generation_base(name) == of:
         return True
-    return _is_packed(name) and not _is_packed(of) and _generation_base(name) == _generation_base(of)
+    return is_packed_name(name) and not is_packed_name(of) and generation_base(name) == generation_base(of)
 
 
-def _generation_base(name: str) -> str:
+def generation_base(name: str) -> str:
+    """The name without what rotation puts behind it: ``a.log`` for ``a.log.2.gz``."""
     return _GENERATION.sub("", _unpacked(name))
 
 
-def _unpacked(name: str) -> str:
-    return os.path.splitext(name)[0] if _is_packed(name) else name
-
-
-def _is_packed(name: str) -> bool:
+def is_packed_name(name: str) -> bool:
     return name.endswith(PACKED)
+
+
+def _unpacked(name: str) -> str:
+    return os.path.splitext(name)[0] if is_packed_name(name) else name
 
 
 def _is_hidden(path: Path) -> bool:

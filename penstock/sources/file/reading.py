@@ -22,6 +22,8 @@ from penstock.sources.file.positions import Position, Positions
 
 FULL_DISK_PAUSE_SECONDS = 1.0
 MOST_ROW_BYTES = 16 * 2**20
+MOST_NOTED = 1000
+"""How many positions of other files an append carries at most, so that its header stays small."""
 
 _log = logging.getLogger("penstock.file")
 
@@ -34,8 +36,8 @@ class Reading:
         save: Callable[[], None],
     ) -> None:  # fmt: skip
         self.positions = positions
-        self.save = save
-        """Make the positions durable by themselves, for when they change without an append."""
+        self._save = save
+        self._noted: dict[str, Position] = {}
         self._config = config
         self._namespace = config.namespace or name
         self._writer = writer
@@ -69,8 +71,17 @@ class Reading:
             )
             if len(piece.data) and not self._append(self._entries(piece, following)):
                 return
-            self._keep(following)
+            self.positions.keep(following)
             position, wanted = following, self._config.batch_bytes
+
+    def note(self, position: Position) -> None:
+        """Keep a position that no append made. The next append, of whichever file, makes it durable with its own: till
+        then the log is as it was before, and what led to the position is found again."""
+        self.positions.keep(position)
+        self._noted[position.id] = position
+        if len(self._noted) >= MOST_NOTED:
+            self._save()
+            self._noted.clear()
 
     def take_rows(self, position: Position, data: pa.BinaryArray) -> Position | None:
         """Put whole rows into the log that come next after ``position``, which counts rows. None: we are to stop."""
@@ -80,21 +91,20 @@ class Reading:
             return middle and self.take_rows(middle, data.slice(half))
         numbers = np.arange(position.line + 1, position.line + 1 + len(data), dtype=np.int64)
         following = position._replace(line=position.line + len(data), end=position.end + len(data))
-        batch = entry_batch(data, self._namespace, position.file, numbers, numbers, [], following.to_header())
+        batch = entry_batch(data, self._namespace, position.file, numbers, numbers, [], self._resume(following))
         if self._stopping.is_set() or not self._append(batch):
             return None
-        self._keep(following)
+        self.positions.keep(following)
         return following
 
-    def _keep(self, position: Position) -> None:
-        self.positions.pop(position.id, None)
-        self.positions[position.id] = position
+    def _resume(self, position: Position) -> str:
+        return position.to_header([noted for noted in self._noted.values() if noted.id != position.id])
 
     def _entries(self, piece: Piece, after: Position) -> pa.RecordBatch:
         name = readable(after.file)
         problems = [Problem(row, f"{name}:{piece.numbers[row]}: {reason}") for row, reason in piece.problems]
         ends = after.end - piece.taken + piece.followings
-        return entry_batch(piece.data, self._namespace, after.file, piece.numbers, ends, problems, after.to_header())
+        return entry_batch(piece.data, self._namespace, after.file, piece.numbers, ends, problems, self._resume(after))
 
     def _append(self, batch: pa.RecordBatch) -> bool:
         """Into the log. A full disk is waited for; False: we were told to stop meanwhile, nothing was taken."""
@@ -108,6 +118,7 @@ class Reading:
                 if self._stopping.wait(FULL_DISK_PAUSE_SECONDS):
                     return False
             else:
+                self._noted.clear()
                 return True
 
 

@@ -19,6 +19,8 @@ from penstock.sources.file.positions import recall, save
 from penstock.sources.file.reading import Reading
 
 SUMMARY_SECONDS = 10.0
+SUMMARY_SHARE = 0.01
+"""How much of the time may go into the summary, which grows with the number of files."""
 
 
 class FileSource(Source[FileConfig]):
@@ -39,14 +41,15 @@ class FileSource(Source[FileConfig]):
             writer.before_roll = keep
             keep()
             following = Following(self.config, Reading(self.config, context.name, writer, positions, stopping, keep))
-            saved_at = writer.next_offset
-            clock = time.monotonic()
+            saved_at, due = writer.next_offset, time.monotonic() + SUMMARY_SECONDS
             try:
                 while not stopping.is_set():
                     following.round(once)
-                    if writer.next_offset > saved_at and time.monotonic() - clock > SUMMARY_SECONDS:
+                    if writer.next_offset > saved_at and (began := time.monotonic()) > due:
                         keep()
-                        saved_at, clock = writer.next_offset, time.monotonic()
+                        ended = time.monotonic()
+                        due = ended + max(SUMMARY_SECONDS, (ended - began) / SUMMARY_SHARE)
+                        saved_at = writer.next_offset
                     if once or stopping.wait(self.config.poll):
                         break
             finally:

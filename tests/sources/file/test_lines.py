@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.sources.file.entries import gathered
 from penstock.sources.file.lines import BAD, GOOD, MAX_LINES, PART, Lines, cut
-from penstock.sources.file.positions import Position
+from penstock.sources.file.positions import Position, positions_in
 
 
 class Line(NamedTuple):
@@ -130,4 +130,5 @@ def test_tiny_lines_are_cut_in_bounded_numbers_and_none_is_missed() -> None:
     ],
 )
 def test_positions_survive_a_header(position: Position) -> None:
-    assert Position.from_header(position.to_header()) == position
+    assert positions_in(position.to_header()) == [position]
+    assert positions_in(position.to_header([Position("g", "3:4")])) == [Position("g", "3:4"), position]

@@ -127,6 +127,21 @@ def test_copy_and_truncate_while_following(tmp_path: Path, live: Path, pattern: 
     assert read_once(tmp_path, pattern) == [1, 2, 3, 10]
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_copy_and_truncate_again_and_again_into_one_copy(tmp_path: Path, live: Path, pattern: str) -> None:
+    copy = live.with_name("app.log.1")
+    for number in range(0, 30, 10):
+        write(live, number, number + 1)
+        read_once(tmp_path, pattern)
+        write(live, number + 2)
+        shutil.copyfile(live, copy)
+        os.truncate(live, 0)
+        write(live, number + 3)
+        read_once(tmp_path, pattern)
+    expected = [number + step for number in range(0, 30, 10) for step in range(4)]
+    assert read_once(tmp_path, pattern) == expected
+
+
 def test_copy_and_truncate_and_then_a_rename_while_nobody_reads(tmp_path: Path, live: Path) -> None:
     write(live, 1)
     read_once(tmp_path)
@@ -175,6 +190,19 @@ def test_a_file_that_is_replaced_by_a_longer_version_of_itself_is_read_on(tmp_pa
     write(longer, 1, 2, 3)
     longer.replace(live)
     assert read_once(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("again", [(1,), (1, 2), (1, 3)])
+def test_a_new_file_that_begins_like_the_one_that_was_renamed_is_read_whole(
+    tmp_path: Path, live: Path, again: tuple[int, ...]
+) -> None:
+    write(live, 1, 2)
+    read_once(tmp_path)
+    live.rename(live.with_name("app.log.1"))
+    for number in again:
+        write(live, number)
+        read_once(tmp_path)
+    assert read_once(tmp_path) == [1, 2, *again]
 
 
 def test_files_with_the_same_content_are_all_read(tmp_path: Path, live: Path) -> None:
