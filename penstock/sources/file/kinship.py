@@ -53,13 +53,21 @@ class Kinship:
             source = self._source(original)
             try:
                 if source is not None and self._may_come_from(file, original, source) and _holds(source, content):
+                    self._reading.note(original)  # also if nothing was read of it: then the copy is all there is
                     self._keep_as_copy(str(file.path), file.id, content, original.id)
                     return None
                 if holds_all_that_was_read(content, original) and (original.end or _holds_more(content, source)):
-                    return self._taken_over(original, source, file.path, file.id, content)
+                    return self._taken_over(self._first(original), source, file.path, file.id, content)
             finally:
                 self._close(source, original.id)
         return beginning(file)
+
+    def _first(self, position: Position) -> Position:
+        """Of a copy whose original went before anything of it was read, the original: nor was the copy read then."""
+        original = self._positions.get(position.copy_of)
+        if original is None or original.end or original.id in self.here or original.id in self._opened:
+            return position
+        return original
 
     def _made_room(self, original: Position, file: Found) -> bool:
         """Whether a file was renamed so that a new one could have its name: that one is no version of it."""
@@ -82,7 +90,8 @@ class Kinship:
                 self._keep_as_copy(str(path), copy.id, content, original.id)
                 return None
             # If the original is gone with a rest that was not read, it is read here.
-            if (source is None or original.end > copy.end) and holds_all_that_was_read(content, original):
+            gone = source is None or original.end == 0
+            if (gone or original.end > copy.end) and holds_all_that_was_read(content, original):
                 return self._taken_over(original, source, path, copy.id, content)
         finally:
             self._close(source, original.id)
