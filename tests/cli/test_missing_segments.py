@@ -103,7 +103,8 @@ def test_a_route_that_is_new_begins_at_the_oldest_record_that_is_there(gapped: S
 
 
 def test_doctor_says_how_to_go_on(gapped: Shop) -> None:
-    ran = gapped.penstock("doctor")
+    ran = gapped.penstock("doctor", "--json")
     assert ran.code == Exit.PROBLEMS
-    assert "has not read offsets 3.." in ran.out
-    assert "penstock offset ack warehouse 3.." in " ".join(ran.out.split())
+    (found,) = (each for each in json.loads(ran.out) if each["verdict"] == "fail")
+    assert "has not read offsets 3.." in found["found"]
+    assert "penstock offset ack warehouse 3.." in found["fix"]

@@ -125,7 +125,7 @@ def test_changes_that_are_noted_are_not_found_again(tmp_path: Path) -> None:
 
 
 OURS, WIDER, THEIRS = Key("events_penstock_key", ("a",)), Key("events_penstock_key", ("a", "b")), Key("pk", ("a",))
-DROP = 'ALTER TABLE "public"."events" DROP CONSTRAINT "events_penstock_key"'
+DROP = 'ALTER TABLE "public"."events" DROP CONSTRAINT "events_penstock_key", ALTER COLUMN "a" DROP NOT NULL'
 SET = 'ALTER TABLE "public"."events" ADD CONSTRAINT "events_penstock_key" PRIMARY KEY ({columns})'
 
 

@@ -234,7 +234,9 @@ _CREATE = re.compile(rf"CREATE TABLE IF NOT EXISTS {_RELATION} \((?P<body>.*)\)"
 _ADD = re.compile(rf"ALTER TABLE {_RELATION} ADD COLUMN {_COLUMN}")
 _WIDEN = re.compile(rf"ALTER TABLE {_RELATION} ALTER COLUMN \"(?P<name>[a-z0-9_]+)\" TYPE (?P<kind>.+?) USING .*")
 _SET_KEY = re.compile(rf"ALTER TABLE {_RELATION} ADD {_KEY}")
-_DROP_KEY = re.compile(rf'ALTER TABLE {_RELATION} DROP CONSTRAINT "(?P<key>[a-z0-9_]+)"')
+_DROP_KEY = re.compile(
+    rf'ALTER TABLE {_RELATION} DROP CONSTRAINT "(?P<key>[a-z0-9_]+)"(?P<free>(?:, ALTER COLUMN "[a-z0-9_]+" DROP NOT NULL)+)'
+)
 
 
 def _apply(tables: dict[str, ModelTable], statement: str) -> None:
@@ -266,6 +268,7 @@ def _apply(tables: dict[str, ModelTable], statement: str) -> None:
         table = tables[found["table"]]
         assert table.key is not None
         assert table.key.name == found["key"]
+        assert re.findall(r'"([a-z0-9_]+)"', found["free"]) == list(table.key.columns)
         table.key = None
     else:
         raise AssertionError(f"not a statement that an engine would take: {statement}")

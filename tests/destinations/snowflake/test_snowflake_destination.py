@@ -282,6 +282,5 @@ def test_an_account_that_is_away_is_tried_again(warehouse: Make, monkeypatch: py
     monkeypatch.setattr(snowflake.connector, "connect", away)
     with pytest.raises(TransientError, match=r"PEN-DST-043: Snowflake says: .*Could not connect"):
         target.destination.write(batch(), parts)
-    with pytest.raises(PenstockError, match="PEN-DST-043") as checked:
+    with pytest.raises(PenstockError, match="PEN-DST-043"):
         target.destination.check()
-    assert not isinstance(checked.value, TransientError)

@@ -460,7 +460,7 @@ CASES: list[Case] = [
                 'CREATE TABLE IF NOT EXISTS "events" ("id" bigint, "b" bigint,'
                 ' CONSTRAINT "events_penstock_key" PRIMARY KEY ("id"))',
                 'ALTER TABLE "events" ADD COLUMN "n" bigint',
-                'ALTER TABLE "events" DROP CONSTRAINT "events_penstock_key"',
+                'ALTER TABLE "events" DROP CONSTRAINT "events_penstock_key", ALTER COLUMN "id" DROP NOT NULL',
                 'ALTER TABLE "events" ADD CONSTRAINT "events_penstock_key" PRIMARY KEY ("id", "b")',
             ],
         ),
@@ -476,7 +476,7 @@ CASES: list[Case] = [
             ddl=[
                 'CREATE TABLE IF NOT EXISTS "events" ("id" bigint,'
                 ' CONSTRAINT "events_penstock_key" PRIMARY KEY ("id"))',
-                'ALTER TABLE "events" DROP CONSTRAINT "events_penstock_key"',
+                'ALTER TABLE "events" DROP CONSTRAINT "events_penstock_key", ALTER COLUMN "id" DROP NOT NULL',
             ],
         ),
         options=ID,
