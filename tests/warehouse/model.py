@@ -234,9 +234,8 @@ _CREATE = re.compile(rf"CREATE TABLE IF NOT EXISTS {_RELATION} \((?P<body>.*)\)"
 _ADD = re.compile(rf"ALTER TABLE {_RELATION} ADD COLUMN {_COLUMN}")
 _WIDEN = re.compile(rf"ALTER TABLE {_RELATION} ALTER COLUMN \"(?P<name>[a-z0-9_]+)\" TYPE (?P<kind>.+?) USING .*")
 _SET_KEY = re.compile(rf"ALTER TABLE {_RELATION} ADD {_KEY}")
-_DROP_KEY = re.compile(
-    rf'ALTER TABLE {_RELATION} DROP CONSTRAINT "(?P<key>[a-z0-9_]+)"(?P<free>(?:, ALTER COLUMN "[a-z0-9_]+" DROP NOT NULL)+)'
-)
+_FREE = r'(?P<free>(?:, ALTER COLUMN "[a-z0-9_]+" DROP NOT NULL)+)'
+_DROP_KEY = re.compile(rf'ALTER TABLE {_RELATION} DROP CONSTRAINT "(?P<key>[a-z0-9_]+)"{_FREE}')
 
 
 def _apply(tables: dict[str, ModelTable], statement: str) -> None:
