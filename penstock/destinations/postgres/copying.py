@@ -23,6 +23,20 @@ def lines(reader: pa.RecordBatchReader, by: Sequence[str] = ()) -> Iterator[memo
     return converted_ahead(_text, _slices(reader, keys))
 
 
+def padded(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
+    """The same rows with all of these columns, null where they have none."""
+    missing = [name for name in columns if name not in reader.schema.names]
+    if not missing:
+        return reader
+    schema = pa.schema([*reader.schema, *(pa.field(name, pa.string()) for name in missing)])
+
+    def whole(rows: pa.RecordBatch) -> pa.RecordBatch:
+        nulls = [pa.nulls(rows.num_rows, pa.string())] * len(missing)
+        return pa.RecordBatch.from_arrays([*rows.columns, *nulls], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, map(whole, reader))
+
+
 def _slices(reader: pa.RecordBatchReader, keys: Sequence[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         rows = batch.take(pc.sort_indices(batch, sort_keys=keys)) if keys else batch

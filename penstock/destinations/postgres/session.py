@@ -15,7 +15,7 @@ from psycopg import sql
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.postgres.copying import lines
+from penstock.destinations.postgres.copying import lines, padded
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.kept import PostgresKeptValues
 from penstock.destinations.postgres.mirroring import PostgresMirror
@@ -116,6 +116,8 @@ class PostgresSession(Session):
             faults.reach("destination.committed")
 
     def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
+        if not merge.in_turns and not self.has_rows(load.table.name) and self._copied(cursor, load, merge):
+            return
         columns = load.rows.columns()
         staged = self.dialect.identifier(_STAGED)
         cursor.execute(
@@ -134,6 +136,18 @@ class PostgresSession(Session):
                 cursor.execute(_text(self.dialect.merge(load.table, staged, columns, merge)))
         except psycopg.errors.CardinalityViolation:
             self._merge_equal_keys(cursor, load, merge)
+
+    def _copied(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> bool:
+        """Whether the rows could be copied straight into a table that has none to merge them with. Not if some have one
+        key to the database, and not where rows are secured by policies: COPY may not write there."""
+        real = load.table.columns
+        keys, columns = ([real[name].name for name in names] for names in (merge.key, load.rows.columns()))
+        try:
+            with self._connection.transaction():
+                self._copy(cursor, self.dialect.relation(load.table.name), load, keys, columns)
+        except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):
+            return False
+        return True
 
     def _merge_equal_keys(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         """Keys that differ to us can be equal to the database (padded text, letters of either case): of each such key
@@ -161,9 +175,16 @@ class PostgresSession(Session):
         return self.dialect.names([load.table.columns[name].name for name in load.rows.columns()])
 
     def _copy(
-        self, cursor: psycopg.Cursor[tuple[object, ...]], relation: str, load: Load, by: Sequence[str] = ()
+        self,
+        cursor: psycopg.Cursor[tuple[object, ...]],
+        relation: str,
+        load: Load,
+        by: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ) -> None:
-        for reader in load.rows.readers():
+        """``columns`` are NULL in rows that do not carry them; any other column then has its default."""
+        for rows in load.rows.readers():
+            reader = padded(rows, columns)
             names = self.dialect.names(reader.schema.names)
             with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
                 for text in lines(reader, by):

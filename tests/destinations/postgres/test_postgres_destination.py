@@ -216,6 +216,41 @@ def test_keys_that_are_equal_to_the_database_are_one_row(
     assert database.ask("SELECT a, b FROM events") == [(1, 2)]
 
 
+def test_the_first_rows_of_a_keyed_table_are_what_later_ones_would_be(database: Database, tmp_path: Path) -> None:
+    """Into an empty table rows go another way: what they do not carry is NULL all the same, whatever its default."""
+    database.ask(f"CREATE SCHEMA {database.schema}")
+    database.ask("CREATE TABLE events (id bigint PRIMARY KEY, a text DEFAULT 'none', b text, own int DEFAULT 7)")
+    warehouse = Warehouse(database, tmp_path, primary_key=["id"])
+    rows = [{"id": 1, "a": "x"}, {"id": 2, "b": "y"}, {"id": 1, "b": "z"}]
+    warehouse.load(*rows)
+    warehouse.load(*({**row, "id": int(row["id"]) + 10} for row in rows))
+    first, then = (database.ask(f"SELECT a, b, own FROM events WHERE id {sign} 10 ORDER BY id") for sign in ("<", ">"))
+    assert first == then == [("x", "z", 7), (None, "y", 7)]
+
+
+def test_a_keyed_table_whose_rows_are_secured_by_policies_is_merged_into(database: Database, tmp_path: Path) -> None:
+    role = f"writer_{database.schema}"
+    for statement in (
+        f"CREATE ROLE {role} LOGIN",
+        f"CREATE SCHEMA {database.schema}",
+        f"GRANT USAGE, CREATE ON SCHEMA {database.schema} TO {role}",
+        "CREATE TABLE events (id bigint PRIMARY KEY, a text)",
+        "ALTER TABLE events ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY anybody ON events USING (true) WITH CHECK (true)",
+        f"GRANT SELECT, INSERT, UPDATE ON events TO {role}",
+    ):
+        database.ask(statement)
+    try:
+        as_writer = Database(database.dsn.replace("penstock@", f"{role}@"), database.schema)
+        warehouse = Warehouse(as_writer, tmp_path, primary_key=["id"])
+        warehouse.load({"id": 1, "a": "x"}, {"id": 2, "a": "y"})
+        warehouse.load({"id": 1, "a": "z"})
+        assert database.ask("SELECT id, a FROM events ORDER BY id") == [(1, "z"), (2, "y")]
+    finally:
+        database.ask(f"DROP OWNED BY {role}")
+        database.ask(f"DROP ROLE {role}")
+
+
 def test_the_highest_version_wins_in_one_batch_and_over_many(database: Database, tmp_path: Path) -> None:
     warehouse = Warehouse(database, tmp_path, primary_key=["id"], version_column="v")
     warehouse.load({"id": 1, "v": 3, "a": "three"}, {"id": 1, "v": 2, "a": "two", "late": True})
