@@ -120,6 +120,14 @@ class Replica:
         return receipt
 
 
+def write_and_be_killed(target: Target, parts: Sequence[Part], point: str) -> None:
+    """Write batch 1 in a process that ends at a named point."""
+    argument = json.dumps([{**target.config(), "load": "mirror"}, [vars(part) for part in parts]])
+    environment = {**os.environ, "PENSTOCK_FAULTS": f"{point}=kill"}
+    killed = subprocess.run([sys.executable, "-c", _WRITE, argument], env=environment)
+    assert killed.returncode == -signal.SIGKILL
+
+
 def failures(receipt: Receipt) -> list[tuple[int, str, str]]:
     """Offset, code and message of each."""
     return [(row["offset"], row["code"], row["message"]) for found in receipt.failures for row in found.to_pylist()]
@@ -689,16 +697,25 @@ class MirrorContract:
         replica = Replica(target, tmp_path / "stage")
         replica.load(USERS.insert(id=1, note="kept"), USERS.insert(id=2), USERS.insert(id=3))
         parts, _ = replica.stage([USERS.update({"id": 1}, id=4), USERS.delete(id=2), USERS.insert(id=5)])
-        argument = json.dumps([{**target.config(), "load": "mirror"}, [vars(part) for part in parts]])
-        environment = {**os.environ, "PENSTOCK_FAULTS": f"{point}=kill"}
-        killed = subprocess.run([sys.executable, "-c", _WRITE, argument], env=environment)
-        assert killed.returncode == -signal.SIGKILL
+        write_and_be_killed(target, parts, point)
         expected = [(3, None), (4, "kept"), (5, None)]
         assert ([(row["id"], row["note"]) for row in target.rows()] == expected) is there
         receipt = replica.destination.write(batch(1), parts)
         assert receipt.repeated is there
         assert delivered_rows(receipt) == 3
         assert [(row["id"], row["note"]) for row in target.rows()] == expected
+
+    def test_after_kill_9_a_table_that_was_emptied_for_its_new_key_is_filled_all_the_same(
+        self, target: Target, tmp_path: Path
+    ) -> None:
+        replica = Replica(target, tmp_path / "stage")
+        replica.load(USERS.insert(id=1), USERS.insert(id=2))
+        renamed = Source({"ident": "bigint", "name": "text"}, key=["ident"])
+        parts, _ = replica.stage([renamed.truncate(), renamed.insert(ident=1, name="a")])
+        write_and_be_killed(target, parts, "destination.writing")
+        assert target.rows() == []
+        assert delivered_rows(replica.destination.write(batch(1), parts)) == 2
+        assert [(row["ident"], row["name"]) for row in target.rows()] == [(1, "a")]
 
     def test_a_batch_that_comes_again_brings_no_deleted_row_back(self, replica: Replica) -> None:
         replica.load(USERS.insert(id=1))

@@ -14,6 +14,7 @@ from threading import Event
 from typing import Any
 
 import psycopg
+import pytest
 
 from penstock.log.local import LocalLog
 from penstock.record import Header, Mode, Op, Record
@@ -58,6 +59,14 @@ class Rig:
     def child(self, once: bool = False, **changed: Any) -> AbstractContextManager[BaseProcess]:
         """The source in a process of its own."""
         return running("postgres", json.dumps(self.options(**changed)), self.context, once)
+
+    def run_until_killed(self, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Run the source until it gets to a named point, where it is killed."""
+        with monkeypatch.context() as faults:
+            faults.setenv("PENSTOCK_FAULTS", f"{point}=kill")
+            with self.child() as process:
+                process.join(60)
+                assert process.exitcode == -9
 
     def records(self) -> list[Record]:
         return log_records(self.folder / "log")

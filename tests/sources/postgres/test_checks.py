@@ -278,11 +278,7 @@ def test_a_slot_that_somebody_else_has_read_from_is_lost_and_not_gone_on_with(ri
 
 def test_a_slot_is_known_again_after_a_kill_right_after_it_was_made(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.ask(ITEMS, "INSERT INTO items VALUES (1)")
-    with monkeypatch.context() as faults:
-        faults.setenv("PENSTOCK_FAULTS", "postgres.slot.made=kill")
-        with rig.child() as process:
-            process.join(60)
-            assert process.exitcode == -9
+    rig.run_until_killed("postgres.slot.made", monkeypatch)
     rig.catch_up()
     assert rig.is_mirrored("public.items")
 

@@ -128,11 +128,7 @@ def test_killed_while_rows_get_another_key(rig: Rig, point: str, monkeypatch: py
         "BEGIN; UPDATE t SET n = 3 WHERE id = 1; ALTER TABLE t RENAME COLUMN id TO ident;"
         "DELETE FROM t WHERE ident = 1; INSERT INTO items VALUES (1); COMMIT"
     )
-    with monkeypatch.context() as faults:
-        faults.setenv("PENSTOCK_FAULTS", f"{point}=kill")
-        with rig.child() as process:
-            process.join(60)
-            assert process.exitcode == -9
+    rig.run_until_killed(point, monkeypatch)
     rig.catch_up()
     assert rig.is_mirrored("public.t", "public.items")
 
@@ -366,11 +362,7 @@ def test_killed_before_a_table_that_missed_changes_is_copied_again(
     rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
     rig.catch_up()
     rig.ask("ALTER PUBLICATION penstock DROP TABLE items", "INSERT INTO items VALUES (2, 'b')")
-    with monkeypatch.context() as faults:
-        faults.setenv("PENSTOCK_FAULTS", f"{point}=kill")
-        with rig.child() as process:
-            process.join(60)
-            assert process.exitcode == -9
+    rig.run_until_killed(point, monkeypatch)
     rig.catch_up()
     assert rig.is_mirrored("public.items")
 

@@ -87,17 +87,19 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
     def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
         return schema_changes(session.dialect, rules.keeping(unwidened), name, staged, table, session.comments(name))
 
+    before = session.comments(name)
     if rules.one_source:
-        check_source(name, staged.header.namespaces, session.comments(name).table)
-    _make_way(session, rules, name, staged)
+        check_source(name, staged.header.namespaces, before.table)
+    _make_way(session, rules, name, staged, before)
     table = brought(session, name, plan, book)
-    stretch = _by_our_names(staged, session.dialect, rules, table, session.comments(name))
+    now = session.comments(name)
+    stretch = _by_our_names(staged, session.dialect, rules, table, now)
     if table is None:
         return _marked(mark, stretch, _without_table(stretch))
     fitting = MirrorFitting(stretch.header, table, session.dialect)
     book.filled(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(screened(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
-    failures |= unable_to_empty(stretch, session.comments(name).table)
+    failures |= unable_to_empty(stretch, now.table)
     with session.mirroring() as mirror:
         rows: KeyedRows | KeylessRows = KeylessRows(stretch, fitting)
         # Where no change has the key they have all failed, but for those that empty the table.
@@ -111,16 +113,20 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
     return mark
 
 
-def _make_way(session: Session, rules: TableRules, name: str, staged: Staged) -> None:
-    """See to it that no row is in the way of a key whose columns the table does not have yet."""
+def _make_way(session: Session, rules: TableRules, name: str, staged: Staged, comments: Comments) -> None:
+    """See to it that no row is in the way of a key whose columns the table does not have yet.
+
+    A table that is emptied for that stays empty if we are killed before the rest: its mark is still to come, and all of
+    the stretch, which begins with a truncate, comes again.
+    """
     table = session.table(name)
     if table is None:
         return
-    stretch = _by_our_names(staged, session.dialect, rules, table, session.comments(name))
+    stretch = _by_our_names(staged, session.dialect, rules, table, comments)
     new = [column for column in stretch.header.key if column not in table.columns]
     if not new or not puts(stretch.change).any() or not session.has_rows(name):
         return
-    if stretch.change[0] != Change.TRUNCATE or 0 in unable_to_empty(stretch, session.comments(name).table):
+    if stretch.change[0] != Change.TRUNCATE or 0 in unable_to_empty(stretch, comments.table):
         raise TransientError(
             "PEN-DST-091",
             f"the key of the table '{name}' has a new column, {', '.join(new)}, and rows that are there have no value"
