@@ -140,6 +140,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         self.partition = 0
         self.spark = dict.fromkeys(ROUTES, 0)
         self.begun: dict[str, int] = {}
+        self.under_way: set[str] = set()
         self.expected = {name: Expected(stops=name == "strict") for name in ROUTES}
         self.tables: dict[str, Table] = {}
 
@@ -179,6 +180,7 @@ class OffsetsMachine(RuleBasedStateMachine):
             return
         written = self.begun_and_written(name)
         self.try_to_deliver(name, start, end)
+        self.under_way.discard(name)
         expected = self.expected[name]
         expected.deliver(self.kinds, end, self.tables[name].refuses, written)
         if not expected.halted:
@@ -197,10 +199,14 @@ class OffsetsMachine(RuleBasedStateMachine):
             try:
                 self.try_to_deliver(name, start, end)
             except faults.InjectedFault:
+                # Every point lies between a batch's beginning and its commit.
+                self.under_way.add(name)
                 reached = self.opened.ledger.offsets(name)[self.partition].committed
                 if reached > expected.committed:
                     expected.deliver(self.kinds, reached, self.tables[name].refuses, written)
                 return
+        # The point was not reached: the batch is committed, and the kill came before Spark noted that. It asks again.
+        self.under_way.discard(name)
         expected.deliver(self.kinds, end, self.tables[name].refuses, written)
 
     def asked(self, name: str, size: int) -> tuple[int, int]:
@@ -254,7 +260,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         generation = self.opened.ledger.generation(name)
         # What the target got from a batch that is given up stays there, beside what it gets again.
         expected.rows.update(self.begun_and_written(name))
-        changes = to < expected.committed or expected.halted or expected.acknowledged or name in self.begun
+        changes = to < expected.committed or expected.halted or expected.acknowledged or name in self.under_way
         rewind(self.opened, stretches_since(self.opened, name, to, None), ADA)
         assert self.opened.ledger.generation(name) == generation + bool(changes)
         if not changes:
@@ -264,6 +270,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         expected.halted = False
         expected.acknowledged.clear()
         self.begun.pop(name, None)
+        self.under_way.discard(name)
 
     @rule(name=routes, refuses=st.booleans())
     def the_target_changes_its_mind(self, name: str, refuses: bool) -> None:
@@ -290,6 +297,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         for name, expected in self.expected.items():
             if name not in self.tables:
                 return
+            assert (self.opened.ledger.pending(name) is not None) == (name in self.under_way)
             standing = self.opened.ledger.standing(name)
             assert standing.positions[self.partition].committed == expected.committed
             ahead = {o for start, end in standing.acknowledged.get(self.partition, ()) for o in range(start, end)}
@@ -324,3 +332,17 @@ class OffsetsMachine(RuleBasedStateMachine):
 
 TestOffsets = OffsetsMachine.TestCase
 TestOffsets.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_a_rewind_to_where_a_route_stands_changes_nothing_also_where_spark_is_behind() -> None:
+    """The batch is committed and Spark was killed before it knew: nothing is under way, so there is nothing to undo."""
+    machine = OffsetsMachine()
+    try:
+        machine.some_records([GOOD])
+        machine.be_killed_while_delivering("lenient", size=1, point="route.batch_cut", nth=1)
+        machine.rewind("lenient", back=0)
+        machine.offsets_and_rows_are_those_of_the_reference()
+        machine.deliver("lenient", size=1)
+        machine.offsets_and_rows_are_those_of_the_reference()
+    finally:
+        machine.teardown()

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Found = TypeVar("Found")
+HANG = 300.0
+"""Seconds after which something hangs. What works is done long before, also on a machine that is busy."""
 
 
-def eventually(look: Callable[[], Found], what: str, seconds: float = 30.0, every: float = 0.05) -> Found:
+def eventually(look: Callable[[], Found], what: str, seconds: float = HANG, every: float = 0.05) -> Found:
     """The first true answer of ``look``. Fails with ``what`` and the last answer when time is up."""
     deadline = time.monotonic() + seconds
     while True:
