@@ -105,12 +105,9 @@ class SqlConfig(DestinationConfig):
             return None
         # Jinja is only loaded for a table that could be a template.
         if "{" in value:
-            import jinja2
+            from penstock.destinations.sql.template import EventTemplate
 
-            try:
-                jinja2.Environment().from_string(value)
-            except jinja2.TemplateSyntaxError as error:
-                raise ValueError(f"'{value}' is not a template: {error.message}") from error
+            EventTemplate(value)
         elif not value.strip():
             raise ValueError("a table needs a name")
         return value
@@ -153,9 +150,9 @@ class SqlConfig(DestinationConfig):
         if self.version_column is not None:
             raise ValueError("a mirror follows the order of the log; leave version_column out")
         if self.table is not None and "{" in self.table:
-            from jinja2 import Environment, meta
+            from penstock.destinations.sql.template import EventTemplate
 
-            unknown = meta.find_undeclared_variables(Environment().parse(self.table)) - MIRROR_VARIABLES
+            unknown = EventTemplate(self.table).fields - MIRROR_VARIABLES
             if unknown:
                 raise ValueError(
                     f"a mirror's table is named by namespace, schema and table, not by {', '.join(sorted(unknown))}"

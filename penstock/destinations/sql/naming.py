@@ -1,7 +1,7 @@
 """Which table a record goes to: a fixed name, or a template over its data (``{{ event_type }}``).
 
-Templates are Jinja in its sandbox, without globals and without chance, so a record always gets the same table. Only the
-fields that the template names are looked up, and it is rendered once per distinct set of their values.
+What a template may say is in ``template.py``: nothing of chance, so a record always gets the same table. Only the
+fields that it names are looked up, and it is rendered once per distinct set of their values.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import jinja2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from jinja2 import meta, nodes
-from jinja2.exceptions import SecurityError
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import nodes
 
+from penstock.destinations.sql.template import EventTemplate
 from penstock.flatten.names import column_name
 from penstock.json.find import Found, find
 from penstock.json.paths import Path
@@ -28,6 +26,12 @@ from penstock.json.paths import Path
 RESERVED_PREFIX = "_penstock_"
 _TIME_FIELD = "_timestamp"
 _MAX_REMEMBERED = 10_000
+_MAX_KEY_BYTES = 1024
+"""Larger values are not remembered: senders choose them, and there may be many."""
+_MAX_VALUE_BYTES = 2**20
+"""Of the fields that a template looks at, in one event."""
+_MAX_PROBLEM = 300
+_decode = json.JSONDecoder().decode
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,8 @@ class TableNames:
     """A template, ready to choose. Raises ``ValueError`` if it is not one."""
 
     def __init__(self, template: str, max_name: int) -> None:
-        environment = _EventEnvironment()
-        try:
-            tree = environment.parse(template)
-            self._template = environment.from_string(template)
-        except jinja2.TemplateSyntaxError as error:
-            raise ValueError(f"'{template}' is not a template: {error.message}") from error
-        self._paths = _paths(tree)
+        self._template = EventTemplate(template)
+        self._paths = _paths(self._template)
         self._max_name = max_name
         self._remembered: dict[tuple[bytes | None, ...], tuple[str, str]] = {}
         self._fixed: Choice | None = None
@@ -95,17 +94,21 @@ class TableNames:
     def _result(self, values: tuple[bytes | None, ...]) -> tuple[str, str]:
         known = self._remembered.get(values)
         if known is None:
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
-            known = self._remembered[values] = self._render(values)
+            known = self._render(values)
+            if _size(values) <= _MAX_KEY_BYTES:
+                if len(self._remembered) >= _MAX_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[values] = known
         return known
 
     def _render(self, values: tuple[bytes | None, ...]) -> tuple[str, str]:
         """The table and, if there is none because of an error, what is wrong."""
+        if _size(values) > _MAX_VALUE_BYTES:
+            return "", f"the table template failed: the fields that it looks at have over {_MAX_VALUE_BYTES} bytes"
         try:
             text = self._template.render(_context(self._paths, values)).strip()
         except Exception as error:  # whatever a template can raise is the fault of this record's values
-            return "", f"the table template failed: {error}"
+            return "", f"the table template failed: {str(error)[:_MAX_PROBLEM]}"
         if not text:
             return "", ""
         table = column_name([text], self._max_name)
@@ -114,43 +117,16 @@ class TableNames:
         return table, ""
 
 
-class _EventEnvironment(SandboxedEnvironment):
-    """Jinja over JSON: a missing field is empty, a field wins over a method of the same name, names must be scalars."""
-
-    def __init__(self) -> None:
-        super().__init__(undefined=jinja2.ChainableUndefined, finalize=_scalar)
-        self.globals.clear()
-        del self.filters["random"]
-
-    def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
-        """What a template must not reach for is an error, not an empty name: the record fails and says so."""
-        raise SecurityError(f"a template may not use '{attribute}'")
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        if isinstance(obj, dict):
-            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
-        return super().getattr(obj, attribute)
-
-
-def _scalar(value: object) -> object:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, (str, int, float, jinja2.Undefined)):
-        return value
-    raise jinja2.TemplateRuntimeError(f"a name is made of text and numbers, not of a {type(value).__name__}")
-
-
-def _paths(tree: nodes.Template) -> list[Path]:
+def _paths(template: EventTemplate) -> list[Path]:
     """The fields a template needs: exact ones if it only prints fields, else whole top-level ones."""
+    tree = template.tree
     printed = [node for output in tree.find_all(nodes.Output) for node in output.nodes]
     paths = [_path(node) for node in printed if not isinstance(node, nodes.TemplateData)]
     exact = [path for path in paths if path is not None]
     if len(exact) == len(paths) and all(isinstance(part, nodes.Output) for part in tree.body):
         # A field and a field inside it cannot both be put into one object; then the outer one has both.
         return [path for path in dict.fromkeys(exact) if not any(path[:n] in exact for n in range(1, len(path)))]
-    return [(name,) for name in sorted(meta.find_undeclared_variables(tree))]
+    return [(name,) for name in sorted(template.fields)]
 
 
 def _path(node: nodes.Node) -> Path | None:
@@ -160,6 +136,10 @@ def _path(node: nodes.Node) -> Path | None:
         # Parts of a time are not in the JSON.
         return outer if outer == (_TIME_FIELD,) else (*outer, node.attr)
     return None
+
+
+def _size(values: Sequence[bytes | None]) -> int:
+    return sum(len(value) for value in values if value is not None)
 
 
 def _values(found: Found, place: int) -> pa.Array:
@@ -184,7 +164,7 @@ def _context(paths: Sequence[Path], values: Sequence[bytes | None]) -> Mapping[s
         place = context
         for key in path[:-1]:
             place = place.setdefault(key, {})
-        place[path[-1]] = json.loads(value)
+        place[path[-1]] = _decode(value.decode("utf-8", "surrogatepass"))
     time = context.get(_TIME_FIELD)
     if isinstance(time, str):
         with suppress(ValueError):
