@@ -134,19 +134,19 @@ def _account(path: Path, code: int, as_json: bool) -> None:
         if as_json:
             print_json_line({"event": "ended", "code": code})
         return
-    away = [route for route in found.routes if code == Exit.UNFINISHED and route.state == "retrying"]
+    away = [route for route in found.routes if code == Exit.UNFINISHED and route.noted == "retrying"]
     if as_json:
         waits = {"waits_for": {route.route: route.message for route in away}} if away else {}
-        print_json_line({"event": "ended", "code": code, **waits, **status_object(found, None)})
+        print_json_line({"event": "ended", "code": code, **waits, **status_object(found)})
         return
-    show(routes_table(found, None))
+    show(routes_table(found))
     for route in found.routes if code == Exit.UNFINISHED else ():
         if route.state == "crashed":
             note(f"route {route.route} gave up: {printable(route.message)}")
         elif route.state == "halted":
             note(f"route {route.route} {printable(route.message)}")
     for route in away:
-        note(f"route {route.route} still waits, {counted(route.lag, 'record')} behind: {printable(route.message)}")
+        note(f"route {route.route} still waits, {counted(route.to_go, 'record')} to go: {printable(route.message)}")
     if code == Exit.UNFINISHED:
         note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
     for line in failed_line(found):

@@ -15,6 +15,7 @@ from penstock.cli.screen import (
     JsonValue,
     console,
     count,
+    counted,
     moment_of,
     print_json,
     print_json_line,
@@ -26,9 +27,11 @@ from penstock.cli.screen import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
+    from penstock.engine.ledger import TableCount
     from penstock.engine.pipeline import Pipeline
-    from penstock.engine.status import PipelineStatus, RouteStatus
+    from penstock.engine.status import PipelineStatus, RouteStatus, UnderWay
 
 REFRESH = 1.0
 
@@ -39,13 +42,15 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines; with --watch a line each.")] = False,
 ) -> None:
     """Show counts, lag, rates and failures of every route, and the log's partitions."""
+    from penstock.engine.status import status as look
+
     with opened(config) as pipeline:
         if not watch:
-            found, pid = _look(pipeline)
+            found = look(pipeline)
             if json:
-                print_json(status_object(found, pid))
+                print_json(status_object(found))
             else:
-                show(*status_view(found, pid))
+                show(*status_view(found))
             return
         try:
             _watch(pipeline, json)
@@ -53,37 +58,31 @@ def status(
             return
 
 
-def _look(pipeline: Pipeline) -> tuple[PipelineStatus, int | None]:
-    from penstock.engine.presence import engine_pid
+def _watch(pipeline: Pipeline, as_json: bool) -> None:
     from penstock.engine.status import status as look
 
-    return look(pipeline), engine_pid(pipeline.layout)
-
-
-def _watch(pipeline: Pipeline, as_json: bool) -> None:
     screen = console()
     if as_json or not screen.is_terminal:
         while True:
-            found, pid = _look(pipeline)
             if as_json:
-                print_json_line(status_object(found, pid))
+                print_json_line(status_object(look(pipeline)))
             else:
-                show(*status_view(found, pid))
+                show(*status_view(look(pipeline)))
             time.sleep(REFRESH)
     from rich.console import Group
     from rich.live import Live
 
     with Live(console=screen, auto_refresh=False, screen=True) as live:
         while True:
-            parts = [spaced for part in status_view(*_look(pipeline)) for spaced in (part, "")]
+            parts = [spaced for part in status_view(look(pipeline)) for spaced in (part, "")]
             live.update(Group(*parts), refresh=True)
             time.sleep(REFRESH)
 
 
-def status_object(found: PipelineStatus, pid: int | None) -> dict[str, JsonValue]:
+def status_object(found: PipelineStatus) -> dict[str, JsonValue]:
     return {
         "name": found.name,
-        "engine_pid": pid,
+        "engine_pid": found.engine_pid,
         "routes": [route_object(route) for route in found.routes],
         "partitions": [asdict(partition) for partition in found.partitions],
     }
@@ -93,7 +92,7 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
     totals = route.totals
     return {
         "route": route.route,
-        "state": None if route.state is None else str(route.state),
+        "state": route.state,
         "message": route.message,
         "in": totals.items,
         "added": totals.added,
@@ -102,36 +101,70 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "failed": totals.failed,
         "failed_open": route.failed_open,
         "waiting": totals.waiting,
-        "adds_up": route.adds_up,
+        "under_way": route.under_way.records if route.under_way else 0,
+        "behind": route.behind,
         "lag": route.lag,
+        "to_go": route.to_go,
+        "adds_up": route.adds_up,
         "items_per_second": route.items_per_second,
         "last_commit": None if route.last_commit is None else moment_of(route.last_commit),
         "halted_at": None if route.halt is None else asdict(route.halt),
         "skipped_by": dict(route.skipped_by),
         "added_by": dict(route.added_by),
-        "tables": dict(route.tables),
+        "tables": {name: _table_object(tally) for name, tally in route.tables.items()},
+        "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
 
 
-def status_view(found: PipelineStatus, pid: int | None) -> Iterator[RenderableType]:
+def _table_object(tally: TableCount) -> dict[str, JsonValue]:
+    return {"in": tally.rows, "merged": tally.merged, "written": tally.written, "under_way": tally.under_way}
+
+
+def _batch_object(batch: UnderWay) -> dict[str, JsonValue]:
+    return {
+        "number": batch.batch,
+        "since": moment_of(batch.since),
+        "records": batch.records,
+        "rows_at_target": batch.rows,
+    }
+
+
+def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
     """What a person sees: a line on the engine, the accounting, and the details that there are."""
+    pid = found.engine_pid
     yield f"{found.name}: " + ("the engine does not run" if pid is None else f"the engine runs, pid {pid}")
-    yield routes_table(found, pid)
+    yield routes_table(found)
     for what in ("skipped", "added"):
         by_step = {route.route: route.skipped_by if what == "skipped" else route.added_by for route in found.routes}
         if any(by_step.values()):
             yield _by_step_table(what, by_step)
     if any(route.tables for route in found.routes):
-        tables = table("route", "table", "rows", numbers=("rows",))
-        for route in found.routes:
-            for name, rows in route.tables.items():
-                tables.add_row(route.route, printable(name), count(rows))
-        yield tables
+        yield _tables_table(found)
     yield partitions_table(found)
     for route in found.routes:
+        if route.under_way is not None:
+            yield _batch_line(route.route, route.under_way)
         if route.message:
             yield f"{route.route}: {printable(route.message)}"
     yield from failed_line(found)
+
+
+def _tables_table(found: PipelineStatus) -> RenderableType:
+    """Rows by table: in = merged + written. All that is in is the route's loaded; under way is counted apart."""
+    begun = any(tally.under_way for route in found.routes for tally in route.tables.values())
+    counts = ("in", "merged", "written", *(["under way"] if begun else []))
+    listing = table("route", "table", *counts, numbers=counts)
+    for route in found.routes:
+        for name, tally in route.tables.items():
+            numbers = [tally.rows, tally.merged, tally.written, *([tally.under_way] if begun else [])]
+            listing.add_row(route.route, printable(name), *map(count, numbers))
+    return listing
+
+
+def _batch_line(route: str, batch: UnderWay) -> str:
+    there = f"; {counted(batch.rows, 'row')} of it at the target already" if batch.rows else ""
+    records = counted(batch.records, "record")
+    return f"{route}: batch {batch.batch} with {records} is under way since {moment_of(batch.since)}{there}"
 
 
 def failed_line(found: PipelineStatus) -> Iterator[str]:
@@ -149,26 +182,28 @@ def _by_step_table(what: str, by_step: Mapping[str, Mapping[str, int]]) -> Rende
     return listing
 
 
-def routes_table(found: PipelineStatus, pid: int | None) -> RenderableType:
-    """The accounting. Of a route that only says it runs while no engine does, the state is not believed."""
-    from rich.text import Text
-
+def routes_table(found: PipelineStatus) -> RenderableType:
+    """The accounting, in + added = loaded + skipped + failed + waiting, and beside it what is not in it yet."""
     has_added = any(route.totals.added for route in found.routes)
-    counts = ["in", *(["added"] if has_added else []), "loaded", "skipped", "failed", "waiting", "lag", "rate"]
-    listing = table("route", "state", *counts, "adds up", numbers=counts)
+    taken = ["in", *(["added"] if has_added else []), "loaded", "skipped", "failed", "waiting"]
+    counts = [*taken, "under way", "behind", "rate"]
+    listing = table("route", "state", *counts, "settled", numbers=counts)
     for route in found.routes:
-        t = route.totals
-        numbers = [t.items, *([t.added] if has_added else []), t.loaded, t.skipped, t.failed, t.waiting, route.lag]
-        sum_holds = Text("✓", "green") if route.adds_up else Text("NO", "bold red")
+        t, begun = route.totals, route.under_way
+        numbers = [t.items, *([t.added] if has_added else []), t.loaded, t.skipped, t.failed, t.waiting]
+        numbers += [begun.records if begun else 0, route.behind]
         rate = f"{route.items_per_second:,.0f}/s"
-        listing.add_row(route.route, shown_state(route, pid), *map(count, numbers), rate, sum_holds)
+        listing.add_row(route.route, route.state, *map(count, numbers), rate, _settled(route))
     return listing
 
 
-def shown_state(route: RouteStatus, pid: int | None) -> str:
-    if route.state is None:
-        return "new"
-    return "stopped" if pid is None and route.state not in ("crashed", "halted") else str(route.state)
+def _settled(route: RouteStatus) -> Text:
+    """Whether everything that was acknowledged has come to its end, which books that balance do not say."""
+    from rich.text import Text
+
+    if not route.adds_up:
+        return Text("DOES NOT ADD UP", "bold red")
+    return Text(f"{count(route.to_go)} to go", "yellow") if route.to_go else Text("✓", "green")
 
 
 def partitions_table(found: PipelineStatus) -> RenderableType:

@@ -93,13 +93,15 @@ class TableReceipt:
 
     table: str
     rows: int
-    """Rows that were written, now or by an earlier attempt."""
+    """Rows that were taken, now or by an earlier attempt."""
     failures: pa.RecordBatch | None = None
     """Rows that the target refused (``FAILURE_SCHEMA``); all others were written."""
     repeated: bool = False
     """The target had this batch of the table already; nothing was changed."""
     away: TransientError | None = None
     """Why nothing was written to this table. It is tried again, without the tables that were written."""
+    merged: int = 0
+    """Of ``rows``, how many were folded into another one of their key before they were written."""
 
 
 @dataclass(frozen=True)

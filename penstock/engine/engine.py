@@ -18,6 +18,7 @@ from penstock.engine import narrate
 from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
+from penstock.engine.ledger import RouteState
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
@@ -50,6 +51,7 @@ class Engine:
         self._lock.take()
         config, layout = self._pipeline.config, self._pipeline.layout
         self._pipeline.check_log()
+        self._note_starting()
         # While the JVM starts there is time to load what the first batch would otherwise wait for.
         warming = threading.Thread(target=warm_up, name="warm-up", daemon=True)
         warming.start()
@@ -75,6 +77,11 @@ class Engine:
             if jvm.alive:
                 spark.stop()
                 self._lock.release()
+
+    def _note_starting(self) -> None:
+        """Take back what an engine that was killed had said of the routes: it takes a while until they start."""
+        for route in self._pipeline.config.routes:
+            self._pipeline.ledger.note(route, RouteState.STARTING)
 
     def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)

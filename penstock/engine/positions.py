@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.engine.ledger import Position
 from penstock.engine.pipeline import Pipeline
 
 
@@ -27,7 +29,11 @@ class RoutePosition:
 
 def positions(pipeline: Pipeline, route: str) -> list[RoutePosition]:
     """One per partition. A partition that the route has not opened yet is read from its oldest record on."""
-    known = pipeline.ledger.offsets(route)
+    return positions_at(pipeline, route, pipeline.ledger.offsets(route))
+
+
+def positions_at(pipeline: Pipeline, route: str, known: Mapping[int, Position]) -> list[RoutePosition]:
+    """The same of a route that stands at ``known``."""
     found = []
     for partition, owner in sorted(pipeline.log.partitions(pipeline.sources_of(route)).items()):
         bounds = pipeline.log.bounds(partition)

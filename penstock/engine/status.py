@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.ledger import Halt, RouteState, Totals
+from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.positions import positions
+from penstock.engine.positions import positions_at
+from penstock.engine.presence import engine_pid
 
 RATE_WINDOW = 30.0
 """Seconds over which the delivery rate is taken."""
@@ -24,30 +25,61 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True)
+class UnderWay:
+    """A batch that was begun and is not committed."""
+
+    batch: int
+    since: float
+    records: int
+    rows: int
+    """How many rows of it are at the target already; they are in no other count."""
+
+
+@dataclass(frozen=True)
 class RouteStatus:
+    """A record that the log has acknowledged is *behind* until the route takes it, *under way* in a batch that is not
+    committed, and then counted in ``totals``: loaded, skipped, failed or waiting."""
+
     route: str
-    state: RouteState | None
+    state: str
+    """What it does now. Of a route that was at work when its engine died, the last word is not believed."""
+    noted: RouteState | None
+    """The last that an engine said of it; ``None`` if it never ran."""
     message: str
     totals: Totals
     failed_open: int
     """Of those that failed, how many nobody has replayed or dropped."""
-    lag: int
+    behind: int
+    under_way: UnderWay | None
     skipped_by: Mapping[str, int]
     added_by: Mapping[str, int]
-    tables: Mapping[str, int]
+    tables: Mapping[str, TableCount]
     items_per_second: float
     last_commit: float | None
     halt: Halt | None = None
     """The record that the route has stopped at, if it has."""
 
     @property
+    def lag(self) -> int:
+        """How many offsets the log holds that the route has not committed."""
+        return self.behind + (self.under_way.records if self.under_way else 0)
+
+    @property
+    def to_go(self) -> int:
+        """How many acknowledged records are not settled: behind, under way or waiting."""
+        return self.lag + self.totals.waiting
+
+    @property
     def adds_up(self) -> bool:
-        return self.totals.adds_up
+        """Whether the books balance: of what was taken, and of the rows of all tables."""
+        rows = sum(count.rows for count in self.tables.values())
+        return self.totals.adds_up and rows == self.totals.loaded
 
 
 @dataclass(frozen=True)
 class PipelineStatus:
     name: str
+    engine_pid: int | None
     partitions: Sequence[PartitionStatus]
     routes: Sequence[RouteStatus]
 
@@ -60,28 +92,50 @@ def status(pipeline: Pipeline) -> PipelineStatus:
         for number, owner in sorted(pipeline.log.partitions().items())
         for bounds in [pipeline.log.bounds(number)]
     ]
-    return PipelineStatus(
-        pipeline.config.name, partitions, [route_status(pipeline, name) for name in pipeline.config.routes]
-    )
+    pid = engine_pid(pipeline.layout)
+    routes = [route_status(pipeline, name, pid is not None) for name in pipeline.config.routes]
+    return PipelineStatus(pipeline.config.name, pid, partitions, routes)
 
 
-def route_status(pipeline: Pipeline, route: str) -> RouteStatus:
-    ledger = pipeline.ledger
-    activity = ledger.activity(route)
-    recent = ledger.batches(route, last=200)
+def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> RouteStatus:
+    # The books first and then the log's ends: what comes in between is behind, and nothing is counted twice.
+    account = pipeline.ledger.account(route)
+    lag = sum(position.lag for position in positions_at(pipeline, route, account.standing.positions))
+    under_way = _under_way(account)
+    recent = pipeline.ledger.batches(route, last=200)
     now = time.time()
     window = [batch for batch in recent if now - batch.committed_at <= RATE_WINDOW]
+    noted = account.activity.state if account.activity else None
     return RouteStatus(
         route=route,
-        state=activity.state if activity else None,
-        message=activity.message if activity else "",
-        totals=ledger.totals(route),
-        failed_open=ledger.failed_open(route),
-        lag=sum(position.lag for position in positions(pipeline, route)),
-        skipped_by=ledger.skips(route),
-        added_by=ledger.additions(route),
-        tables=ledger.delivered(route),
+        state=shown_state(noted, engine_runs),
+        noted=noted,
+        message=account.activity.message if account.activity else "",
+        totals=account.totals,
+        failed_open=account.failed_open,
+        behind=max(0, lag - (under_way.records if under_way else 0)),
+        under_way=under_way,
+        skipped_by=account.skipped_by,
+        added_by=account.added_by,
+        tables=account.tables,
         items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
         last_commit=recent[0].committed_at if recent else None,
-        halt=ledger.standing(route).halt,
+        halt=account.standing.halt,
     )
+
+
+def shown_state(noted: RouteState | None, engine_runs: bool) -> str:
+    """An engine that was killed could not take back that it ran."""
+    if noted is None:
+        return "new"
+    stays = (RouteState.CRASHED, RouteState.HALTED)
+    return str(noted if engine_runs or noted in stays else RouteState.STOPPED)
+
+
+def _under_way(account: Account) -> UnderWay | None:
+    pending = account.standing.pending
+    if pending is None:
+        return None
+    records = sum(end - start for start, end in pending.ranges.values())
+    rows = sum(count.under_way for count in account.tables.values())
+    return UnderWay(pending.number, account.began_at or 0.0, records, rows)

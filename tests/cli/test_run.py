@@ -207,7 +207,7 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
     ran = run("--patience", "200ms")
     assert ran.returncode == Exit.UNFINISHED
     (told,) = [line for line in ran.stderr.splitlines() if line.startswith("route warehouse still waits")]
-    assert "2 records behind: PEN-DST-027" in told
+    assert "2 records to go: PEN-DST-027" in told
     server.start(settings=LOGICAL)
     try:
         with psycopg.connect(server.url) as connection:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from penstock.destinations.contract import TableReceipt
 from penstock.engine.ledger import (
@@ -19,6 +20,7 @@ from penstock.engine.ledger import (
     Position,
     RouteState,
     Settlement,
+    TableCount,
     Totals,
 )
 from penstock.errors import LedgerError
@@ -61,7 +63,7 @@ class LedgerContract(ABC):
         assert ledger.offsets("shop") == {0: Position(10, 10), 1: Position(105, 105)}
         assert ledger.totals("shop") == Totals(items=15, loaded=9, skipped=4, failed=2)
         assert ledger.skips("shop") == {"where": 3, "namespace": 1}
-        assert ledger.delivered("shop") == {"a": 5, "b": 4}
+        assert ledger.delivered("shop") == {"a": TableCount(5), "b": TableCount(4)}
 
     @pytest.mark.parametrize(
         "settlement",
@@ -108,6 +110,41 @@ class LedgerContract(ABC):
         later_version.commit(batch, Settlement(2, 4, added={"split": 2}))
         assert later_version.additions("shop") == {"earlier": 15, "split": 2}
         assert later_version.totals("shop") == Totals(items=12, added=17, loaded=29)
+
+    def test_rows_of_a_batch_under_way_are_told_apart_until_it_is_committed(self, ledger: Ledger) -> None:
+        first = ledger.begin("shop", {0: (0, 10)})
+        assert first is not None
+        ledger.commit(first, Settlement(10, 10, tables=[TableReceipt("a", 6, merged=5), TableReceipt("b", 4)]))
+        second = ledger.begin("shop", {0: (10, 15)})
+        assert second is not None
+        ledger.table_loaded(second, TableReceipt("a", 3, merged=1))
+        assert ledger.delivered("shop") == {"a": TableCount(6, 5, under_way=3), "b": TableCount(4)}
+        account = ledger.account("shop")
+        assert (account.standing.pending, account.totals.loaded) == (second, 10)
+        ledger.commit(second, Settlement(5, 5, tables=[*ledger.tables_loaded(second), TableReceipt("c", 2)]))
+        assert ledger.delivered("shop") == {"a": TableCount(9, 6), "b": TableCount(4), "c": TableCount(2)}
+        assert sum(count.rows for count in ledger.delivered("shop").values()) == ledger.totals("shop").loaded
+
+    def test_a_ledger_that_listed_rows_by_batch_only_is_summed_up_by_table(self, ledger: Ledger) -> None:
+        for number, tables in enumerate([[TableReceipt("a", 5)], [TableReceipt("a", 3), TableReceipt("b", 2)]]):
+            batch = ledger.begin("shop", {0: (number * 5, number * 5 + 5)})
+            assert batch is not None
+            ledger.commit(batch, Settlement(5, 5, tables=tables))
+        begun = ledger.begin("shop", {0: (10, 11)})
+        assert begun is not None
+        ledger.table_loaded(begun, TableReceipt("b", 1))
+        names = ledger.names
+        with ledger.writing() as connection:
+            # As the version before left it, with the first batch no longer listed.
+            connection.execute(sa.delete(names.deliveries).filter_by(number=1))
+            names.table_totals.drop(connection)
+            connection.execute(sa.text(f"ALTER TABLE {names.deliveries.fullname} DROP COLUMN merged"))
+        later_version = self.open()
+        counts = {"a": TableCount(3), "b": TableCount(2, under_way=1), "earlier": TableCount(5)}
+        assert later_version.delivered("shop") == counts
+        assert later_version.tables_loaded(begun) == [TableReceipt("b", 1, repeated=True)]
+        later_version.commit(begun, Settlement(1, 1, tables=later_version.tables_loaded(begun)))
+        assert self.open().delivered("shop") == {**counts, "b": TableCount(3)}
 
     def test_waiting_items_keep_the_hold_back(self, ledger: Ledger) -> None:
         batch = ledger.begin("shop", {0: (0, 10)})

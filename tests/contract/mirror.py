@@ -244,6 +244,12 @@ class MirrorContract:
 
     # What changes do
 
+    def test_changes_of_one_row_are_many_in_and_one_written(self, replica: Replica) -> None:
+        source = Source()
+        changes = [source.insert(id=1, name="a"), *(source.update(id=1, name=name) for name in "bcd")]
+        (table,) = replica.load(*changes, source.insert(id=2, name="z")).tables
+        assert (table.rows, table.merged) == (5, 3)
+
     def test_rows_are_inserted_updated_and_deleted_by_their_key(self, replica: Replica) -> None:
         replica.load(*(USERS.insert(id=n, name=f"n{n}", price=n, note=None) for n in range(4)))
         replica.load(

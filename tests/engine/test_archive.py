@@ -13,7 +13,7 @@ from penstock import faults
 from penstock.destinations.archive import read_archive
 from penstock.engine.carriage import carry
 from penstock.engine.delivery import Delivery
-from penstock.engine.ledger import Totals
+from penstock.engine.ledger import TableCount, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.reports import add_up
 from penstock.engine.status import status
@@ -124,7 +124,7 @@ def test_the_archive_takes_from_every_source_and_shows_in_the_status(tmp_path: P
     assert (archive.route, archive.lag) == ("archive", 1)
     deliver(opened, "archive", partition, [0, 1])
     (_, archive) = status(opened).routes
-    assert (archive.lag, archive.tables) == (0, {"ns=old": 1})
+    assert (archive.lag, archive.tables) == (0, {"ns=old": TableCount(1)})
 
 
 def test_a_route_with_only_keys_takes_its_tokens_and_accounts_for_the_others(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_table_that_is_loaded_is_not_loaded_again_while_its_neighbour_is_away(
     bench.deliver(0, 3, in_two_tables)
     assert asked == [["a", "b"], ["b"]]
     assert bench.ledger.totals("out") == Totals(items=3, loaded=2, skipped=1)
-    assert bench.ledger.delivered("out") == {"a": 1, "b": 1}
+    assert {name: count.rows for name, count in bench.ledger.delivered("out").items()} == {"a": 1, "b": 1}
 
 
 def test_a_range_in_which_everything_is_skipped_still_advances(bench: Bench) -> None:

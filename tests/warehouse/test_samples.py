@@ -85,3 +85,18 @@ def test_a_rule_that_cannot_be_followed_is_refused_at_start_by_its_number(
         MapConfig.model_validate({"fields": [{"src": "/x", "dst": "/y"}, rule]})
     for word in words:
         assert word in str(refused.value)
+
+
+def test_six_records_of_one_key_are_six_in_and_one_written(tmp_path: Path) -> None:
+    target = ModelTarget()
+    destination = target.destination({"primary_key": ["id"]})
+    documents = [*({"id": 1, "n": number} for number in range(6)), {"id": 2}, {"n": 7}]
+    parts = staged(destination, tmp_path, *documents)
+    (first,) = destination.write(batch(), parts).tables
+    (again,) = destination.write(batch(), parts).tables
+    for table in (first, again):
+        assert table.failures is not None
+        assert (table.rows, table.merged, table.failures.num_rows) == (7, 5, 1)
+    assert (first.repeated, again.repeated) == (False, True)
+    (other,) = destination.write(batch(1), staged(destination, tmp_path, {"id": 1}, {"id": 3})).tables
+    assert (other.rows, other.merged) == (2, 0)

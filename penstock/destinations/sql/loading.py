@@ -39,7 +39,9 @@ def load_table(
     """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
     known = session.mark(batch, name)
     if known is not None:
-        return TableReceipt(name, known.rows, from_text(known.failures), repeated=True)
+        return TableReceipt(
+            name, known.rows, from_text(known.failures), repeated=True, merged=merged_in(known.failures)
+        )
     files = staged_files(parts)
     table = patched(session, rules, name, files, book)
     if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
@@ -56,8 +58,9 @@ def load_table(
     losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
     merge = Merge(key, version, losing=losing) if key else None
     loader = _Loader(session, table, files, fittings, merge)
-    failures = loader.load(batch)
-    return TableReceipt(name, loader.total - failures.num_rows, failures if failures.num_rows else None)
+    loaded = loader.load(batch)
+    refused = loaded.failures if loaded.failures.num_rows else None
+    return TableReceipt(name, loader.total - loaded.failures.num_rows, refused, merged=loaded.merged)
 
 
 def _of_one_type(files: Sequence[StagedFile]) -> set[str]:
@@ -85,6 +88,8 @@ class _Slice:
     left_out: frozenset[int] = frozenset()
     failures: list[pa.RecordBatch] = field(default_factory=list)
     """Rows that fit nowhere, known once the readers were read."""
+    written: list[int] = field(default_factory=list)
+    """How many rows each reader gave, known once they were read: those of one key are one."""
 
     def load(self) -> Load:
         in_turns = self._keys is not None and self._keys.in_turns
@@ -112,6 +117,7 @@ class _Slice:
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()
+        self.written.clear()
         folding = None
         if self._keys is not None:
             # Rows are folded once they are fitted, and then have the table's own names.
@@ -121,6 +127,7 @@ class _Slice:
         for file, fitting in self._pairs():
             yield pa.RecordBatchReader.from_batches(fitting.schema, self._fitted(file, fitting, folding, batches))
         for rows in folding.together() if folding else ():
+            self.written.append(rows.num_rows)
             yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
 
     def _pairs(self) -> Iterator[tuple[StagedFile, Fitting]]:
@@ -147,7 +154,15 @@ class _Slice:
                 self.failures.append(found.failures)
             rows = folding.alone(number, found.rows, found.kept) if folding else found.rows
             if rows.num_rows:
+                self.written.append(rows.num_rows)
                 yield rows
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    failures: pa.RecordBatch
+    merged: int
+    """How many rows were folded into another one of their key."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +177,7 @@ class _Loader:
     def total(self) -> int:
         return sum(file.rows for file in self.files)
 
-    def load(self, batch: Batch) -> pa.RecordBatch:
+    def load(self, batch: Batch) -> _Loaded:
         """Returns the rows that failed; all others are loaded."""
         try:
             return self._attempt(batch, {})
@@ -179,17 +194,22 @@ class _Loader:
             # It is not the rows: what stands there (a view, say) takes none at all.
             raise TransientError(error.code, error.what, "Mend the table; the batch is tried again.") from error
 
-    def _attempt(self, batch: Batch, refused: dict[int, str]) -> pa.RecordBatch:
+    def _attempt(self, batch: Batch, refused: dict[int, str]) -> _Loaded:
         """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""
         rows = self._slice(0, self.total, frozenset(refused))
         failed = [self._named(refused)] if refused else []
 
-        def mark() -> Mark:
+        def loaded() -> _Loaded:
             failures = failures_together([*failed, *rows.failures])
-            return Mark(batch, self.table.name, self.total - failures.num_rows, to_text(failures))
+            return _Loaded(failures, self.total - failures.num_rows - sum(rows.written) if self.merge else 0)
+
+        def mark() -> Mark:
+            found = loaded()
+            taken = self.total - found.failures.num_rows
+            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged))
 
         self.session.load(rows.load(), mark)
-        return failures_together([*failed, *rows.failures])
+        return loaded()
 
     def _poison(self, message: str) -> dict[int, str]:
         """The numbers of the rows that the engine refuses, each with its message."""
@@ -252,22 +272,32 @@ def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if batches else NO_FAILURES
 
 
-def to_text(failures: pa.RecordBatch) -> str:
-    """Failures as they are kept in a mark. Messages repeat, so each is written once."""
-    if not failures.num_rows:
-        return ""
-    reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
-    numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
-    places = zip(failures.column("partition").to_pylist(), failures.column("offset").to_pylist(), reasons, strict=True)
-    return json.dumps({"reasons": list(numbers), "rows": [[p, o, numbers[reason]] for p, o, reason in places]})
+def to_text(failures: pa.RecordBatch, merged: int = 0) -> str:
+    """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, and how
+    many rows were merged before they were written."""
+    kept: dict[str, object] = {"merged": merged} if merged else {}
+    if failures.num_rows:
+        reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
+        numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
+        places = zip(
+            failures.column("partition").to_pylist(), failures.column("offset").to_pylist(), reasons, strict=True
+        )
+        kept |= {"reasons": list(numbers), "rows": [[p, o, numbers[reason]] for p, o, reason in places]}
+    return json.dumps(kept) if kept else ""
 
 
 def from_text(text: str) -> pa.RecordBatch | None:
-    if not text:
+    """The failures that a mark keeps, if any."""
+    kept = json.loads(text or "{}")
+    if "rows" not in kept:
         return None
-    kept = json.loads(text)
     rows = [(partition, offset, *kept["reasons"][reason]) for partition, offset, reason in kept["rows"]]
     return pa.RecordBatch.from_arrays(
         [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)],
         schema=FAILURE_SCHEMA,
     )
+
+
+def merged_in(text: str) -> int:
+    """How many rows a mark says were merged; a mark of before says none."""
+    return int(json.loads(text or "{}").get("merged", 0))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from penstock.engine.ledger.accounts import (
     ACKNOWLEDGED,
+    Account,
     Act,
     Activity,
     CommittedBatch,
@@ -22,6 +23,7 @@ from penstock.engine.ledger.accounts import (
     RouteState,
     Settlement,
     Standing,
+    TableCount,
     Totals,
 )
 from penstock.engine.ledger.database import shown_url, sqlite_url
@@ -30,6 +32,7 @@ from penstock.engine.ledger.interventions import Advance, Interventions
 
 __all__ = [
     "ACKNOWLEDGED",
+    "Account",
     "Act",
     "Activity",
     "Advance",
@@ -43,6 +46,7 @@ __all__ = [
     "RouteState",
     "Settlement",
     "Standing",
+    "TableCount",
     "Totals",
     "shown_url",
     "sqlite_url",
@@ -51,3 +55,18 @@ __all__ = [
 
 class Ledger(Interventions, FailedBooks):
     """Open it with ``Ledger.open``. Safe to use from several threads and processes at once."""
+
+    def account(self, route: str) -> Account:
+        """Everything on a route as of one moment, also while it is being delivered."""
+        with self.reading_one_moment() as connection:
+            standing = self._standing(connection, route)
+            return Account(
+                standing,
+                None if standing.pending is None else self._began_at(connection, standing.pending),
+                self._activity(connection, route),
+                self._totals(connection, route),
+                self._delivered(connection, route),
+                self._skips(connection, route),
+                self._additions(connection, route),
+                self._failed_open(connection, route),
+            )

@@ -15,7 +15,7 @@ REWOUND = "rewound"
 
 
 EARLIER = "earlier"
-"""The label of items that were added before the ledger kept by which step."""
+"""The label of what was counted before the ledger kept by which step it was added, or in which table it is."""
 
 
 class RouteState(StrEnum):
@@ -109,10 +109,43 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class TableCount:
+    """What one table of a route's target has got, over all committed batches. The rows of all tables together are the
+    total's ``loaded``; what a batch under way has brought is counted apart until the batch is committed."""
+
+    rows: int = 0
+    """Rows that came for it and were taken."""
+    merged: int = 0
+    """Of those, how many were folded into another row of their key before they were written."""
+    under_way: int = 0
+    """Rows that the table has of a batch that is not committed yet."""
+
+    @property
+    def written(self) -> int:
+        """Rows that were inserted or updated."""
+        return self.rows - self.merged
+
+
+@dataclass(frozen=True)
 class Activity:
     state: RouteState
     since: float
     message: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that the ledger knows of a route, as of one moment: its parts agree with each other."""
+
+    standing: Standing
+    began_at: float | None
+    """When the batch under way was begun, if there is one."""
+    activity: Activity | None
+    totals: Totals
+    tables: Mapping[str, TableCount]
+    skipped_by: Mapping[str, int]
+    added_by: Mapping[str, int]
+    failed_open: int
 
 
 @dataclass(frozen=True)

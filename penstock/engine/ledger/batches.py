@@ -160,6 +160,7 @@ class Batches(Offsets, Inquiries):
         connection.execute(known)
         for receipt in s.tables:
             connection.execute(sa.insert(t.deliveries).values(_delivery(batch, receipt)))
+            self._count_rows(connection, route, receipt)
         for step, items in s.skipped.items():
             self._count(connection, t.skips, route, step, items)
         for step, items in s.added.items():
@@ -176,6 +177,14 @@ class Batches(Offsets, Inquiries):
         if counted.rowcount == 0:
             connection.execute(sa.insert(by_step).values(route=route, step=step, items=items))
 
+    def _count_rows(self, connection: sa.Connection, route: str, receipt: TableReceipt) -> None:
+        t = self._t.table_totals
+        known = sa.update(t).filter_by(route=route, target=receipt.table)
+        counted = connection.execute(known.values(rows=t.c.rows + receipt.rows, merged=t.c.merged + receipt.merged))
+        if counted.rowcount == 0:
+            new = {"route": route, "target": receipt.table, "rows": receipt.rows, "merged": receipt.merged}
+            connection.execute(sa.insert(t).values(new))
+
     def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
         """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the
         others."""
@@ -187,7 +196,10 @@ class Batches(Offsets, Inquiries):
         d = self._t.deliveries
         query = sa.select(d).where(d.c.route == batch.route, d.c.number == batch.number, d.c.status == LOADED)
         with self.reading() as connection:
-            return [TableReceipt(row.target, row.rows, repeated=True) for row in connection.execute(query)]
+            return [
+                TableReceipt(row.target, row.rows, repeated=True, merged=row.merged)
+                for row in connection.execute(query)
+            ]
 
     def batches(self, route: str, last: int = 20) -> list[CommittedBatch]:
         """The newest committed batches, newest first."""
@@ -234,6 +246,11 @@ class Batches(Offsets, Inquiries):
         connection.execute(sa.insert(b).values(route=route, number=number, ranges=_text(ranges), began_at=time.time()))
         return Batch(self.scope, route, number, dict(ranges))
 
+    def _began_at(self, connection: sa.Connection, batch: Batch) -> float | None:
+        b = self._t.batches.c
+        known = sa.select(b.began_at).where(b.route == batch.route, b.number == batch.number)
+        return connection.execute(known).scalar()
+
     def _abandon(self, connection: sa.Connection, route: str) -> None:
         """Give up the batch under way, if any, and its number with it."""
         t = self._t
@@ -252,7 +269,8 @@ def _under_way(batches: sa.Table, route: str) -> tuple[sa.ColumnElement[bool], .
 def _delivery(batch: Batch, receipt: TableReceipt) -> dict[str, object]:
     status = LOADED if receipt.failures is None else LOADED_IN_PART
     return {
-        "route": batch.route, "number": batch.number, "target": receipt.table, "rows": receipt.rows, "status": status
+        "route": batch.route, "number": batch.number, "target": receipt.table, "rows": receipt.rows, "status": status,
+        "merged": receipt.merged,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from penstock.engine.ledger.accounts import EARLIER
 from penstock.engine.ledger.tables import LEDGER_VERSION, Tables, tables
 from penstock.errors import LedgerAway, LedgerError
 
@@ -59,7 +60,7 @@ class Database:
         with self.writing() as connection:
             if schema is not None:
                 connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
-            self._t.metadata.create_all(connection)
+            self._bring_up_to_date(connection, schema)
             about = {row.key: row.value for row in connection.execute(sa.select(self._t.about))}
             if not about:
                 about = {"scope": uuid.uuid4().hex, "version": str(LEDGER_VERSION)}
@@ -73,6 +74,34 @@ class Database:
                     "Run the Penstock release that wrote it, or start with a new `data_dir`.",
                 )
         self.scope = about["scope"]
+
+    def _bring_up_to_date(self, connection: sa.Connection, schema: str | None) -> None:
+        """Make what a ledger of before has not got: tables, columns, and the totals that can be told from its lists."""
+        there = set(sa.inspect(connection).get_table_names(schema))
+        self._t.metadata.create_all(connection)
+        if not there:
+            return
+        for table in self._t.metadata.tables.values():
+            if table.name in there:
+                _add_columns(connection, table, schema)
+        if self._t.table_totals.name not in there:
+            self._sum_up_tables(connection)
+
+    def _sum_up_tables(self, connection: sa.Connection) -> None:
+        d, b = self._t.deliveries, self._t.batches
+        settled = sa.and_(b.c.route == d.c.route, b.c.number == d.c.number, b.c.committed_at.is_not(None))
+        sums = sa.select(d.c.route, d.c.target, sa.func.sum(d.c.rows), sa.func.sum(d.c.merged))
+        totals = sums.select_from(d.join(b, settled)).group_by(d.c.route, d.c.target)
+        t = self._t.table_totals
+        connection.execute(sa.insert(t).from_select(["route", "target", "rows", "merged"], totals))
+        counted = {
+            row.route: int(row[1])
+            for row in connection.execute(sa.select(t.c.route, sa.func.sum(t.c.rows)).group_by(t.c.route))
+        }
+        for route, loaded in connection.execute(sa.select(self._t.totals.c.route, self._t.totals.c.loaded)).all():
+            # Batches are listed for a while only; of older ones nobody knows any more in which table their rows are.
+            if earlier := loaded - counted.get(route, 0):
+                connection.execute(sa.insert(t).values(route=route, target=EARLIER, rows=earlier, merged=0))
 
     @property
     def names(self) -> Tables:
@@ -88,6 +117,23 @@ class Database:
     def reading(self) -> Iterator[sa.Connection]:
         with self._engine.connect() as connection:
             yield connection.execution_options(penstock_reads=True)
+
+    @contextmanager
+    def reading_one_moment(self) -> Iterator[sa.Connection]:
+        """Like ``reading``, and all that is read is as of the first of it. SQLite does so anyway."""
+        with self.reading() as connection:
+            if connection.dialect.name != "sqlite":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+
+def _add_columns(connection: sa.Connection, table: sa.Table, schema: str | None) -> None:
+    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name, schema)}
+    for column in table.columns:
+        if column.name not in there:
+            name = connection.dialect.identifier_preparer.format_table(table)
+            definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {name} ADD COLUMN {definition}"))
 
 
 def _sqlite(url: str) -> sa.Engine:

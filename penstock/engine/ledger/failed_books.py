@@ -15,8 +15,7 @@ from penstock.engine.ledger.database import Database
 class FailedBooks(Database):
     def failed_extent(self, route: str) -> Extent:
         with self.reading() as connection:
-            row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
-        return Extent() if row is None else Extent(row.failed_entries, row.failed_bytes)
+            return self._failed_extent(connection, route)
 
     def settled(self, route: str) -> dict[int, str]:
         """Failed entries that an operator replayed or dropped, and which of the two."""
@@ -26,10 +25,16 @@ class FailedBooks(Database):
 
     def failed_open(self, route: str) -> int:
         """How many failed entries nobody has replayed or dropped."""
-        with self.reading() as connection:
-            query = sa.select(sa.func.count()).select_from(self._t.settled).filter_by(route=route)
-            settled = connection.execute(query).scalar_one()
-        return self.failed_extent(route).entries - settled
+        with self.reading_one_moment() as connection:
+            return self._failed_open(connection, route)
+
+    def _failed_extent(self, connection: sa.Connection, route: str) -> Extent:
+        row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
+        return Extent() if row is None else Extent(row.failed_entries, row.failed_bytes)
+
+    def _failed_open(self, connection: sa.Connection, route: str) -> int:
+        query = sa.select(sa.func.count()).select_from(self._t.settled).filter_by(route=route)
+        return self._failed_extent(connection, route).entries - connection.execute(query).scalar_one()
 
     def settle(self, route: str, entries: Sequence[int], action: str) -> None:
         with self.writing() as connection:

@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import sqlalchemy as sa
 
-from penstock.engine.ledger.accounts import EARLIER, Activity, RouteState, Totals
+from penstock.engine.ledger.accounts import EARLIER, Activity, RouteState, TableCount, Totals
 from penstock.engine.ledger.database import Database
 
 
 class Inquiries(Database):
     def totals(self, route: str) -> Totals:
         with self.reading() as connection:
-            row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
-        if row is None:
-            return Totals()
-        return Totals(row.items, row.added, row.loaded, row.skipped, row.failed, row.waiting)
+            return self._totals(connection, route)
 
     def skips(self, route: str) -> dict[str, int]:
         """Skipped items by the step that skipped them."""
         with self.reading() as connection:
-            rows = connection.execute(sa.select(self._t.skips).filter_by(route=route))
-            return {row.step: row.items for row in rows}
+            return self._skips(connection, route)
 
     def additions(self, route: str) -> dict[str, int]:
         """Items that steps made beyond one per record, by step; together they are the total's ``added``."""
         with self.reading() as connection:
-            rows = connection.execute(sa.select(self._t.additions).filter_by(route=route))
-            found = {row.step: row.items for row in rows}
-            total = connection.execute(sa.select(self._t.totals.c.added).filter_by(route=route)).scalar() or 0
-        earlier = total - sum(found.values())
+            return self._additions(connection, route)
+
+    def delivered(self, route: str) -> dict[str, TableCount]:
+        """What every table has got; the rows of all together are the total's ``loaded``."""
+        with self.reading_one_moment() as connection:
+            return self._delivered(connection, route)
+
+    def _totals(self, connection: sa.Connection, route: str) -> Totals:
+        row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
+        if row is None:
+            return Totals()
+        return Totals(row.items, row.added, row.loaded, row.skipped, row.failed, row.waiting)
+
+    def _skips(self, connection: sa.Connection, route: str) -> dict[str, int]:
+        rows = connection.execute(sa.select(self._t.skips).filter_by(route=route))
+        return {row.step: row.items for row in rows}
+
+    def _additions(self, connection: sa.Connection, route: str) -> dict[str, int]:
+        rows = connection.execute(sa.select(self._t.additions).filter_by(route=route))
+        found = {row.step: row.items for row in rows}
+        earlier = self._totals(connection, route).added - sum(found.values())
         return {EARLIER: earlier, **found} if earlier else found
 
-    def delivered(self, route: str) -> dict[str, int]:
-        """Rows per table over the batches that are still listed."""
-        d = self._t.deliveries.c
-        query = sa.select(d.target, sa.func.sum(d.rows)).where(d.route == route).group_by(d.target).order_by(d.target)
-        with self.reading() as connection:
-            return {target: int(rows) for target, rows in connection.execute(query)}
+    def _delivered(self, connection: sa.Connection, route: str) -> dict[str, TableCount]:
+        t = self._t
+        rows = connection.execute(sa.select(t.table_totals).filter_by(route=route))
+        found = {row.target: TableCount(row.rows, row.merged) for row in rows}
+        begun = sa.and_(
+            t.batches.c.route == t.deliveries.c.route,
+            t.batches.c.number == t.deliveries.c.number,
+            t.batches.c.committed_at.is_(None),
+        )
+        under_way = sa.select(t.deliveries).join(t.batches, begun).where(t.deliveries.c.route == route)
+        for row in connection.execute(under_way):
+            found[row.target] = replace(found.get(row.target, TableCount()), under_way=row.rows)
+        return dict(sorted(found.items()))
 
     def note(self, route: str, state: RouteState, message: str = "", after: RouteState | None = None) -> None:
         """Say how a route is doing; ``penstock status`` shows it. With ``after``, only if it is still in that state:
@@ -58,5 +79,8 @@ class Inquiries(Database):
 
     def activity(self, route: str) -> Activity | None:
         with self.reading() as connection:
-            row = connection.execute(sa.select(self._t.states).filter_by(route=route)).first()
+            return self._activity(connection, route)
+
+    def _activity(self, connection: sa.Connection, route: str) -> Activity | None:
+        row = connection.execute(sa.select(self._t.states).filter_by(route=route)).first()
         return None if row is None else Activity(RouteState(row.state), row.since, row.message)

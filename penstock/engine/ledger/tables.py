@@ -18,6 +18,7 @@ class Tables:
     offsets: sa.Table
     batches: sa.Table
     deliveries: sa.Table
+    table_totals: sa.Table
     skips: sa.Table
     additions: sa.Table
     totals: sa.Table
@@ -81,6 +82,15 @@ def tables(schema: str | None) -> Tables:
             column("target", text, key=True),
             column("rows", big),
             column("status", text),
+            sa.Column("merged", big, nullable=False, server_default="0"),
+        ),
+        table_totals=sa.Table(
+            "table_totals",
+            metadata,
+            column("route", text, key=True),
+            column("target", text, key=True),
+            column("rows", big),
+            column("merged", big),
         ),
         skips=sa.Table(
             "skips",

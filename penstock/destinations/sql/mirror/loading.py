@@ -8,7 +8,7 @@ its own message, and all others have the effect that they would have had one by 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
 from penstock.destinations.sql.config import OnTypeConflict
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.loading import failures_together, from_text, to_text
+from penstock.destinations.sql.loading import failures_together, from_text, merged_in, to_text
 from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.mirror.fitting import MirrorFitting
 from penstock.destinations.sql.mirror.folding import Change, Kinds, puts
@@ -45,7 +45,7 @@ def mirror_table(
     session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
 ) -> TableReceipt:
     """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
-    rows, failures, repeated = 0, [], True
+    rows, merged, failures, repeated = 0, 0, [], True
     for number, staged in enumerate(stretches(parts)):
         # Each stretch has a mark of its own. No table's name has such a sign in it.
         marked = name if number == 0 else f"{name}#{number}"
@@ -54,9 +54,10 @@ def mirror_table(
             known = _applied(session, rules, Mark(batch, marked, len(staged)), name, staged, book)
             repeated = False
         rows += known.rows
+        merged += merged_in(known.failures)
         failed = from_text(known.failures)
         failures += [] if failed is None else [failed]
-    return TableReceipt(name, rows, failures_together(failures) if failures else None, repeated)
+    return TableReceipt(name, rows, failures_together(failures) if failures else None, repeated, merged=merged)
 
 
 def schema_changes(
@@ -95,7 +96,7 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
     now = session.comments(name)
     stretch = _by_our_names(staged, session.dialect, rules, table, now)
     if table is None:
-        return _marked(mark, stretch, _without_table(stretch))
+        return _marked(mark, stretch, _without_table(stretch), written=len(stretch))
     fitting = MirrorFitting(stretch.header, table, session.dialect)
     book.filled(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(screened(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
@@ -107,8 +108,9 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
             rows = KeyedRows(stretch, fitting, mirror.whole_rows)
         change = stretch.change.copy()
         change[list(failures)] = Change.NOTHING
-        failures |= _Search(mirror, rows, change).settle()
-        mark = _marked(mark, stretch, failures)
+        search = _Search(mirror, rows, change)
+        failures |= search.settle()
+        mark = _marked(mark, stretch, failures, sum(search.written))
         mirror.note(mark)
     return mark
 
@@ -146,6 +148,8 @@ class _Search:
     rows: KeyedRows | KeylessRows
     change: Kinds
     """What each change does. Those that failed do nothing."""
+    written: list[int] = field(default_factory=list)
+    """How many rows each piece took out or put in: the changes of one key are one."""
 
     def settle(self) -> Failures:
         found: dict[int, tuple[str, str]] = {}
@@ -156,7 +160,9 @@ class _Search:
                 continue
             try:
                 before = partial(self.rows.changes, self.change, 0, start) if start else None
-                self.mirror.apply(self.rows.changes(self.change, start, end), before)
+                changes = self.rows.changes(self.change, start, end)
+                self.mirror.apply(changes, before)
+                self.written.append(changes.count + changes.gone.num_rows + changes.truncates)
             except RefusedError as error:
                 if end - start == 1:
                     found[start] = ("refused", error.what)
@@ -174,9 +180,11 @@ def _without_table(stretch: Stretch) -> Failures:
     return dict.fromkeys(np.flatnonzero(puts(stretch.change)).tolist(), reason)
 
 
-def _marked(mark: Mark, stretch: Stretch, failures: Failures) -> Mark:
+def _marked(mark: Mark, stretch: Stretch, failures: Failures, written: int) -> Mark:
     failed = _named(stretch, failures)
-    return Mark(mark.batch, mark.table, len(stretch) - failed.num_rows, to_text(failed))
+    taken = len(stretch) - failed.num_rows
+    # A row that moves to another key is taken out and put in: more is written than came.
+    return Mark(mark.batch, mark.table, taken, to_text(failed, max(0, taken - written)))
 
 
 def _named(stretch: Stretch, failures: Mapping[int, tuple[str, str]]) -> pa.RecordBatch:
