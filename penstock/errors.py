@@ -28,6 +28,10 @@ class PenstockError(Exception):
         return f"{self.code}: {self.what.rstrip()}{stop} {self.fix}"
 
 
+class DataDirError(PenstockError):
+    """The folder for everything that Penstock keeps cannot be used. Starting again would find the same."""
+
+
 class LogError(PenstockError):
     """The log cannot be opened, read or written as asked."""
 

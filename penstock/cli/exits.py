@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from penstock.errors import PenstockError
+from penstock.errors import DataDirError, PenstockError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,6 +91,6 @@ def tell(error: PenstockError) -> None:
 def exit_of(error: PenstockError) -> Exit:
     from penstock.config.problems import ConfigError
 
-    if isinstance(error, ConfigError):
+    if isinstance(error, (ConfigError, DataDirError)):
         return Exit.START
     return Exit.USAGE if error.code in UNKNOWN_NAME else Exit.PROBLEMS

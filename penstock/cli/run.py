@@ -54,12 +54,13 @@ def run(
         raise typer.Exit(step_through(config, step, yes, json))
     if yes:
         raise typer.BadParameter("there is nothing to ask without --step.", param_hint="--yes")
+    from penstock.engine.data_dir import require_writable
     from penstock.engine.supervisor import Supervisor, run_once
 
     path = config.absolute()
     pipeline = read_config(path)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    pipeline.data_dir.mkdir(parents=True, exist_ok=True)
+    require_writable(pipeline.data_dir)
     if json:
         print_json_line({"event": "started", **banner_object(pipeline, once)})
     else:

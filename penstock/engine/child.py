@@ -17,6 +17,7 @@ from types import FrameType
 
 from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
+from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
 from penstock.errors import LedgerAway, PenstockError, SourceAway
 from penstock.registry import Kind, component
@@ -31,6 +32,9 @@ EXIT_HOPELESS = 78
 
 SUPERVISOR_VARIABLE = "PENSTOCK_SUPERVISOR"
 """Holds the process number of the supervisor."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""The supervisor starts a child with these blocked; the child takes them as soon as it can."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -75,6 +79,7 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
 
 def build_source(config: PipelineConfig, name: str, patience: float | None = None) -> AnySource:
     layout = Layout(config.data_dir)
+    require_writable(layout.root)
     state = layout.source_state(name)
     state.mkdir(parents=True, exist_ok=True)
     chosen = config.sources[name]
@@ -103,8 +108,9 @@ def _stop_on_signals() -> Event:
             os._exit(EXIT_UNFINISHED)
         stopping.set()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     return stopping
 
 

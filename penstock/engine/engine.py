@@ -19,6 +19,7 @@ from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
 from penstock.engine.ledger import RouteState
+from penstock.engine.leaving import leaving_in_time, nothing_to_deliver
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
@@ -45,13 +46,19 @@ class Engine:
         self._patience = patience
         self._lock = EngineLock(pipeline.layout.run)
         self._compacting = Compacting(pipeline.log)
+        self._runners: Sequence[RouteRunner] = ()
+        self._runs = Event()
 
     def run(self, stopping: Event) -> bool:
         """Returns whether everything that was begun was finished."""
         self._lock.take()
-        config, layout = self._pipeline.config, self._pipeline.layout
         self._pipeline.check_log()
         self._note_starting()
+        with leaving_in_time(stopping, self._may_leave, self._runs):
+            return self._run(stopping)
+
+    def _run(self, stopping: Event) -> bool:
+        config, layout = self._pipeline.config, self._pipeline.layout
         # While the JVM starts there is time to load what the first batch would otherwise wait for.
         warming = threading.Thread(target=warm_up, name="warm-up", daemon=True)
         warming.start()
@@ -62,10 +69,12 @@ class Engine:
             run_first_job(spark)
             warming.join()
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
+            self._runners = runners
             if config.engine.metrics is not None:
                 narrate.show_metrics(*split_address(config.engine.metrics))
             for runner in runners:
                 runner.start()
+            self._runs.set()
             if self._once:
                 whole = self._to_the_end(runners, stopping, jvm)
                 if not stopping.is_set():
@@ -82,6 +91,9 @@ class Engine:
         """Take back what an engine that was killed had said of the routes: it takes a while until they start."""
         for route in self._pipeline.config.routes:
             self._pipeline.ledger.note(route, RouteState.STARTING)
+
+    def _may_leave(self) -> bool:
+        return not any(runner.delivers for runner in self._runners) and nothing_to_deliver(self._pipeline)
 
     def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)

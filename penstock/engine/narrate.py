@@ -134,6 +134,10 @@ def compaction_failed(partition: int, reason: str) -> None:
     log.error("compaction: partition %d stays as it is: %s", partition, reason)
 
 
+def left_early() -> None:
+    log.info("stopped: nothing is to deliver")
+
+
 def process_started(name: str, pid: int) -> None:
     log.info("%s: started, pid %d", name, pid)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.config.pipeline import PipelineConfig
+from penstock.engine.data_dir import require_writable
 from penstock.engine.failed import FailedStore
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
@@ -32,7 +33,10 @@ class Pipeline:
                 "PEN-ENG-004", f"the pipeline '{config.name}' has not run yet: {layout.root} has no ledger.",
                 "Start it with: penstock run",
             )  # fmt: skip
-        layout.root.mkdir(parents=True, exist_ok=True)
+        if create:
+            require_writable(layout.root)
+        else:
+            layout.root.mkdir(parents=True, exist_ok=True)
         ledger = Ledger.open(config.ledger.url or sqlite_url(layout.ledger), config.name)
         return cls(config, layout, LocalLog(layout.log, config.log), ledger, FailedStore(layout.failed))
 

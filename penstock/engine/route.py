@@ -95,6 +95,9 @@ class RouteRunner(threading.Thread):
             try:
                 self._note(RouteState.STARTING)
                 self._query = self._start()
+                if stopping.is_set():
+                    # Who stopped the route found no query yet.
+                    self._query.stop()
                 self._note(RouteState.RUNNING, after=RouteState.STARTING)
                 if not said:
                     narrate.route_started(route)
@@ -178,6 +181,11 @@ class RouteRunner(threading.Thread):
         if finished:
             self._gate.release()
         return finished
+
+    @property
+    def delivers(self) -> bool:
+        """Whether it is on a batch now."""
+        return self._gate.locked()
 
     def caught_up(self) -> bool:
         """Whether everything that the log holds for this route has been delivered."""

@@ -18,7 +18,7 @@ from threading import Event
 
 from penstock.backoff import Backoff
 from penstock.engine import narrate
-from penstock.engine.child import EXIT_HOPELESS, EXIT_UNFINISHED, SUPERVISOR_VARIABLE
+from penstock.engine.child import EXIT_HOPELESS, EXIT_UNFINISHED, STOP_SIGNALS, SUPERVISOR_VARIABLE
 
 POLL = 0.05
 
@@ -35,12 +35,17 @@ class Child:
     started: float = 0.0
 
     def start(self) -> None:
-        # A session of its own: Ctrl-C reaches the supervisor alone, which then stops everything in order.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.engine.child", *self.arguments],
-            start_new_session=True,
-            env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
-        )
+        # Signals wait, in the child too, until it can take them: a stop that comes before would look like a crash.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            # A session of its own: Ctrl-C reaches the supervisor alone, which then stops everything in order.
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.engine.child", *self.arguments],
+                start_new_session=True,
+                env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started = time.monotonic()
         narrate.process_started(self.name, self.process.pid)
 

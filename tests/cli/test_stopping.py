@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from penstock.cli.exits import Exit
 from tests.cli.processes import Terminal, running, works
@@ -22,7 +25,47 @@ routes:
   warehouse: {{from: web, to: {{type: duckdb, path: ./warehouse.duckdb, every: 100ms}}}}
 """
 
+STARTING = """\
+name: shop
+sources:
+  web: {{type: http, listen: "127.0.0.1:{port}", workers: 1, tokens: [{{id: site, client_secret: demo}}]}}
+routes:
+  warehouse: {{from: web, to: {{type: duckdb, path: ./warehouse.duckdb, every: 100ms}}}}
+"""
+
 TRACES = ("Exception", "Traceback", "\tat ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", ["engine: started", "Setting default log level"])
+def test_a_pipeline_with_nothing_to_deliver_ends_soon_also_while_spark_is_starting(
+    tmp_path: Path, number: signal.Signals, sign: str
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(STARTING.format(port=free_port()))
+    with running(tmp_path) as run:
+        eventually(lambda: sign in run.said, "it is starting", 120)
+        family = run.family()
+        asked = time.monotonic()
+        run.process.send_signal(number)
+        assert run.process.wait(timeout=120) == Exit.OK
+        took = time.monotonic() - asked
+        eventually(lambda: not any(works(each) for each in family), "nothing of it is left", 30)
+    assert "route warehouse: started" not in run.said, "it was stopped while it started"
+    assert took < 10, "seconds; a start of Spark, which nobody waits for any more, takes 15 and more"
+    assert [line for line in run.said.splitlines() if any(mark in line for mark in TRACES)] == []
+
+
+def test_what_was_acknowledged_while_spark_was_starting_is_delivered_before_the_end(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "pipeline.yaml").write_text(CONFIG.format(port=port))
+    url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
+    with running(tmp_path) as run:
+        eventually(lambda: listens(port), "the collector listens", 60)
+        eventually(lambda: httpx.post(url, json={"n": 1}).status_code == 200, "an event is taken", 60)
+        assert "route warehouse: started" not in run.said, "Spark is starting"
+        run.interrupt()
+        assert run.process.wait(timeout=300) == Exit.OK
+    assert Terminal(tmp_path).counts("warehouse") == (1, 1, 0, 0, 0)
 
 
 def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_everything(tmp_path: Path) -> None:
