@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,7 +44,9 @@ def list_failed(
     code: CodeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show at most so many.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Show at most so many, and how many there are in all.")
+    ] = None,
     config: ConfigOption = CONFIG,
     json: NdjsonOption = False,
 ) -> None:
@@ -54,17 +55,22 @@ def list_failed(
 
     choice = _choice(None, route, step, code, since, until)
     screen = console()
-    shown = 0
+    found = shown = 0
     with opened(config) as pipeline:
         width = max(map(len, chosen_routes(pipeline, route)))
-        for entry in islice(open_entries(pipeline, choice), limit):
+        for entry in open_entries(pipeline, choice):
+            found += 1
+            if limit is not None and shown == limit:
+                continue
             if json:
                 print_json_line(entry_object(entry))
             else:
                 screen.print(entry_line(entry, width), soft_wrap=True)
             shown += 1
-    if not json:
-        note(_entries(shown, "open"))
+    if shown < found:
+        note(f"{_entries(found, 'open')}, the first {shown:,} shown")
+    elif not json:
+        note(_entries(found, "open"))
 
 
 def show_failed(

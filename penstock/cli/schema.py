@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The schemas of tables, and of configs.")
 
 RouteOption = Annotated[str | None, typer.Option("--route", help="Only this route.")]
+FOLDED_FROM = 3
+"""More differences of one kind than these are one line."""
 TableOption = Annotated[str | None, typer.Option("--table", help="Only this table.")]
 
 
@@ -223,19 +225,40 @@ def _real_type(each: TableSchema, column: str) -> str | None:
 
 
 def _differences(each: TableSchema) -> list[str]:
+    """A line per difference; where many are of one kind, a line for all of them."""
     place = f"{each.route}  {each.name}"
     if each.real is None:
         return [f"{place}: the table does not exist"]
-    lines = [
-        f"{place}.{column.name}: not in the table; filled from {printable(', '.join(column.paths))}"
-        for column in each.missing
-    ]
-    lines += [f"{place}.{name}: not in the ledger; {each.real.columns[name].type}" for name in each.foreign]
+    found: dict[str, list[tuple[str, str]]] = {}
+    for column in each.missing:
+        line = f"{place}.{column.name}: not in the table; filled from {printable(', '.join(column.paths))}"
+        found.setdefault("{} not in the table", []).append((column.name, line))
+    for name in each.foreign:
+        kind = each.real.columns[name].type
+        found.setdefault(f"{{}} not in the ledger; {kind}", []).append(
+            (name, f"{place}.{name}: not in the ledger; {kind}")
+        )
+    lines = [line for kind, members in found.items() for line in _folded(place, kind, "column", members)]
+    kept: dict[str, list[KeptKey]] = {}
     for key in each.kept:
         there = f", its column is {key.column.type}" if key.column else ""
-        kind = f", {key.type}" if key.type else ""
-        lines.append(f"{place}._unmapped: {counted(key.values, 'value')} under {printable(key.name)!r}{kind}{there}")
+        kept.setdefault((f", {key.type}" if key.type else "") + there, []).append(key)
+    for kind, keys in kept.items():
+        members = [
+            (key.name, f"{place}._unmapped: {counted(key.values, 'value')} under {printable(key.name)!r}{kind}")
+            for key in keys
+        ]
+        values = counted(sum(key.values for key in keys), "value")
+        lines += _folded(f"{place}._unmapped", f"{values} under {{}}{kind}", "key", members)
     return lines
+
+
+def _folded(place: str, kind: str, noun: str, members: Sequence[tuple[str, str]]) -> list[str]:
+    """``kind`` says what all of them are, with ``{}`` for how many."""
+    if len(members) <= FOLDED_FROM:
+        return [line for _, line in members]
+    examples = ", ".join(printable(name) for name, _ in members[:FOLDED_FROM])
+    return [f"{place}: {kind.replace('{}', counted(len(members), noun))} ({examples}, ...; all: --json)"]
 
 
 def _say_problems(found: Sequence[RouteSchema]) -> None:

@@ -162,3 +162,12 @@ def test_only_what_is_open_is_said_to_wait_for_someone(shop: Project) -> None:
     assert "failed list" not in shop.penstock("status").out
     warehouse, _ = json.loads(shop.penstock("status", "--json").out)["routes"]
     assert (warehouse["failed"], warehouse["failed_open"]) == (2, 0)
+
+
+def test_a_short_list_says_how_many_there_are_in_all(shop: Project) -> None:
+    limited = shop.penstock("failed", "list", "--limit", "1")
+    assert limited.err == "2 entries open, the first 1 shown\n"
+    assert shop.penstock("failed", "list", "--limit", "2").err == "2 entries open\n"
+    assert shop.penstock("failed", "list", "--limit", "1", "--step", "pick").err == "1 entry open\n"
+    machines = shop.penstock("failed", "list", "--limit", "1", "--json")
+    assert (len(machines.out.splitlines()), machines.err) == (1, limited.err)

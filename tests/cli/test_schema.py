@@ -117,6 +117,22 @@ def test_where_the_ledger_and_the_table_disagree(shop: Warehouse, ask: Ask) -> N
     assert "events.theirs: not in the ledger" in shown
 
 
+def test_hundreds_of_differences_of_one_kind_are_one_line(shop: Warehouse, ask: Ask) -> None:
+    shop.deliver({"id": 1})
+    wide = {f"text_{number}": "x" for number in range(300)} | {f"count_{number}": number for number in range(40)}
+    shop.configured(schema="freeze").deliver({"id": 2, **wide, "odd": True})
+    for number in range(5):
+        ask(f"ALTER TABLE events ADD COLUMN theirs_{number} BIGINT")
+    lines = shop.penstock("schema", "diff").out.splitlines()
+    assert len(lines) < 10
+    assert [line for line in lines if "341 columns not in the table (text_0, text_1, text_2, ...; all: --json)" in line]
+    assert [line for line in lines if "_unmapped: 300 values under 300 keys, STRING (text_0" in line]
+    assert [line for line in lines if "_unmapped: 1 value under 'odd', BOOL" in line]
+    assert [line for line in lines if line.lower().count("5 columns not in the ledger; bigint (theirs_0")]
+    (found,) = shop.json("schema", "diff", "--route", "warehouse")
+    assert (len(found["missing"]), len(found["unmapped"]), len(found["foreign"])) == (341, 341, 5)
+
+
 def test_no_difference_is_said(shop: Warehouse) -> None:
     shop.deliver({"id": 1})
     ran = shop.penstock("schema", "diff")
