@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.cli.screen import note
+
 if TYPE_CHECKING:
     from penstock.config.pipeline import PipelineConfig
     from penstock.engine.pipeline import Pipeline
@@ -16,6 +18,16 @@ def read_config(path: Path) -> PipelineConfig:
     from penstock.config.loading import load
 
     return load(path)
+
+
+def read_config_aloud(path: Path) -> PipelineConfig:
+    """The config, with the remarks that there are on it said to the person at the terminal."""
+    from penstock.config.loading import load_with_remarks
+
+    loaded = load_with_remarks(path)
+    for remark in loaded.remarks:
+        note(f"warning: {remark}")
+    return loaded.config
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.exits import Exit, tell
-from penstock.cli.opening import opened, read_config
+from penstock.cli.opening import opened, read_config_aloud
 from penstock.cli.options import CONFIG, ConfigOption
 from penstock.cli.screen import JsonValue, counted, note, print_json_line, printable, show
 from penstock.cli.signals import stopping_in_two_steps
@@ -58,7 +58,7 @@ def run(
     from penstock.engine.supervisor import Supervisor, run_once
 
     path = config.absolute()
-    pipeline = read_config(path)
+    pipeline = read_config_aloud(path)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     require_writable(pipeline.data_dir)
     if json:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,14 +12,27 @@ from pydantic_core import ErrorDetails
 
 from penstock.config.choices import refuse
 from penstock.config.component import Reading
-from penstock.config.document import MAX_BYTES, Node, parse
+from penstock.config.document import MAX_BYTES, Document, Node, parse
 from penstock.config.pipeline import PipelineConfig, unknown_sources
 from penstock.config.problems import ConfigError, Position, Problem
+from penstock.config.remarks import remarks
 from penstock.config.translation import translate
+
+
+@dataclass(frozen=True)
+class Loaded:
+    config: PipelineConfig
+    document: Document
+    remarks: Sequence[Problem]
+    """What is not wrong, and still worth saying."""
 
 
 def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> PipelineConfig:
     """The pipeline in a file, with ``${VAR}`` filled in from ``variables``. Raises ``ConfigError``."""
+    return load_with_remarks(path, variables).config
+
+
+def load_with_remarks(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> Loaded:
     file = os.fspath(path)
     document = parse(text_of(file), file, variables)
     problems = list(document.problems)
@@ -31,7 +45,7 @@ def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ
         try:
             config = PipelineConfig.model_validate(root.value, context=reading)
             if not problems:
-                return config
+                return Loaded(config, document, remarks(document, reading))
         except ValidationError as error:
             found = error.errors(include_url=False) + _dangling(root)
             problems += translate(found, document, reading)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.projects import CONFIG, Project, penstock
 
 WRONG = CONFIG.replace("routes:", "rutes:").replace("name: shop", "name: 'My Shop'")
@@ -54,3 +56,27 @@ def test_other_verbs_tell_the_same_problems_and_end_as_a_start_that_failed(tmp_p
         assert (ran.code, ran.out) == (78, "")
         assert f"{path}:1:7: name: " in ran.err
         assert "Traceback" not in ran.err
+
+
+ADDRESSES = {
+    "postgres": "postgresql://db/x",
+    "redshift": "postgresql://db/x', staging: 's3://bucket/prefix",
+    "clickhouse": "clickhouse://me:s3cret@db:8123",
+}
+
+
+@pytest.mark.parametrize("kind", list(ADDRESSES))
+def test_an_older_name_of_url_works_and_is_said(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    text = CONFIG.replace("{type: file, path: ./out, format: ndjson}", f"{{type: {kind}, KEY: '{ADDRESSES[kind]}'}}")
+    path.write_text(text.replace("KEY", "url"))
+    assert penstock("validate", str(path)).err == ""
+    path.write_text(text.replace("KEY", "dsn"))
+    ran = penstock("validate", str(path))
+    assert (ran.code, ran.out) == (0, f"{path} is valid: 1 source, 2 routes\n")
+    line = text[: text.index("KEY")].count("\n") + 1
+    assert ran.err.startswith(f"warning: {path}:{line}:")
+    assert "routes.warehouse.to.dsn: 'dsn' is an older name of 'url'. Write `url:`; it means the same." in ran.err
+    assert "s3cret" not in ran.err
+    (remark,) = json.loads(penstock("validate", str(path), "--json").out)
+    assert (remark["key"], remark["severity"]) == ("routes.warehouse.to.dsn", "warning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from penstock.config.quantities import Duration
 from penstock.destinations.sql.config import SqlConfig
@@ -14,9 +14,11 @@ SCHEMES = ("clickhouse", "clickhouses", "http", "https", "chdb")
 
 class ClickhouseConfig(SqlConfig):
     type: Literal["clickhouse"] = Field(default="clickhouse", description="Selects this destination.")
-    dsn: SecretStr = Field(
+    url: SecretStr = Field(
+        validation_alias=AliasChoices("url", "dsn"),
         description="Where the server is: `clickhouse://user:password@host:8123`, or `clickhouses://` (or port 8443)"
         " for TLS. `chdb:///path` is ClickHouse's embedded engine in that folder, without a server."
+        " `dsn` is an older name of this key.",
     )
     database: str = Field(
         default="default", min_length=1, max_length=127, description="The database that tables are in; made if missing."
@@ -24,7 +26,7 @@ class ClickhouseConfig(SqlConfig):
     connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")
     answer_timeout: Duration = Field(default=300.0, gt=0, description="How long to wait for an answer.")
 
-    @field_validator("dsn")
+    @field_validator("url")
     @classmethod
     def _looks_like_one(cls, value: SecretStr) -> SecretStr:
         # It may hold a password, so no message repeats it.

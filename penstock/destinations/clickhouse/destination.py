@@ -44,7 +44,7 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        with _turns[self.config.dsn.get_secret_value(), self.config.database], closing(self._connect()) as client:
+        with _turns[self.config.url.get_secret_value(), self.config.database], closing(self._connect()) as client:
             self._make_database(client)
             yield ClickhouseSession(client, self.dialect)
 
@@ -86,13 +86,13 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
             raise PenstockError(
                 "PEN-DST-042", "the ClickHouse driver is not installed.", "pip install 'penstock[clickhouse]'"
             ) from error
-        dsn = self.config.dsn.get_secret_value()
-        scheme = dsn.partition("://")[0]
+        url = self.config.url.get_secret_value()
+        scheme = url.partition("://")[0]
         try:
             if scheme == "chdb":
-                return clickhouse_connect.get_client(dsn=dsn, settings=_SETTINGS)
+                return clickhouse_connect.get_client(dsn=url, settings=_SETTINGS)
             return clickhouse_connect.get_client(
-                dsn=dsn,
+                dsn=url,
                 interface="https" if scheme in ("https", "clickhouses") else None,
                 settings=_SETTINGS,
                 connect_timeout=max(1, round(self.config.connect_timeout)),

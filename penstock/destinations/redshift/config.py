@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from penstock.config.quantities import Duration
 from penstock.destinations.sql.config import FloatType, SqlConfig
@@ -17,8 +17,10 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 class RedshiftConfig(SqlConfig):
     type: Literal["redshift"] = Field(default="redshift", description="Selects this destination.")
-    dsn: SecretStr = Field(
+    url: SecretStr = Field(
+        validation_alias=AliasChoices("url", "dsn"),
         description="Where the database is: `postgresql://user:password@cluster.region.redshift.amazonaws.com:5439/dev`."
+        " `dsn` is an older name of this key.",
     )
     database_schema: str = Field(
         default="public",
@@ -43,7 +45,7 @@ class RedshiftConfig(SqlConfig):
     )
     connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")
 
-    @field_validator("dsn")
+    @field_validator("url")
     @classmethod
     def _looks_like_one(cls, value: SecretStr) -> SecretStr:
         # It may hold a password, so no message repeats it.

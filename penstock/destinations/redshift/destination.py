@@ -92,7 +92,7 @@ class RedshiftDestination(SqlDestination[RedshiftConfig]):
         import psycopg
 
         return psycopg.connect(
-            self.config.dsn.get_secret_value(),
+            self.config.url.get_secret_value(),
             autocommit=True,
             # Redshift calls its encoding UNICODE and has no DEALLOCATE ALL.
             client_encoding="utf8",

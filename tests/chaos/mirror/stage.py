@@ -43,7 +43,7 @@ sources:
 routes:
   to_postgres:
     from: shop
-    to: {{type: postgres, dsn: "{target}", database_schema: mirror, load: mirror}}
+    to: {{type: postgres, url: "{target}", database_schema: mirror, load: mirror}}
   to_duckdb:
     from: shop
     to: {{type: duckdb, path: ./mirror.duckdb, load: mirror}}

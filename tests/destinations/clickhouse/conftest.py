@@ -38,7 +38,7 @@ class Engine:
 
     def destination(self, **options: Any) -> ClickhouseDestination:
         return ClickhouseDestination(
-            ClickhouseConfig.model_validate({"dsn": self.dsn, "database": self.database, **options})
+            ClickhouseConfig.model_validate({"url": self.dsn, "database": self.database, **options})
         )
 
 

@@ -419,7 +419,7 @@ def test_a_database_that_is_missing_is_made(engine: Engine, warehouse: Make) -> 
 
 def test_a_server_that_is_away_is_tried_again_and_its_password_is_not_told(warehouse: Make) -> None:
     parts = warehouse().staging.stage(numbered([1]))
-    config = ClickhouseConfig.model_validate({"dsn": f"clickhouse://me:secret@127.0.0.1:{free_port()}"})
+    config = ClickhouseConfig.model_validate({"url": f"clickhouse://me:secret@127.0.0.1:{free_port()}"})
     away = ClickhouseDestination(config)
     started = time.monotonic()
     with pytest.raises(TransientError, match="PEN-DST-041") as caught:
@@ -440,7 +440,7 @@ def test_the_plan_is_what_would_be_done(engine: Engine, warehouse: Make) -> None
     assert engine.columns() == {}
 
 
-@pytest.mark.parametrize("dsn", ["", "localhost:8123", "postgresql://x", "clickhouse:/x"])
-def test_an_address_that_is_none_is_refused_with_the_config(dsn: str) -> None:
+@pytest.mark.parametrize("url", ["", "localhost:8123", "postgresql://x", "clickhouse:/x"])
+def test_an_address_that_is_none_is_refused_with_the_config(url: str) -> None:
     with pytest.raises(ValueError, match="not a ClickHouse address"):
-        ClickhouseConfig.model_validate({"dsn": dsn})
+        ClickhouseConfig.model_validate({"url": url})

@@ -127,4 +127,4 @@ def prepared(url: str, schema: str) -> None:
 
 def made(url: str, schema: str, bucket: Path, **options: Any) -> OnPostgres:
     bucket.mkdir(exist_ok=True)
-    return OnPostgres(RedshiftConfig(dsn=url, database_schema=schema, staging=f"file://{bucket}", **options))
+    return OnPostgres(RedshiftConfig(url=url, database_schema=schema, staging=f"file://{bucket}", **options))

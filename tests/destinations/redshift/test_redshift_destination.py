@@ -45,7 +45,7 @@ class TestRedshift(TransactionalContract):
 
     def ids(self, destination: AnyDestination) -> list[int]:
         config = destination.config
-        with psycopg.connect(config.dsn.get_secret_value()) as connection:
+        with psycopg.connect(config.url.get_secret_value()) as connection:
             return [row[0] for row in connection.execute(f"SELECT id FROM {config.database_schema}.events").fetchall()]
 
 

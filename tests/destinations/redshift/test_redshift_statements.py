@@ -208,12 +208,12 @@ def test_an_error_is_about_the_rows_or_about_now(error: psycopg.Error, kind: typ
         {"iam_role": "x' --"},
         {"region": "'"},
         {"database_schema": "a%s"},
-        {"dsn": "host"},
+        {"url": "host"},
     ],
 )
 def test_what_would_break_a_statement_is_refused_with_the_config(wrong: dict[str, str]) -> None:
     good = {
-        "dsn": "postgresql://h/d",
+        "url": "postgresql://h/d",
         "staging": "s3://b/p/",
         "iam_role": "arn:aws:iam::12:role/x",
         "region": "eu-west-1",

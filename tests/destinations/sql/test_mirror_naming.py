@@ -106,9 +106,9 @@ def test_the_table_has_a_name_if_nothing_is_said(options: dict[str, Any], templa
 @pytest.mark.parametrize(
     ("config", "options"),
     [
-        (ClickhouseConfig, {"dsn": "clickhouse://h/d"}),
+        (ClickhouseConfig, {"url": "clickhouse://h/d"}),
         (SnowflakeConfig, {"account": "a", "user": "u", "password": "p", "database": "d", "warehouse": "w"}),
-        (RedshiftConfig, {"dsn": "postgresql://h/d", "staging": "s3://b/p"}),
+        (RedshiftConfig, {"url": "postgresql://h/d", "staging": "s3://b/p"}),
         (BigqueryConfig, {"project": "project", "dataset": "d"}),
     ],
 )
