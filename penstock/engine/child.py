@@ -65,11 +65,12 @@ def main(arguments: list[str]) -> int:
 
 def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None) -> int:
     from penstock.engine.engine import Engine
+    from penstock.engine.leaving import leave
     from penstock.engine.pipeline import Pipeline
     from penstock.engine.session import JvmDied
 
     try:
-        return 0 if Engine(Pipeline.open(config), once, patience).run(stopping) else EXIT_UNFINISHED
+        return 0 if Engine(Pipeline.open(config), once, patience, leave).run(stopping) else EXIT_UNFINISHED
     except JvmDied as error:
         logging.getLogger("penstock").error("%s", error)
         logging.shutdown()

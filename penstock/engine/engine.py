@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ from penstock.engine import narrate
 from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
-from penstock.engine.ledger import RouteState
 from penstock.engine.leaving import leaving_in_time, nothing_to_deliver
+from penstock.engine.ledger import RouteState
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
@@ -37,13 +37,22 @@ JVM_CHECK_EVERY = 0.5
 class Engine:
     """Runs all routes of a pipeline in this process until ``stopping`` is set, or with ``once`` to their end.
 
+    ``leave``: ends the process, called when it is told to stop and nothing is to deliver, whatever Spark is at; none,
+    and Spark is waited for.
     ``patience``: seconds after which a route gives up a destination that stays away; none, and it waits.
     """
 
-    def __init__(self, pipeline: Pipeline, once: bool = False, patience: float | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        once: bool = False,
+        patience: float | None = None,
+        leave: Callable[[], None] | None = None,
+    ) -> None:
         self._pipeline = pipeline
         self._once = once
         self._patience = patience
+        self._leave = leave
         self._lock = EngineLock(pipeline.layout.run)
         self._compacting = Compacting(pipeline.log)
         self._runners: Sequence[RouteRunner] = ()
@@ -54,7 +63,9 @@ class Engine:
         self._lock.take()
         self._pipeline.check_log()
         self._note_starting()
-        with leaving_in_time(stopping, self._may_leave, self._runs):
+        if self._leave is None:
+            return self._run(stopping)
+        with leaving_in_time(stopping, self._may_leave, self._runs, self._leave):
             return self._run(stopping)
 
     def _run(self, stopping: Event) -> bool:

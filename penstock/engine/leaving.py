@@ -41,11 +41,13 @@ def nothing_to_deliver(pipeline: Pipeline) -> bool:
 
 
 @contextmanager
-def leaving_in_time(stopping: Event, may_leave: Callable[[], bool], runs: Event) -> Iterator[None]:
-    """Inside, a stop ends this process, and what it has started, as soon as it ``may_leave``: at once while it starts,
+def leaving_in_time(
+    stopping: Event, may_leave: Callable[[], bool], runs: Event, leave: Callable[[], None]
+) -> Iterator[None]:
+    """Inside, a stop calls ``leave``, which ends this process, as soon as it ``may_leave``: at once while it starts,
     after a little ``PATIENCE`` when it ``runs``. Work that comes to its end by itself is left alone."""
     done = Event()
-    watch = threading.Thread(target=_watch, args=(stopping, may_leave, runs, done), name="leaving", daemon=True)
+    watch = threading.Thread(target=_watch, args=(stopping, may_leave, runs, leave, done), name="leaving", daemon=True)
     watch.start()
     try:
         yield
@@ -53,7 +55,7 @@ def leaving_in_time(stopping: Event, may_leave: Callable[[], bool], runs: Event)
         done.set()
 
 
-def _watch(stopping: Event, may_leave: Callable[[], bool], runs: Event, done: Event) -> None:
+def _watch(stopping: Event, may_leave: Callable[[], bool], runs: Event, leave: Callable[[], None], done: Event) -> None:
     stopping.wait()
     while not done.is_set():
         # Asked again after the wait: a batch may have begun while Spark was given its time.
