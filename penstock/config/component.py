@@ -7,6 +7,7 @@ then be checked without loading anything heavy.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,6 +65,10 @@ class StepConfig(ComponentConfig):
         description="Regular expression (unanchored, slashes optional). Records of other namespaces pass unchanged.",
     )
 
+    def types_asked(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """The types that the step casts to, each with its place in the options."""
+        yield from ()
+
     @field_validator("namespace")
     @classmethod
     def _compiles(cls, value: str | None) -> str | None:
@@ -76,6 +81,11 @@ class DestinationConfig(ComponentConfig):
     """Base of every destination's options; each subclass narrows ``type`` to its own name."""
 
     type: str = Field(description="Which destination this is.")
+
+    def type_problem(self, asked: str) -> tuple[str, str] | None:
+        """What is wrong with a type that a step casts to here, and how to mend it. Destinations without types take any
+        word for one."""
+        return None
 
 
 def namespace_pattern(text: str) -> re.Pattern[str]:

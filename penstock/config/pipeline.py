@@ -159,6 +159,18 @@ class RouteConfig(ComponentConfig):
         namespace_pattern(value)
         return value
 
+    @model_validator(mode="after")
+    def _types_are_there(self) -> Self:
+        wrong = [
+            complaint(("steps", number, step.name, *place), *problem)
+            for number, step in enumerate(self.steps)
+            for place, asked in step.config.types_asked()
+            if (problem := self.to.type_problem(asked)) is not None
+        ]
+        if wrong:
+            raise refuse(*wrong)
+        return self
+
     @classmethod
     def _expanded(cls, value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get("to"), dict):

@@ -401,6 +401,25 @@ MISTAKES = [
         "another name",
     ),
     Mistake(
+        "a type with a slip",
+        with_route(
+            "    steps: [{map: {fields: [{src: /price, action: cast, type: ▲bigintt}]}}]", "{type: duckdb, path: ./x}"
+        ),
+        "routes.out.steps[0].map.fields[0].type",
+        "'bigintt' is no type of DuckDB",
+        "Did you mean 'bigint'?",
+    ),
+    Mistake(
+        "a type with more digits after the point than it has",
+        with_route(
+            "    steps: [{map: {fields: [{src: /a, dst: /b}, {src: /price, action: cast, type: ▲'numeric(2,12)'}]}}]",
+            "{type: postgres, url: 'postgresql://db/x'}",
+        ),
+        "routes.out.steps[0].map.fields[1].type",
+        "'numeric(2,12)' is no type of PostgreSQL: of 2 digits not 12 can be after the point",
+        "",
+    ),
+    Mistake(
         "a key under its older name too",
         with_route("", "{type: postgres, url: 'postgresql://db/x', ▲dsn: 'postgresql://db/x'}"),
         "routes.out.to.dsn",

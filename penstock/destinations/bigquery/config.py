@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from penstock.config.paths import LocalPath
 from penstock.config.quantities import Duration
+from penstock.destinations.bigquery.type_names import BIGQUERY_TYPES
 from penstock.destinations.sql.config import SqlConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 
 class BigqueryConfig(SqlConfig):
+    type_names: ClassVar[TypeNames] = BIGQUERY_TYPES
     type: Literal["bigquery"] = Field(default="bigquery", description="Selects this destination.")
     project: str = Field(pattern=r"^[a-z][a-z0-9:.-]{4,}[a-z0-9]$", description="The project that the dataset is in.")
     dataset: str = Field(

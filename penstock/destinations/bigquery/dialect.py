@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.destinations.bigquery.type_names import BIGQUERY_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.operations import AddColumn, Operation, TypedColumn
 from penstock.destinations.sql.wrapping import wrapped
@@ -97,6 +98,7 @@ def bigquery_dialect(project: str, dataset: str) -> BigqueryDialect:
         types=TYPES,
         json_type="JSON",
         max_name=300,
+        known=BIGQUERY_TYPES,
         quote="`",
         widens=frozenset({(_T.INT64, _T.FLOAT64)}),
         # A key there has no name by which ours could be told from its owner's, and is not enforced.

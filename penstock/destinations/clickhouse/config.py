@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from penstock.config.quantities import Duration
+from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
 from penstock.destinations.sql.config import SqlConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 SCHEMES = ("clickhouse", "clickhouses", "http", "https", "chdb")
 
 
 class ClickhouseConfig(SqlConfig):
+    type_names: ClassVar[TypeNames] = CLICKHOUSE_TYPES
     type: Literal["clickhouse"] = Field(default="clickhouse", description="Selects this destination.")
     url: SecretStr = Field(
         validation_alias=AliasChoices("url", "dsn"),

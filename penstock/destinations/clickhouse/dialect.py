@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
 from penstock.destinations.clickhouse.types import asked_type, bare, held_by, not_nullable, nullable
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.merging import Merge
@@ -44,6 +45,8 @@ class ClickhouseDialect(Dialect):
     # Types
 
     def cast_type(self, asked: str) -> str:
+        if (wrong := CLICKHOUSE_TYPES.problem(asked)) is not None:
+            raise not_a_type(asked, wrong.what)
         found = asked_type(asked)
         if found is None:
             raise not_a_type(asked)
@@ -194,6 +197,7 @@ def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:
         },
         json_type="Nullable(String)",
         max_name=127,
+        known=CLICKHOUSE_TYPES,
         # Not from a boolean to text: 1 would stand where the event had true.
         widens=promotions() - {(_T.BOOL, _T.STRING)},
         database=database,

@@ -7,10 +7,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from penstock.config.paths import LocalPath
+from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.config import SqlConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 
 class DuckdbConfig(SqlConfig):
+    type_names: ClassVar[TypeNames] = DUCKDB_TYPES
     offers_mirror: ClassVar[bool] = True
 
     type: Literal["duckdb"] = Field(default="duckdb", description="Selects this destination.")

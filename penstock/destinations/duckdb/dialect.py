@@ -8,6 +8,7 @@ from functools import cache
 
 import duckdb
 
+from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.mirror.declared import declared
 from penstock.flatten.types import InnerType, promotions
@@ -103,6 +104,7 @@ DUCKDB = DuckdbDialect(
     },
     json_type="JSON",
     max_name=255,
+    known=DUCKDB_TYPES,
     # A bare numeric would be DECIMAL(18,3) and round what numeric(38,18), its meaning elsewhere in Penstock, keeps.
     spellings={
         "numeric": "DECIMAL(38,18)",

@@ -8,10 +8,13 @@ from pydantic import AliasChoices, Field
 
 from penstock.config.database_url import PostgresUrl
 from penstock.config.quantities import Duration
+from penstock.destinations.postgres.type_names import POSTGRES_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 
 class PostgresConfig(SqlConfig):
+    type_names: ClassVar[TypeNames] = POSTGRES_TYPES
     offers_mirror: ClassVar[bool] = True
 
     type: Literal["postgres"] = Field(default="postgres", description="Selects this destination.")

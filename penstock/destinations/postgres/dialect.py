@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.destinations.postgres.type_names import POSTGRES_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
@@ -108,6 +109,7 @@ def postgres_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         types=types,
         json_type="jsonb",
         max_name=63,
+        known=POSTGRES_TYPES,
         spellings={"json": "jsonb", "numeric": "numeric(38,18)", "string": "text", "double": "double precision",
                    "timestamp_tz": "timestamp with time zone"},
         reserved=SYSTEM_COLUMNS,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from penstock.config.quantities import Duration
+from penstock.destinations.redshift.type_names import REDSHIFT_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+(,arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+)*")
 _LOCATION = re.compile(r"(s3|file)://[^?#']+")
@@ -16,6 +18,7 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
 class RedshiftConfig(SqlConfig):
+    type_names: ClassVar[TypeNames] = REDSHIFT_TYPES
     type: Literal["redshift"] = Field(default="redshift", description="Selects this destination.")
     url: SecretStr = Field(
         validation_alias=AliasChoices("url", "dsn"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.destinations.postgres.dialect import SYSTEM_COLUMNS
+from penstock.destinations.redshift.type_names import REDSHIFT_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing, not_a_type
 from penstock.destinations.sql.merging import Merge
@@ -92,6 +93,7 @@ def redshift_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         types=types,
         json_type="super",
         max_name=127,
+        known=REDSHIFT_TYPES,
         spellings=_SPELLINGS,
         takes_nul=False,
         reserved=SYSTEM_COLUMNS,

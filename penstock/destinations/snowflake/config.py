@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from penstock.config.paths import LocalPath
 from penstock.config.quantities import Duration
+from penstock.destinations.snowflake.type_names import SNOWFLAKE_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 
 class SnowflakeConfig(SqlConfig):
+    type_names: ClassVar[TypeNames] = SNOWFLAKE_TYPES
     type: Literal["snowflake"] = Field(default="snowflake", description="Selects this destination.")
     account: str = Field(min_length=1, description="The account's identifier, such as `myorg-myaccount`.")
     user: str = Field(min_length=1, description="Who loads.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.destinations.snowflake.type_names import SNOWFLAKE_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
@@ -136,6 +137,7 @@ def snowflake_dialect(
         types=TYPES if floats is FloatType.NUMERIC else {**TYPES, _T.FLOAT64: "DOUBLE"},
         json_type="VARIANT",
         max_name=255,
+        known=SNOWFLAKE_TYPES,
         spellings={
             "numeric": "NUMBER(38,18)",
             "decimal": "NUMBER(38,18)",

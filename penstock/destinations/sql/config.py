@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig
+from penstock.destinations.sql.type_names import TypeNames
 
 
 class LoadMode(StrEnum):
@@ -52,6 +53,8 @@ class SqlConfig(DestinationConfig):
 
     offers_mirror: ClassVar[bool] = False
     """Whether the engine can follow the changes of a table."""
+    type_names: ClassVar[TypeNames | None] = None
+    """The types that a step can cast to there."""
 
     load: LoadMode | None = Field(
         default=None,
@@ -97,6 +100,9 @@ class SqlConfig(DestinationConfig):
         default=False,
         description="Take strings that are RFC 3339 timestamps (with `T`) for timestamps, if all of a batch's are.",
     )
+
+    def type_problem(self, asked: str) -> tuple[str, str] | None:
+        return None if self.type_names is None else self.type_names.problem(asked)
 
     @field_validator("table")
     @classmethod

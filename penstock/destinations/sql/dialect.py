@@ -22,13 +22,19 @@ from penstock.destinations.sql.operations import (
     TypedColumn,
     WidenColumn,
 )
+from penstock.destinations.sql.type_names import TypeNames
 from penstock.errors import PenstockError
 from penstock.flatten.casts import Cast, covers, parse_cast
 from penstock.flatten.column import Column
 from penstock.flatten.types import InnerType, promote
 from penstock.flatten.unmapped import UNMAPPED
 
-_TYPE = re.compile(r"[a-z_][a-z0-9_ ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?[a-z ]*(\[\])*", re.IGNORECASE)
+_TYPE = re.compile(
+    r"[a-z_][a-z0-9_ ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?[a-z ]*(\[\d*\])*"
+    r'|((?:"[^"\0]+"|[a-z_]\w*)\.)?("[^"\0]+"|[a-z_]\w*)(\[\d*\])*',
+    re.IGNORECASE | re.ASCII,
+)
+"""Nothing else goes into a statement: no bracket or quote that is not closed, nothing behind the type."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Dialect(ABC):
     """Longest name, in characters."""
     spellings: Mapping[str, str] = field(default_factory=dict)
     """Types that people ask for by another engine's word, or that mean something else here."""
+    known: TypeNames | None = None
+    """All types that the engine has; without them, every word is taken for one."""
     quote: str = '"'
     reserved: frozenset[str] = frozenset()
     """Names that no column can have, quoted or not; fields of such a name are kept with what fits nowhere."""
@@ -83,6 +91,8 @@ class Dialect(ABC):
         """The engine's word for a type that a step asked for. It goes into statements as it is, so it must be one."""
         if not _TYPE.fullmatch(asked):
             raise not_a_type(asked)
+        if self.known is not None and (wrong := self.known.problem(asked)) is not None:
+            raise not_a_type(asked, wrong.what)
         return self.spellings.get(" ".join(asked.lower().split()), asked)
 
     def target(self, sql_type: str) -> Cast:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -77,6 +78,11 @@ class MapConfig(StepConfig):
         description="Whether fields that no rule names stay. If not, `_timestamp` and `/eventn_ctx/event_id` still do.",
     )
     fields: tuple[Rule, ...] = Field(default=(), description="Rules, run in order; each sees what those before it did.")
+
+    def types_asked(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for number, rule in enumerate(self.fields):
+            if rule.type is not None:
+                yield ("fields", number, "type"), rule.type
 
     @field_validator("fields", mode="before")
     @classmethod
