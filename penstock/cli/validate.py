@@ -12,7 +12,9 @@ from penstock.cli.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli.screen import JsonValue, counted, note, print_json
 
 if TYPE_CHECKING:
+    from penstock.config.loading import Loaded
     from penstock.config.problems import Problem
+    from penstock.engine.template_fields import Findings
 
 
 def validate(
@@ -34,14 +36,25 @@ def validate(
             for problem in error.problems:
                 typer.echo(str(problem))
         raise typer.Exit(Exit.PROBLEMS) from None
-    pipeline = loaded.config
+    pipeline, found = loaded.config, _template_findings(loaded)
+    said = [("warning", remark) for remark in (*loaded.remarks, *(found.warnings if found else ()))]
+    said += [("note", remark) for remark in (found.unchecked if found else ())]
     if json:
-        print_json([problem_object(remark, "warning") for remark in loaded.remarks])
+        print_json([problem_object(remark, severity) for severity, remark in said])
     else:
-        for remark in loaded.remarks:
-            note(f"warning: {remark}")
+        for severity, remark in said:
+            note(f"{severity}: {remark}")
         sources, routes = counted(len(pipeline.sources), "source"), counted(len(pipeline.routes), "route")
         typer.echo(f"{file} is valid: {sources}, {routes}")
+
+
+def _template_findings(loaded: Loaded) -> Findings | None:
+    """What is to be said of templates, for which Jinja is loaded only where there are any."""
+    if not any(route.to.templates() for route in loaded.config.routes.values()):
+        return None
+    from penstock.engine.template_fields import check_templates
+
+    return check_templates(loaded)
 
 
 def problem_object(problem: Problem, severity: str = "error") -> dict[str, JsonValue]:

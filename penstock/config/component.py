@@ -7,10 +7,10 @@ then be checked without loading anything heavy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -51,10 +51,25 @@ class ComponentConfig(BaseModel):
         return {cls.main_option: value}
 
 
+class SampleFile(NamedTuple):
+    path: Path
+    delimiter: str | None = None
+    """Between the fields of a CSV file; ``None``: its lines are JSON."""
+    columns: tuple[str, ...] = ()
+    """Of a CSV file without a header line."""
+
+
 class SourceConfig(ComponentConfig):
     """Base of every source's options; each subclass narrows ``type`` to its own name."""
 
     type: str = Field(description="Which source this is.")
+
+    adds: ClassVar[frozenset[str]] = frozenset()
+    """Fields that the source itself gives to every event."""
+
+    def sample_files(self) -> list[SampleFile]:
+        """Files with events such as the source brings, if it has any: for checks, which read a little of them."""
+        return []
 
 
 class StepConfig(ComponentConfig):
@@ -86,6 +101,10 @@ class DestinationConfig(ComponentConfig):
         """What is wrong with a type that a step casts to here, and how to mend it. Destinations without types take any
         word for one."""
         return None
+
+    def templates(self) -> Mapping[str, str]:
+        """The options that are templates over an event, by name."""
+        return {}
 
 
 def namespace_pattern(text: str) -> re.Pattern[str]:

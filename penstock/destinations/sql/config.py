@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Self
 
@@ -100,6 +101,9 @@ class SqlConfig(DestinationConfig):
         default=False,
         description="Take strings that are RFC 3339 timestamps (with `T`) for timestamps, if all of a batch's are.",
     )
+
+    def templates(self) -> Mapping[str, str]:
+        return {"table": self.table} if self.table is not None and "{" in self.table and not self.mirrors else {}
 
     def type_problem(self, asked: str) -> tuple[str, str] | None:
         return None if self.type_names is None else self.type_names.problem(asked)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from jinja2 import nodes
 
-from penstock.destinations.sql.template import EventTemplate
+from penstock.destinations.sql.template import EventTemplate, field_path
 from penstock.flatten.names import column_name
 from penstock.json.find import Found, find
 from penstock.json.paths import Path
@@ -121,21 +121,12 @@ def _paths(template: EventTemplate) -> list[Path]:
     """The fields a template needs: exact ones if it only prints fields, else whole top-level ones."""
     tree = template.tree
     printed = [node for output in tree.find_all(nodes.Output) for node in output.nodes]
-    paths = [_path(node) for node in printed if not isinstance(node, nodes.TemplateData)]
+    paths = [field_path(node) for node in printed if not isinstance(node, nodes.TemplateData)]
     exact = [path for path in paths if path is not None]
     if len(exact) == len(paths) and all(isinstance(part, nodes.Output) for part in tree.body):
         # A field and a field inside it cannot both be put into one object; then the outer one has both.
         return [path for path in dict.fromkeys(exact) if not any(path[:n] in exact for n in range(1, len(path)))]
     return [(name,) for name in sorted(template.fields)]
-
-
-def _path(node: nodes.Node) -> Path | None:
-    if isinstance(node, nodes.Name):
-        return (node.name,)
-    if isinstance(node, nodes.Getattr) and (outer := _path(node.node)) is not None:
-        # Parts of a time are not in the JSON.
-        return outer if outer == (_TIME_FIELD,) else (*outer, node.attr)
-    return None
 
 
 def _size(values: Sequence[bytes | None]) -> int:

@@ -79,10 +79,45 @@ class EventTemplate:
         """The top-level fields of the event that it looks at."""
         return frozenset(name.name for name in self.tree.find_all(nodes.Name))
 
+    @property
+    def needed(self) -> list[tuple[str, ...]]:
+        """The paths of the fields that it counts on: not those for which it has another word if they are missing."""
+        return list(dict.fromkeys(_needed(self.tree)))
+
     def render(self, event: Mapping[str, object]) -> str:
         """Raises whatever is wrong with this event, as ``jinja2.TemplateError`` or as Python says it."""
         text: str = _measure(self._template.render(event))
         return text
+
+
+def _needed(node: nodes.Node) -> Iterator[tuple[str, ...]]:
+    path = field_path(node)
+    if path is not None:
+        yield path
+        return
+    if isinstance(node, nodes.Test) and node.name in ("defined", "undefined", "none"):
+        return
+    if isinstance(node, nodes.Filter) and node.name in ("default", "d"):
+        children: Iterable[nodes.Node] = node.args
+    elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr):
+        children = [node.node.node, *node.args]
+    else:
+        children = node.iter_child_nodes()
+    for child in children:
+        yield from _needed(child)
+
+
+def field_path(node: nodes.Node) -> tuple[str, ...] | None:
+    """The path of the field that an expression names; ``None`` if it is something else."""
+    if isinstance(node, nodes.Name):
+        return (node.name,)
+    if isinstance(node, nodes.Getattr) and (outer := field_path(node.node)) is not None:
+        # Parts of a time are not in the JSON.
+        return outer if outer == ("_timestamp",) else (*outer, node.attr)
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
+        outer = field_path(node.node)
+        return None if outer is None else (*outer, node.arg.value)
+    return None
 
 
 def _checked(source: str) -> nodes.Template:

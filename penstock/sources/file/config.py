@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from penstock.config.component import SourceConfig
+from penstock.config.component import SampleFile, SourceConfig
 from penstock.config.paths import LocalPath
 from penstock.config.quantities import ByteSize, Duration
+from penstock.sources.file.finding import find
+
+_SAMPLES = 20
+"""How many files a check looks into."""
 
 
 class FileConfig(SourceConfig):
@@ -49,3 +54,15 @@ class FileConfig(SourceConfig):
         description="Longest line. A longer one is kept in pieces, as malformed records.",
     )
     poll: Duration = Field(default=1.0, gt=0, description="How often files are looked at for new lines.")
+
+    def sample_files(self) -> list[SampleFile]:
+        return [sample for found in find(self.path, self.pattern)[:_SAMPLES] if (sample := self._sample(found.path))]
+
+    def _sample(self, path: Path) -> SampleFile | None:
+        ending = path.name.removesuffix(".gz").rpartition(".")[2]
+        if self.format == "parquet" or ending in ("parquet", "zst", "zstd") or self.compression == "zstd":
+            return None
+        if self.format == "csv" or (self.format == "auto" and ending in ("csv", "tsv")):
+            delimiter = self.delimiter or ("\t" if ending == "tsv" else ",")
+            return SampleFile(path, delimiter, tuple(self.columns or ()))
+        return SampleFile(path)

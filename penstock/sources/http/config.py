@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
@@ -96,6 +96,8 @@ def _checked_network(text: str) -> str:
 
 
 class HttpConfig(SourceConfig):
+    adds: ClassVar[frozenset[str]] = frozenset(("source_ip", "_timestamp", "api_key", "src", "eventn_ctx"))
+
     """The collector's options."""
 
     type: Literal["http"] = "http"
