@@ -1,7 +1,7 @@
 """The local log: a directory of partitions, each written by one process and read by any.
 
     <directory>/partitions.json      which source and worker owns which partition
-    <directory>/<partition>/         segments, their indexes, the head, the writer's lock
+    <directory>/<partition>/         segments, their indexes, the head, the lineage, the writer's lock
     <directory>/holds/               what each consumer still needs
 
 Opening it for reading takes no lock and creates nothing.
@@ -27,6 +27,7 @@ from penstock.log.config import LogConfig
 from penstock.log.files import is_full, locked, no_room, replace_durably
 from penstock.log.holds import Holds
 from penstock.log.housekeeping import housekeeping
+from penstock.log.lineage import Lineage, read_lineage
 from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, Holding, PartitionReader
 from penstock.log.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove
 from penstock.log.writer import PartitionWriter
@@ -115,6 +116,10 @@ class LocalLog:
     def holding(self, partition: int) -> Holding:
         """The offsets of the first and the last record that are there."""
         return self._reader(partition).holding()
+
+    def lineage(self, partition: int) -> Lineage:
+        """Which writers gave the partition's offsets."""
+        return read_lineage(self.partition_dir(partition))
 
     def read(
         self,

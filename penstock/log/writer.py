@@ -24,10 +24,11 @@ from penstock.durable import sync_directory
 from penstock.errors import LogError
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
-from penstock.log.files import index_path, is_full, no_room, segment_path, try_lock
+from penstock.log.files import index_path, is_full, no_room, segment_bases, segment_path, try_lock
 from penstock.log.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
 from penstock.log.head import Head, HeadFile
 from penstock.log.index import IndexWriter, Place, first_place
+from penstock.log.lineage import note_writer
 from penstock.log.recovery import Recovered, Recovery, open_index, recover
 from penstock.log.segment import after
 from penstock.record import ENTRY_SCHEMA, int64_array
@@ -61,6 +62,7 @@ class PartitionWriter:
         self._durable: int
         self._index: IndexWriter
         self._indexed: Place
+        self._is_noted = False
         lock = try_lock(directory / "lock")
         if lock is None:
             raise LogError(
@@ -147,6 +149,10 @@ class PartitionWriter:
                 )
             header, header_bytes = place(body, first, last)
             try:
+                if not self._is_noted:
+                    # Before the first record, and no sooner: a full disk must not keep the partition from opening.
+                    note_writer(self._directory, first, segment_bases(self._directory)[0])
+                    self._is_noted = True
                 if self._is_time_to_roll(header.frame_bytes):
                     self._roll()
                 reach("log.append.before_write")
