@@ -52,6 +52,11 @@ class RouteError(PenstockError):
     """A route cannot start or go on."""
 
 
+class ContradictionError(PenstockError):
+    """What is at the destination and what the ledger and the log say exclude each other. Nothing was written; it takes
+    a person to say which of them holds."""
+
+
 class SourceAway(PenstockError):
     """What a source reads from cannot be reached now. The same may work later."""
 

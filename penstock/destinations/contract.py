@@ -41,6 +41,7 @@ __all__ = [
     "Capabilities",
     "Destination",
     "DestinationConfig",
+    "Loaded",
     "Part",
     "Receipt",
     "Stager",
@@ -85,6 +86,9 @@ class Batch:
     number: int
     ranges: Mapping[int, tuple[int, int]]
     """Per log partition the offsets ``[start, end)``."""
+    origin: str = ""
+    """Which records these are, as text: the log's identity, the ranges and who wrote them. Where a number comes a
+    second time with another origin (an older ledger was put back), it is another batch. Empty if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,17 @@ class Receipt:
     @property
     def repeated(self) -> bool:
         return bool(self.tables) and all(table.repeated for table in self.tables)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a target remembers of one table of a batch: whose it was, what it was made of, which rows it refused."""
+
+    batch: Batch
+    """Its ranges are in its origin only, which is empty for what an older release wrote."""
+    table: str
+    rows: int
+    failures: pa.RecordBatch | None = None
 
 
 class TableBook(Protocol):
@@ -171,7 +186,8 @@ class Destination(ABC, Generic[ConfigT]):
     """Built from its config in the driver and again, for ``stager``, in every task; holds no open connection between
     calls. ``write`` may raise ``TransientError`` (the engine waits and calls again with the parts of every table that
     was not written) or ``RefusedError`` (nothing was written; the engine calls again with fewer records); anything else
-    counts as a bug and stops the route until it is restarted.
+    counts as a bug and stops the route until it is restarted. A destination that remembers batches raises
+    ``ContradictionError`` if it has another batch under this number: then the route waits for a person.
     """
 
     capabilities: Capabilities = Capabilities()
@@ -197,6 +213,20 @@ class Destination(ABC, Generic[ConfigT]):
         """The schema changes that ``write`` would make for these parts, as statements. Changes nothing. ``offline``:
         without a look at the target, as if it were empty."""
         return []
+
+    def newest_loads(self) -> Sequence[Loaded]:
+        """The newest batch of every ledger and route that ever wrote here, table by table, without its failures. A
+        target that does not remember has none. Makes nothing at the target."""
+        return []
+
+    def loads(self, scope: str, route: str) -> Sequence[Loaded]:
+        """All that is remembered of a route, oldest batch first. Makes nothing at the target."""
+        return []
+
+    def place(self) -> str:
+        """Where it writes to, if that is a place on disk: two routes with the same one write to the same target."""
+        path = getattr(self.config, "path", None)
+        return "" if path is None else str(Path(path).absolute())
 
     def check(self) -> str:
         """Reach the target and say in a line what was found; raise ``PenstockError`` if it cannot be used."""

@@ -84,6 +84,17 @@ class ModelSession(Session):
     def mark(self, batch: Batch, table: str) -> Mark | None:
         return self._store.marks.get((batch.scope, batch.route, batch.number, table))
 
+    def newest_marks(self) -> list[Mark]:
+        return [mark for mark in self._store.marks.values() if mark.batch.number == self._newest(mark.batch)]
+
+    def _newest(self, batch: Batch) -> int:
+        same = (other.batch for other in self._store.marks.values())
+        return max(other.number for other in same if (other.scope, other.route) == (batch.scope, batch.route))
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        found = [m for m in self._store.marks.values() if (m.batch.scope, m.batch.route) == (scope, route)]
+        return sorted(found, key=lambda mark: mark.batch.number)
+
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         if load.table.name in self._store.away:
             raise TransientError("PEN-DST-027", f"the table {load.table.name} is away.", "The batch is tried again.")

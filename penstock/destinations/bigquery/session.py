@@ -11,6 +11,8 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import IO
 
@@ -26,7 +28,7 @@ from penstock.destinations.bigquery.dialect import BigqueryDialect
 from penstock.destinations.bigquery.statements import LOADED_ALREADY, STAGED_PREFIX, Statement
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.destinations.sql.session import MARKS, Load, Mark, Session, listed_mark
 from penstock.errors import TransientError
 
 
@@ -36,6 +38,7 @@ class BigquerySession(Session):
         self.dialect: BigqueryDialect = dialect
         self._timeout = job_timeout
         self._patching = ""
+        self._has_origins = False
 
     # Tables
 
@@ -67,11 +70,36 @@ class BigquerySession(Session):
     def mark(self, batch: Batch, table: str) -> Mark | None:
         with _explained(refuses=False):
             try:
+                self._keep_origins()
                 query = self._query(statements.finding_mark(self.dialect, batch, table))
                 rows = list(query.result(timeout=self._timeout))
             except NotFound:
                 return None
-        return next((Mark(batch, table, int(str(row[0])), str(row[1])) for row in rows), None)
+        found = ((replace(batch, origin=str(row[2])), int(str(row[0])), str(row[1])) for row in rows)
+        return next((Mark(marked, table, loaded, failures) for marked, loaded, failures in found), None)
+
+    def newest_marks(self) -> list[Mark]:
+        return self._list_marks(partial(statements.newest_marks, self.dialect))
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        return self._list_marks(lambda origin: statements.marks_of(self.dialect, origin, scope, route))
+
+    def _list_marks(self, query: Callable[[str], Statement]) -> list[Mark]:
+        """``query`` is given what to ask for as the origin, which marks of an older release do not have."""
+        found = self.table(MARKS)
+        if found is None:
+            return []
+        with _explained(refuses=False):
+            asked = self._query(query("COALESCE(m.`origin`, '')" if "origin" in found.columns else "''"))
+            return [listed_mark(tuple(row)) for row in asked.result(timeout=self._timeout)]
+
+    def _keep_origins(self) -> None:
+        """Raises ``NotFound`` if there are no marks yet."""
+        if not self._has_origins:
+            schema = self._client.get_table(self._reference(MARKS)).schema
+            if not any(field.name.lower() == "origin" for field in schema):
+                self._wait(self._query(statements.adding_origin(self.dialect)))
+            self._has_origins = True
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         with _explained(), tempfile.TemporaryFile(prefix="penstock-", suffix=".parquet") as file:

@@ -20,7 +20,7 @@ LOADED_ALREADY = "penstock has loaded this batch already"
 STAGED_PREFIX = "_penstock_staged_"
 MARK_COLUMNS = (
     "`scope` STRING, `route` STRING, `batch` INT64, `table_name` STRING, `loaded` INT64, `failures` STRING,"
-    " `committed_at` TIMESTAMP"
+    " `committed_at` TIMESTAMP, `origin` STRING"
 )
 
 
@@ -116,10 +116,15 @@ def taking_over(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Sc
         return Statement(_script([*script, "ROLLBACK TRANSACTION"]), {})
     script.append(
         f"INSERT INTO {dialect.relation(MARKS)}"
-        " (`scope`, `route`, `batch`, `table_name`, `loaded`, `failures`, `committed_at`)"
-        " VALUES (@scope, @route, @batch, @table_name, @loaded, @failures, CURRENT_TIMESTAMP())"
+        " (`scope`, `route`, `batch`, `table_name`, `loaded`, `failures`, `committed_at`, `origin`)"
+        " VALUES (@scope, @route, @batch, @table_name, @loaded, @failures, CURRENT_TIMESTAMP(), @origin)"
     )
-    values = {**_place(mark.batch, mark.table), "loaded": mark.rows, "failures": mark.failures}
+    values = {
+        **_place(mark.batch, mark.table),
+        "loaded": mark.rows,
+        "failures": mark.failures,
+        "origin": mark.batch.origin,
+    }
     return Statement(_script([*script, "COMMIT TRANSACTION"]), values)
 
 
@@ -158,8 +163,32 @@ def marks_table(dialect: BigqueryDialect) -> str:
 
 def finding_mark(dialect: BigqueryDialect, batch: Batch, table: str) -> Statement:
     return Statement(
-        f"SELECT `loaded`, `failures` FROM {dialect.relation(MARKS)} WHERE {_MARKED}", _place(batch, table)
+        f"SELECT `loaded`, `failures`, COALESCE(`origin`, '') FROM {dialect.relation(MARKS)} WHERE {_MARKED}",
+        _place(batch, table),
     )
+
+
+def adding_origin(dialect: BigqueryDialect) -> Statement:
+    """For a table of marks that an older release made."""
+    return Statement(f"ALTER TABLE {dialect.relation(MARKS)} ADD COLUMN IF NOT EXISTS `origin` STRING", {})
+
+
+def newest_marks(dialect: BigqueryDialect, origin: str) -> Statement:
+    marks = dialect.relation(MARKS)
+    newest = f"SELECT `scope`, `route`, MAX(`batch`) AS `batch` FROM {marks} GROUP BY `scope`, `route`"
+    joined = f"JOIN ({newest}) AS n ON n.`scope` = m.`scope` AND n.`route` = m.`route` AND n.`batch` = m.`batch`"
+    return Statement(f"SELECT {_listed(origin, empty=True)} FROM {marks} AS m {joined} ORDER BY 3, 5", {})
+
+
+def marks_of(dialect: BigqueryDialect, origin: str, scope: str, route: str) -> Statement:
+    text = f"SELECT {_listed(origin)} FROM {dialect.relation(MARKS)} AS m"
+    condition = "WHERE m.`scope` = @scope AND m.`route` = @route ORDER BY 3, 5"
+    return Statement(f"{text} {condition}", {"scope": scope, "route": route})
+
+
+def _listed(origin: str, empty: bool = False) -> str:
+    failures = "''" if empty else "m.`failures`"
+    return f"m.`scope`, m.`route`, m.`batch`, {origin}, m.`table_name`, m.`loaded`, {failures}"
 
 
 def dropping_marks(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
@@ -174,7 +203,8 @@ def dropping_marks(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
 
 def job_id(mark: Mark, attempt: int) -> str:
     """The same for the same attempt at the same load, whoever makes it: BigQuery runs a job of one id only once."""
-    place = json.dumps([mark.batch.scope, mark.batch.route, mark.batch.number, mark.table])
+    batch = mark.batch
+    place = json.dumps([batch.scope, batch.route, batch.number, batch.origin, mark.table])
     return f"penstock_{hashlib.sha256(place.encode()).hexdigest()[:40]}_{attempt}"
 
 

@@ -15,6 +15,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from penstock.destinations.clickhouse.errors import explained, is_no_table
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
 from penstock.destinations.sql.pieces import pieces
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
 from penstock.errors import PenstockError, TransientError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class ClickhouseSession(Session):
     def __init__(self, client: Client, dialect: ClickhouseDialect) -> None:
         self._client = client
         self.dialect: ClickhouseDialect = dialect
+        self._has_origins = False
 
     def described(self) -> tuple[str, int]:
         """The server's version, and how many tables there are."""
@@ -88,9 +90,12 @@ class ClickhouseSession(Session):
 
     def mark(self, batch: Batch, table: str) -> Mark | None:
         try:
+            if not self._has_origins:
+                self._do(f"ALTER TABLE {self.dialect.relation(MARKS)} {_ADD_ORIGIN}", refuses=False)
+                self._has_origins = True
             found = self._ask(
-                f"SELECT loaded, failures FROM {self.dialect.relation(MARKS)} WHERE scope = {{scope:String}} AND"
-                " route = {route:String} AND table_name = {name:String} AND batch = {batch:Int64} LIMIT 1",
+                f"SELECT loaded, failures, origin FROM {self.dialect.relation(MARKS)} WHERE scope = {{scope:String}}"
+                " AND route = {route:String} AND table_name = {name:String} AND batch = {batch:Int64} LIMIT 1",
                 scope=batch.scope,
                 route=batch.route,
                 name=table,
@@ -98,7 +103,29 @@ class ClickhouseSession(Session):
             )
         except _NoTable:
             return None
-        return Mark(batch, table, int(str(found[0][0])), str(found[0][1])) if found else None
+        if not found:
+            return None
+        return Mark(replace(batch, origin=str(found[0][2])), table, int(str(found[0][0])), str(found[0][1]))
+
+    def newest_marks(self) -> list[Mark]:
+        newest = f"SELECT scope, route, max(batch) FROM {self.dialect.relation(MARKS)} GROUP BY scope, route"
+        return self._list_marks(f"(scope, route, batch) IN ({newest})", "''")
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        return self._list_marks("scope = {scope:String} AND route = {route:String}", "failures", scope, route)
+
+    def _list_marks(self, condition: str, failures: str, scope: str = "", route: str = "") -> list[Mark]:
+        found = self.table(MARKS)
+        if found is None:
+            return []
+        origin = "origin" if "origin" in found.columns else "''"
+        rows = self._ask(
+            f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures}"
+            f" FROM {self.dialect.relation(MARKS)} FINAL WHERE {condition} ORDER BY batch, table_name",
+            scope=scope,
+            route=route,
+        )
+        return [listed_mark(row) for row in rows]
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         if mark is None:
@@ -174,6 +201,7 @@ class ClickhouseSession(Session):
             "batch": batch.number,
             "loaded": mark.rows,
             "failures": mark.failures,
+            "origin": batch.origin,
         }
         self._put(MARKS, pa.Table.from_pylist([row]), _UNKNOWN, refuses=False)
 
@@ -212,9 +240,11 @@ class _NoTable(TransientError):
 
 _CREATE_MARKS = (
     "CREATE TABLE IF NOT EXISTS {marks} (scope String, route String, table_name String, slot UInt16, batch Int64,"
-    " loaded Int64, failures String, committed_at DateTime64(6, 'UTC') DEFAULT now64(6))"
+    " loaded Int64, failures String, committed_at DateTime64(6, 'UTC') DEFAULT now64(6), origin String)"
     " ENGINE = ReplacingMergeTree(batch) ORDER BY (scope, route, table_name, slot)"
 )
+
+_ADD_ORIGIN = "ADD COLUMN IF NOT EXISTS origin String"
 
 
 def _token(batch: Batch | None, table: str, number: int, content: bytes) -> dict[str, str]:
@@ -222,5 +252,5 @@ def _token(batch: Batch | None, table: str, number: int, content: bytes) -> dict
     those that are there."""
     if batch is None:
         return _UNKNOWN
-    name = json.dumps([batch.scope, batch.route, batch.number, table, number, content.hex()])
+    name = json.dumps([batch.scope, batch.route, batch.number, batch.origin, table, number, content.hex()])
     return {"insert_deduplication_token": hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -20,7 +21,7 @@ from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.pieces import load_schema
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session, listed_mark
 from penstock.errors import RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -93,13 +94,38 @@ class DuckdbSession(Session):
         with self._explained():
             self._connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {MARKS} (scope VARCHAR, route VARCHAR, batch BIGINT, table_name VARCHAR,"
-                " loaded BIGINT, failures VARCHAR, committed_at TIMESTAMPTZ)"
+                " loaded BIGINT, failures VARCHAR, committed_at TIMESTAMPTZ, origin VARCHAR)"
             )
+            if not self._has_origins():
+                self._connection.execute(f"ALTER TABLE {MARKS} ADD COLUMN origin VARCHAR")
             found = self._connection.execute(
-                f"SELECT loaded, failures FROM {MARKS} WHERE scope = ? AND route = ? AND batch = ? AND table_name = ?",
+                "SELECT loaded, failures, coalesce(origin, '')"
+                f" FROM {MARKS} WHERE scope = ? AND route = ? AND batch = ? AND table_name = ?",
                 [batch.scope, batch.route, batch.number, table],
             ).fetchone()
-        return Mark(batch, table, *found) if found else None
+        return Mark(replace(batch, origin=found[2]), table, found[0], found[1]) if found else None
+
+    def newest_marks(self) -> list[Mark]:
+        newest = f"SELECT scope, route, max(batch) FROM {MARKS} GROUP BY scope, route"
+        return self._marks(f"(scope, route, batch) IN ({newest})", "''")
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        return self._marks("scope = ? AND route = ?", "failures", scope, route)
+
+    def _marks(self, condition: str, failures: str, *values: str) -> list[Mark]:
+        if self.table(MARKS) is None:
+            return []
+        origin = "coalesce(origin, '')" if self._has_origins() else "''"
+        with self._explained():
+            found = self._connection.execute(
+                f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures} FROM {MARKS}"
+                f" WHERE {condition} ORDER BY batch, table_name",
+                list(values),
+            ).fetchall()
+        return [listed_mark(row) for row in found]
+
+    def _has_origins(self) -> bool:
+        return any(name == "origin" for name, _ in self._connection.execute(_COLUMNS, [MARKS]).fetchall())
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         with self._transaction(keep=mark is not None):
@@ -143,8 +169,8 @@ class DuckdbSession(Session):
     def _note(self, mark: Mark) -> None:
         batch = mark.batch
         self._connection.execute(
-            f"INSERT INTO {MARKS} VALUES (?, ?, ?, ?, ?, ?, current_timestamp)",
-            [batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures],
+            f"INSERT INTO {MARKS} VALUES (?, ?, ?, ?, ?, ?, current_timestamp, ?)",
+            [batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures, batch.origin],
         )
         self._connection.execute(
             f"DELETE FROM {MARKS} WHERE scope = ? AND route = ? AND batch <= ?",

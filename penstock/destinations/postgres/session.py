@@ -21,7 +21,7 @@ from penstock.destinations.postgres.kept import PostgresKeptValues
 from penstock.destinations.postgres.mirroring import PostgresMirror
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session, listed_mark
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -92,16 +92,49 @@ class PostgresSession(Session):
 
     def mark(self, batch: Batch, table: str) -> Mark | None:
         with self._transaction() as cursor:
-            cursor.execute("SELECT to_regclass(%s)", (self._marks,))
-            if cursor.fetchone() == (None,):
+            columns = self._mark_columns(cursor)
+            if not columns:
                 return None
+            if "origin" not in columns:
+                cursor.execute(_text(f"ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS origin text"))
             cursor.execute(
-                _text(f"SELECT loaded, failures FROM {self._marks}")
+                _text(f"SELECT loaded, failures, coalesce(origin, '') FROM {self._marks}")
                 + sql.SQL(" WHERE scope = %s AND route = %s AND batch = %s AND table_name = %s"),
                 (batch.scope, batch.route, batch.number, table),
             )
             found = cursor.fetchone()
-        return Mark(batch, table, int(str(found[0])), str(found[1])) if found else None
+        if found is None:
+            return None
+        return Mark(replace(batch, origin=str(found[2])), table, int(str(found[0])), str(found[1]))
+
+    def newest_marks(self) -> list[Mark]:
+        newest = f"SELECT scope, route, max(batch) FROM {self._marks} GROUP BY scope, route"
+        return self._list_marks(_text(f"(scope, route, batch) IN ({newest})"), "''")
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        return self._list_marks(sql.SQL("scope = %s AND route = %s"), "failures", scope, route)
+
+    def _list_marks(self, condition: sql.SQL, failures: str, *values: str) -> list[Mark]:
+        with self._transaction(refuses=False) as cursor:
+            columns = self._mark_columns(cursor)
+            if not columns:
+                return []
+            origin = "coalesce(origin, '')" if "origin" in columns else "''"
+            cursor.execute(
+                _text(f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures} FROM {self._marks} WHERE ")
+                + condition
+                + sql.SQL(" ORDER BY batch, table_name"),
+                values,
+            )
+            return [listed_mark(row) for row in cursor.fetchall()]
+
+    def _mark_columns(self, cursor: psycopg.Cursor[tuple[object, ...]]) -> set[str]:
+        """Of the table of marks; empty if there is none yet."""
+        cursor.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            (self._marks,),
+        )
+        return {str(name) for (name,) in cursor.fetchall()}
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         with self._transaction(keep=mark is not None) as cursor:
@@ -194,9 +227,11 @@ class PostgresSession(Session):
         batch = mark.batch
         cursor.execute(_text(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
         cursor.execute(
-            _text(f"INSERT INTO {self._marks}")
-            + sql.SQL(" VALUES (%s, %s, %s, %s, %s, %s, now()) ON CONFLICT DO NOTHING"),
-            (batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures),
+            _text(
+                f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, failures, committed_at, origin)"
+            )
+            + sql.SQL(" VALUES (%s, %s, %s, %s, %s, %s, now(), %s) ON CONFLICT DO NOTHING"),
+            (batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures, batch.origin),
         )
         if cursor.rowcount == 0:
             # A commit that we took for lost came through after all.
@@ -251,7 +286,7 @@ class PostgresSession(Session):
 
 _MARK_COLUMNS = (
     "scope text, route text, batch bigint, table_name text, loaded bigint, failures text,"
-    " committed_at timestamp with time zone, PRIMARY KEY (scope, route, batch, table_name)"
+    " committed_at timestamp with time zone, origin text, PRIMARY KEY (scope, route, batch, table_name)"
 )
 _COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attidentity = 'a'

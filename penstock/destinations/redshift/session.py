@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -19,7 +20,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.staging import Bucket
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
 from penstock.destinations.sql.wrapping import pieces
 from penstock.errors import PenstockError, RefusedError, TransientError
 
@@ -62,9 +63,42 @@ class RedshiftSession(Session):
 
     def mark(self, batch: Batch, table: str) -> Mark | None:
         with self._explained(refuses=False):
-            if not self._rows(COLUMNS, self.dialect.database_schema, MARKS):
+            columns = self._mark_columns()
+            if not columns:
                 return None
+            if "origin" not in columns:
+                self._run(f"ALTER TABLE {self._marks} ADD COLUMN origin character varying({MAX_TEXT})")
             return self._noted(batch, table)
+
+    def newest_marks(self) -> list[Mark]:
+        newest = f"SELECT scope, route, MAX(batch) AS batch FROM {self._marks} GROUP BY scope, route"
+        joined = f"JOIN ({newest}) n ON n.scope = m.scope AND n.route = m.route AND n.batch = m.batch"
+        return self._list_marks(joined, "''", "WHERE m.part = 0")
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        found = self._list_marks("", "m.failures", "WHERE m.scope = %s AND m.route = %s", scope, route)
+        whole: dict[tuple[int, str], Mark] = {}
+        for mark in found:
+            place = (mark.batch.number, mark.table)
+            before = whole[place].failures if place in whole else ""
+            whole[place] = replace(mark, failures=before + mark.failures)
+        return list(whole.values())
+
+    def _list_marks(self, joined: str, failures: str, condition: str, *values: str) -> list[Mark]:
+        with self._explained(refuses=False):
+            columns = self._mark_columns()
+            if not columns:
+                return []
+            origin = "COALESCE(m.origin, '')" if "origin" in columns else "''"
+            found = self._rows(
+                f"SELECT m.scope, m.route, m.batch, {origin}, m.table_name, m.loaded, {failures}"
+                f" FROM {self._marks} m {joined} {condition} ORDER BY m.batch, m.table_name, m.part",
+                *values,
+            )
+            return [listed_mark(row) for row in found]
+
+    def _mark_columns(self) -> set[str]:
+        return {str(row[1]) for row in self._rows(COLUMNS, self.dialect.database_schema, MARKS)}
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         columns = load.rows.columns()
@@ -110,24 +144,28 @@ class RedshiftSession(Session):
     def _noted(self, batch: Batch, table: str) -> Mark | None:
         """A mark's failures may be longer than a text can be; they then lie in several rows."""
         found = self._rows(
-            f"SELECT loaded, failures FROM {self._marks}"
+            f"SELECT loaded, failures, COALESCE(origin, '') FROM {self._marks}"
             f" WHERE scope = %s AND route = %s AND batch = {batch.number:d} AND table_name = %s ORDER BY part",
             batch.scope,
             batch.route,
             table,
         )
-        return Mark(batch, table, int(str(found[0][0])), "".join(str(row[1]) for row in found)) if found else None
+        if not found:
+            return None
+        marked = replace(batch, origin=str(found[0][2]))
+        return Mark(marked, table, int(str(found[0][0])), "".join(str(row[1]) for row in found))
 
     def _note(self, mark: Mark) -> None:
         batch = mark.batch
         for part, failures in enumerate(pieces(mark.failures, MAX_TEXT) or [""]):
             self._run(
-                f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, part, failures, committed_at)"
-                f" VALUES (%s, %s, {batch.number:d}, %s, {mark.rows:d}, {part:d}, %s, CURRENT_TIMESTAMP)",
+                f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, part, failures, committed_at,"
+                f" origin) VALUES (%s, %s, {batch.number:d}, %s, {mark.rows:d}, {part:d}, %s, CURRENT_TIMESTAMP, %s)",
                 batch.scope,
                 batch.route,
                 mark.table,
                 failures,
+                batch.origin,
             )
         self._run(
             f"DELETE FROM {self._marks} WHERE scope = %s AND route = %s AND batch <= {batch.number - KEPT_MARKS:d}",
@@ -182,7 +220,8 @@ class RedshiftSession(Session):
 MARK_COLUMNS = (
     f"scope character varying(255), route character varying({MAX_TEXT}), batch bigint,"
     f" table_name character varying(255), loaded bigint, part integer,"
-    f" failures character varying({MAX_TEXT}), committed_at timestamp with time zone"
+    f" failures character varying({MAX_TEXT}), committed_at timestamp with time zone,"
+    f" origin character varying({MAX_TEXT})"
 )
 COLUMNS = """
     SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod)

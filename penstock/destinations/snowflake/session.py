@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
 from penstock.destinations.snowflake.errors import explained
 from penstock.destinations.snowflake.files import write_files
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -34,6 +35,7 @@ class SnowflakeSession(Session):
         self._cursor = connection.cursor()
         self.dialect: SnowflakeDialect = dialect
         self._has_stage = False
+        self._has_marks = False
 
     # Tables
 
@@ -77,15 +79,46 @@ class SnowflakeSession(Session):
 
     def mark(self, batch: Batch, table: str) -> Mark | None:
         with self._explained(refuses=False):
-            self._cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})")
+            self._make_marks()
             found = self._ask(
-                f"SELECT LOADED, FAILURES FROM {self._marks} WHERE {_THIS_MARK}",
+                f"SELECT LOADED, FAILURES, ORIGIN FROM {self._marks} WHERE {_THIS_MARK}",
                 batch.scope,
                 batch.route,
                 batch.number,
                 table,
             )
-        return Mark(batch, table, int(str(found[0][0])), str(found[0][1] or "")) if found else None
+        if not found:
+            return None
+        marked = replace(batch, origin=str(found[0][2] or ""))
+        return Mark(marked, table, int(str(found[0][0])), str(found[0][1] or ""))
+
+    def newest_marks(self) -> list[Mark]:
+        newest = f"SELECT SCOPE, ROUTE, MAX(BATCH) AS BATCH FROM {self._marks} GROUP BY SCOPE, ROUTE"
+        joined = f"JOIN ({newest}) N ON N.SCOPE = M.SCOPE AND N.ROUTE = M.ROUTE AND N.BATCH = M.BATCH"
+        return self._list_marks(joined, "''", "")
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        return self._list_marks("", "M.FAILURES", "WHERE M.SCOPE = %s AND M.ROUTE = %s", scope, route)
+
+    def _list_marks(self, joined: str, failures: str, condition: str, *values: str) -> list[Mark]:
+        found = self.table(MARKS)
+        if found is None:
+            return []
+        origin = "COALESCE(M.ORIGIN, '')" if "origin" in found.columns else "''"
+        with self._explained(refuses=False):
+            rows = self._ask(
+                f"SELECT M.SCOPE, M.ROUTE, M.BATCH, {origin}, M.TABLE_NAME, M.LOADED, COALESCE({failures}, '')"
+                f" FROM {self._marks} M {joined} {condition} ORDER BY M.BATCH, M.TABLE_NAME",
+                *values,
+            )
+        return [listed_mark(row) for row in rows]
+
+    def _make_marks(self) -> None:
+        if self._has_marks:
+            return
+        self._cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})")
+        self._cursor.execute(f'ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS "ORIGIN" TEXT')
+        self._has_marks = True
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         folder = uuid.uuid4().hex
@@ -126,7 +159,8 @@ class SnowflakeSession(Session):
             for start in range(0, max(1, len(mark.failures)), _TEXT_AT_A_TIME)
         ]
         self._cursor.execute(
-            f"INSERT INTO {self._marks} SELECT %s, %s, %s, %s, %s, %s, CURRENT_TIMESTAMP()", (*this, mark.rows, first)
+            f"INSERT INTO {self._marks} SELECT %s, %s, %s, %s, %s, %s, CURRENT_TIMESTAMP(), %s",
+            (*this, mark.rows, first, batch.origin),
         )
         for text in more:
             self._cursor.execute(
@@ -171,6 +205,6 @@ class SnowflakeSession(Session):
 
 _MARK_COLUMNS = (
     '"SCOPE" TEXT, "ROUTE" TEXT, "BATCH" NUMBER(38,0), "TABLE_NAME" TEXT, "LOADED" NUMBER(38,0), "FAILURES" TEXT,'
-    ' "COMMITTED_AT" TIMESTAMP_TZ'
+    ' "COMMITTED_AT" TIMESTAMP_TZ, "ORIGIN" TEXT'
 )
 _THIS_MARK = "SCOPE = %s AND ROUTE = %s AND BATCH = %s AND TABLE_NAME = %s"

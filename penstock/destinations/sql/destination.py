@@ -12,6 +12,7 @@ from penstock.destinations.contract import (
     UNRECORDED,
     Batch,
     Destination,
+    Loaded,
     Part,
     Receipt,
     Stager,
@@ -20,14 +21,14 @@ from penstock.destinations.contract import (
 )
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.loading import load_table
+from penstock.destinations.sql.loading import from_text, load_table
 from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
 from penstock.destinations.sql.mirror.naming import MirrorNames
 from penstock.destinations.sql.mirror.staged import stretches
 from penstock.destinations.sql.mirror.staging import MirrorStager
 from penstock.destinations.sql.naming import TableNames
 from penstock.destinations.sql.patching import TableRules, needed
-from penstock.destinations.sql.session import Comments, Session
+from penstock.destinations.sql.session import Comments, Mark, Session
 from penstock.destinations.sql.staged import staged_files
 from penstock.destinations.sql.staging import TypedStager
 from penstock.destinations.sql.whole import write_whole
@@ -83,6 +84,20 @@ class SqlDestination(Destination[SqlConfigT]):
     def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         return write_whole(self, batch, parts, book)
 
+    def newest_loads(self) -> Sequence[Loaded]:
+        with self.looking() as session:
+            return [] if session is None else [_loaded(mark) for mark in session.newest_marks()]
+
+    def loads(self, scope: str, route: str) -> Sequence[Loaded]:
+        with self.looking() as session:
+            found = [] if session is None else [_loaded(mark) for mark in session.marks(scope, route)]
+        if not self.config.mirrors:
+            return found
+        # A table's changes may lie in several stretches with a mark each. Of all batches but the newest every one was
+        # applied; the newest is to be applied again, which changes nothing where it was.
+        newest = max((each.batch.number for each in found), default=0)
+        return [each for each in found if each.batch.number < newest]
+
     def plan(self, parts: Sequence[Part], offline: bool = False) -> Sequence[str]:
         rules = TableRules.of(self.config)
         statements: list[str] = []
@@ -98,6 +113,11 @@ class SqlDestination(Destination[SqlConfigT]):
                     changes = needed(self.dialect, rules, name, staged_files(files), table)
                     statements += map(self.dialect.render, changes)
         return statements
+
+
+def _loaded(mark: Mark) -> Loaded:
+    # A mirror marks the further stretches of a table's changes by a number behind such a sign.
+    return Loaded(mark.batch, mark.table.partition("#")[0], mark.rows, from_text(mark.failures))
 
 
 def by_table(parts: Sequence[Part]) -> dict[str, list[Part]]:

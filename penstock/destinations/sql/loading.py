@@ -22,7 +22,7 @@ from penstock.destinations.sql.header import merge as merge_headers
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Table, is_ours
 from penstock.destinations.sql.patching import TableRules, patched
-from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.destinations.sql.session import Load, Mark, Session, known_load
 from penstock.destinations.sql.staged import StagedFile, staged_files
 from penstock.destinations.sql.staging import OFFSET, PARTITION
 from penstock.errors import RefusedError, TransientError
@@ -37,7 +37,7 @@ def load_table(
     session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
 ) -> TableReceipt:
     """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
-    known = session.mark(batch, name)
+    known = known_load(session, batch, name)
     if known is not None:
         return TableReceipt(
             name, known.rows, from_text(known.failures), repeated=True, merged=merged_in(known.failures)

@@ -15,7 +15,7 @@ from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.kept import KeptValues, not_offered
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.operations import Table, TypedColumn, WidenColumn
-from penstock.errors import PenstockError
+from penstock.errors import ContradictionError, PenstockError
 from penstock.flatten.types import InnerType
 
 if TYPE_CHECKING:
@@ -108,7 +108,15 @@ class Session(ABC):
 
     @abstractmethod
     def mark(self, batch: Batch, table: str) -> Mark | None:
-        """The mark that this batch left at this table, if it is there."""
+        """The mark that a batch of this number left at this table, if it is there, with the origin of that batch."""
+
+    @abstractmethod
+    def newest_marks(self) -> list[Mark]:
+        """The marks of the newest batch of every scope and route, without their failures. Makes nothing."""
+
+    @abstractmethod
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        """All marks of a route, oldest first. Makes nothing."""
 
     @abstractmethod
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
@@ -123,6 +131,26 @@ class Session(ABC):
         """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept
         from changing the table, and from loading it. Raises for engines that do not offer it."""
         raise not_offered()
+
+
+def listed_mark(row: Sequence[object]) -> Mark:
+    """A mark as it was listed: scope, route, number, origin, table, rows and failures."""
+    scope, route, number, origin, table, rows, failures = (str(value) for value in row)
+    return Mark(Batch(scope, route, int(number), {}, origin), table, int(rows), failures)
+
+
+def known_load(session: Session, batch: Batch, table: str) -> Mark | None:
+    """The mark of this very batch. Raises ``ContradictionError`` if another one has its number: its rows must not be
+    taken for those of this one. A mark without an origin, of an older release, is believed by its number."""
+    found = session.mark(batch, table)
+    if found is not None and found.batch.origin and batch.origin and found.batch.origin != batch.origin:
+        raise ContradictionError(
+            "PEN-DST-110",
+            f"table '{table}' has a batch {batch.number} of route '{batch.route}' that was made of other records: an"
+            " older copy of the ledger or of the whole `data_dir` was put back. Nothing was written.",
+            f"Go on behind what the destination has: penstock offset adopt {batch.route}",
+        )
+    return found
 
 
 def _no_mirrors() -> PenstockError:

@@ -23,7 +23,7 @@ from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.mirror.changes import Changes
 from penstock.destinations.sql.mirror.header import decode
 from penstock.destinations.sql.operations import Table, WidenColumn
-from penstock.destinations.sql.session import Comments, Load, Mark, Session
+from penstock.destinations.sql.session import Comments, Load, Mark, Session, known_load
 from penstock.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _attempt(
 
 def _has_some(destination: SqlDestination[Any], batch: Batch, tables: Iterable[str]) -> bool:
     with destination.session() as session:
-        return any(session.mark(batch, table) is not None for table in tables)
+        return any(known_load(session, batch, table) is not None for table in tables)
 
 
 class _Refusal(Exception):
@@ -115,6 +115,12 @@ class _Unforgiving(Session):
 
     def mark(self, batch: Batch, table: str) -> Mark | None:
         return self._session.mark(batch, table)
+
+    def newest_marks(self) -> list[Mark]:
+        return self._session.newest_marks()
+
+    def marks(self, scope: str, route: str) -> list[Mark]:
+        return self._session.marks(scope, route)
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         def of_all_rows() -> Mark:

@@ -31,7 +31,7 @@ from penstock.destinations.sql.mirror.sources import check_source, remarks, sett
 from penstock.destinations.sql.mirror.staged import Staged, Stretch, stretches
 from penstock.destinations.sql.operations import Operation, Table
 from penstock.destinations.sql.patching import TableRules, brought
-from penstock.destinations.sql.session import Comments, Mark, Session
+from penstock.destinations.sql.session import Comments, Mark, Session, known_load
 from penstock.errors import RefusedError, TransientError
 from penstock.json.paths import format_path
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
@@ -49,7 +49,7 @@ def mirror_table(
     for number, staged in enumerate(stretches(parts)):
         # Each stretch has a mark of its own. No table's name has such a sign in it.
         marked = name if number == 0 else f"{name}#{number}"
-        known = session.mark(batch, marked)
+        known = known_load(session, batch, marked)
         if known is None:
             known = _applied(session, rules, Mark(batch, marked, len(staged)), name, staged, book)
             repeated = False
