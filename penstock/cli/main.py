@@ -25,6 +25,7 @@ from penstock.cli import (
     log_verify,
     offset,
     offset_moves,
+    offset_past,
     plan,
     run,
     schema,
@@ -100,6 +101,8 @@ offset.app.command("show")(guarded(offset.show_offset))
 offset.app.command("ack")(guarded(offset_moves.acknowledge_records))
 offset.app.command("rewind")(guarded(offset_moves.rewind_route))
 offset.app.command("resume")(guarded(offset_moves.resume_route))
+offset.app.command("adopt")(guarded(offset_past.adopt_past))
+offset.app.command("drop")(guarded(offset_past.drop_route))
 app.add_typer(offset.app, name="offset")
 
 app.command("demo")(guarded(demo.demo))

@@ -87,6 +87,8 @@ def rewind_route(
 ) -> None:
     """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
     from penstock.engine.intervening import rewind, stretches_since
+    from penstock.engine.ledger import Act
+    from penstock.engine.takeover import decide, meets_past
 
     start = _start(to)
     with opened(config) as pipeline:
@@ -100,12 +102,21 @@ def rewind_route(
         total = sum(each.before - each.start for each in found)
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
+        met = meets_past(pipeline, route)
+        if met and not found:
+            note("it was delivered from this log before: the route delivers it again from where it stands")
+            if not yes:
+                require_yes("Deliver it again?")
         rewind(pipeline, found, operator(reason))
+        if met:
+            decide(pipeline, route, operator(reason), Act.REWIND)
     if json:
         warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
         print_json({"route": route, "rewound": [rewound_object(each) for each in found], **warning})
     elif found:
         sys.stdout.write(f"{route}: {counted(total, 'record')} will be delivered again at the next start\n")
+    elif met:
+        sys.stdout.write(f"{route}: delivers from where it stands at the next start\n")
     elif isinstance(start, int):
         note(f"the route stands at {start}: there is nothing to do")
     else:

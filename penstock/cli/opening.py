@@ -31,11 +31,12 @@ def read_config_aloud(path: Path) -> PipelineConfig:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Pipeline]:
-    """A pipeline that ran before, to look at or to repair. One that never ran is an error that says so."""
+def opened(path: Path, create: bool = False) -> Iterator[Pipeline]:
+    """A pipeline that ran before, to look at or to repair. One that never ran is an error that says so, unless its
+    ledger is to be made anew."""
     from penstock.engine.pipeline import Pipeline
 
-    pipeline = Pipeline.open(read_config(path), create=False)
+    pipeline = Pipeline.open(read_config(path), create=create)
     try:
         yield pipeline
     finally:

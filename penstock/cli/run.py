@@ -40,12 +40,20 @@ def run(
         typer.Option("--step", metavar="ROUTE", help="Deliver what waits in the log for one route, record by record."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --step: do not ask before each record.")] = False,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="now", help="now: routes that are new begin behind all that is in the log."),
+    ] = None,
     config: ConfigOption = CONFIG,
     json: Annotated[
         bool, typer.Option("--json", help="Print start and end, or with --step each record, as a JSON object.")
     ] = False,
 ) -> None:
     """Run the pipeline. Ctrl-C stops taking in and delivers what is there; a second one stops now."""
+    if start not in (None, "now"):
+        raise typer.BadParameter(
+            f"'{start}' is not now; to begin earlier: penstock offset rewind.", param_hint="--from"
+        )
     if patience is not None and not once:
         raise typer.BadParameter("a run without an end waits for ever; add --once.", param_hint="--patience")
     if step is not None:
@@ -61,6 +69,8 @@ def run(
     pipeline = read_config_aloud(path)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     require_writable(pipeline.data_dir)
+    if start is not None:
+        _start_at_end(path)
     if json:
         print_json_line({"event": "started", **banner_object(pipeline, once)})
     else:
@@ -78,6 +88,15 @@ def run(
     code = Exit.UNFINISHED if code < 0 else code
     _account(path, code, json)
     raise typer.Exit(code)
+
+
+def _start_at_end(path: Path) -> None:
+    from penstock.cli.operators import operator
+    from penstock.engine.takeover import start_at_end
+
+    with opened(path, create=True) as pipeline:
+        for route in start_at_end(pipeline, operator("run --from now")):
+            note(f"route {route} begins behind all that is in the log now")
 
 
 def bounded_sources(config: PipelineConfig) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
@@ -25,11 +25,23 @@ import pyarrow as pa
 from penstock import faults
 from penstock.backoff import Patience
 from penstock.config.pipeline import OnError
-from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableReceipt
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import narrate
+from penstock.engine.adopting import account_for
 from penstock.engine.carriage import carried
 from penstock.engine.failed import FailedStore
-from penstock.engine.ledger import ACKNOWLEDGED, Halt, Ledger, Settlement, Standing
+from penstock.engine.history import History
+from penstock.engine.ledger import (
+    ACKNOWLEDGED,
+    ADOPTED,
+    AdoptedBatch,
+    Halt,
+    Ledger,
+    RouteState,
+    Settlement,
+    Standing,
+)
+from penstock.engine.origin import Origin
 from penstock.engine.pieces import Piece, Ranges, around, begins, course, halves, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.refusals import (
@@ -47,7 +59,7 @@ from penstock.engine.refusals import (
 from penstock.engine.reports import BatchReport
 from penstock.engine.unnoted import TableWatch
 from penstock.engine.writing import BatchWriter, OutOfPatience, Stopped
-from penstock.errors import RefusedError
+from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local import LocalLog
 from penstock.steps.chain import OF_FAILED_LABEL
 
@@ -73,6 +85,10 @@ class Delivery:
     """Carries ranges anew where a step runs in Spark; routes of Arrow steps need none."""
     patience: Patience = field(default_factory=Patience)
     """How long to wait for a destination that is away."""
+    history: History | None = None
+    """By which the route knows whether it goes on with what it finds; asked once."""
+    asked: Event = field(default_factory=Event)
+    """Set once the destination was found to agree."""
 
     def deliver(self, report: BatchReport, began: float | None = None) -> None:
         """Returns when all that the report covers is committed, by this call or an earlier one. Raises ``Stopped`` if
@@ -85,6 +101,7 @@ class Delivery:
             return
         owners = self.log.partitions()
         self.ledger.recognise({partition: owners[partition].identity for partition in report.ranges})
+        self._check_ground()
         standing = self.ledger.standing(self.plan.name)
         left = left_of(report.ranges, {p: position.committed for p, position in standing.positions.items()})
         if not left:
@@ -103,6 +120,79 @@ class Delivery:
             if todo and self.stopping.is_set():
                 raise Stopped
 
+    def check_history(self) -> None:
+        """Raises ``Halted`` if what is there contradicts what the ledger knows of the route. A destination that is away
+        is asked before the first batch."""
+        self._check_ground()
+        try:
+            self._check_target()
+        except TransientError:
+            return
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+
+    def settle_adopted(self) -> None:
+        """Count what the route has taken over, and load what is missing of it. Raises as ``deliver`` does."""
+        adopted = self.ledger.adopted(self.plan.name)
+        for each in adopted:
+            positions = self.ledger.offsets(self.plan.name)
+            left = left_of(each.ranges, {p: position.committed for p, position in positions.items()})
+            if left:
+                self._settle_adopted(replace(each, ranges=left), self._carried(Piece(left)))
+                clean_stage(self.plan.stage_dir)
+            if self.stopping.is_set():
+                raise Stopped
+        if adopted:
+            self.ledger.adoption_done(self.plan.name)
+
+    def _settle_adopted(self, adopted: AdoptedBatch, report: BatchReport) -> None:
+        started = time.monotonic()
+        batch = self._begin(adopted.ranges)
+        if batch is None:
+            return
+        receipts, missing = account_for(adopted, report)
+        rows_left = sum(part.rows for part in missing)
+        if adopted.settled:
+            label = {ADOPTED: report.skipped.get(ADOPTED, 0) + rows_left} if rows_left else {}
+            report = replace(report, skipped={**report.skipped, **label})
+        elif missing:
+            receipts += self._write(batch, missing, again=True)
+        found = Receipt(receipts).failures
+        self._settle(batch, report, receipts, originals(self.log, found), sum(rows.num_rows for rows in found), started)
+
+    def _begin(self, ranges: Ranges) -> Batch | None:
+        return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
+
+    def _write(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool = False) -> list[TableReceipt]:
+        writer = BatchWriter(
+            self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target
+        )
+        try:
+            return writer.write(batch, parts, again)
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+
+    def _check_ground(self) -> None:
+        if self.history is None or self.asked.is_set():
+            return
+        try:
+            self.history.check_ground(self.plan.name, self.plan.sources)
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+
+    def _check_target(self) -> None:
+        if self.history is None or self.asked.is_set():
+            return
+        self.history.check_target(self.plan.name, self.plan.sources, self.destination)
+        self.asked.set()
+
+    def _contradicted(self, error: ContradictionError) -> Halted:
+        message = str(error)
+        self.ledger.note(self.plan.name, RouteState.HALTED, message)
+        narrate.route_halted(self.plan.name, message)
+        self.asked.clear()
+        return Halted(message)
+
     def _piece(self, piece: Piece, report: BatchReport, behind: int, started: float) -> Sequence[Piece]:
         """Deliver a piece and commit it, or return the pieces to deliver instead. So many offsets are ``behind`` it."""
         stops = self.plan.on_error is OnError.STOP
@@ -113,14 +203,13 @@ class Delivery:
             if (failed.partition, failed.offset) not in _firsts(pieces[0].ranges):
                 return pieces
             raise self._halted(failed)
-        batch = self.ledger.begin(self.plan.name, report.ranges)
+        batch = self._begin(report.ranges)
         if batch is None:
             narrate.batch_known(self.plan.name)
             return ()
         faults.reach("route.range_fixed")
-        writer = BatchWriter(self.destination, self.ledger, self.stopping, stops, self.watch, self.patience)
         try:
-            receipts = writer.write(batch, report.parts, piece.again)
+            receipts = self._write(batch, report.parts, piece.again, stops)
         except RefusedError as error:
             # However many are refused: a good record may be among those that are left, and it is not to fail for them.
             if report.items > 1:
@@ -178,7 +267,7 @@ class Delivery:
 
     def _pass_over(self, ranges: Ranges) -> None:
         """Commit records that an operator has declared done, without delivering them."""
-        batch = self.ledger.begin(self.plan.name, ranges)
+        batch = self._begin(ranges)
         if batch is None:
             return
         items = sum(rows.num_rows for p, (start, end) in ranges.items() for rows in self.log.read(p, start, end))

@@ -120,6 +120,7 @@ class Engine:
             pipeline.failed_store,
             stopping=Event(),
             patience=Patience(self._patience),
+            history=pipeline.history(),
         )
         in_rounds = config.mode is RouteMode.BATCH
         pace = Pace(config.interval, config.max_records, config.max_bytes, self._once, in_rounds)

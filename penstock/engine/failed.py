@@ -73,6 +73,21 @@ class FailedStore:
             sync_directory(self._directory)
         return Extent(entries, end)
 
+    def copy(self, route: str, other: str, extent: Extent) -> None:
+        """Put what counts of a route's entries under another name, durably. They go on naming the route."""
+        source = self.path(route)
+        self._check(source, extent)
+        if not extent.bytes:
+            return
+        with source.open("rb") as file, self.path(other).open("wb") as copy:
+            copy.write(file.read(extent.bytes))
+            copy.flush()
+            os.fsync(copy.fileno())
+        sync_directory(self._directory)
+
+    def remove(self, route: str) -> None:
+        self.path(route).unlink(missing_ok=True)
+
     def read(self, route: str, extent: Extent, after: Extent | None = None) -> Iterator[FailedEntry]:
         """The entries of committed batches, oldest first; only those behind an earlier extent, if one is given."""
         path = self.path(route)

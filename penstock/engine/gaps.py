@@ -1,7 +1,7 @@
 """Whether the log still has everything that a route has not read.
 
 Retention and compaction leave that alone, so what is missing was taken away by other means: a file that somebody
-removed, or retention while the config did not have the route. A reader passes over what is gone; a route must not.
+removed, say. A reader passes over what is gone; a route must not.
 """
 
 from __future__ import annotations

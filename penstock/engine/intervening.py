@@ -78,8 +78,8 @@ def acknowledge(
     known = pipeline.ledger.standing(route).acknowledged.get(chosen, ())
     reached = next((b for a, b in joined([*known, stretch]) if a <= committed < b), committed)
     advance = Advance(committed, reached, _count(pipeline, chosen, committed, reached)) if reached > committed else None
-    running = _engine(pipeline) is not None
-    with nullcontext() if running else _no_engine_starts(pipeline):
+    running = running_engine(pipeline) is not None
+    with nullcontext() if running else no_engine_starts(pipeline):
         pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
     return Acknowledged(
         route,
@@ -119,7 +119,7 @@ def rewind(pipeline: Pipeline, stretches: Sequence[Rewound], operator: Operator)
     for route in {each.route for each in stretches}:
         _refuse_while_it_runs(pipeline, route)
         targets = {each.partition: each.start for each in stretches if each.route == route}
-        with _no_engine_starts(pipeline):
+        with no_engine_starts(pipeline):
             pipeline.ledger.rewind(route, targets, operator)
 
 
@@ -135,17 +135,17 @@ def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
             "See: penstock status",
         )
     pipeline.ledger.resume(route, operator)
-    return _engine(pipeline) is not None
+    return running_engine(pipeline) is not None
 
 
-def _engine(pipeline: Pipeline) -> int | None:
+def running_engine(pipeline: Pipeline) -> int | None:
     """The process of an engine that runs. This one is not in its own way."""
     pid = engine_pid(pipeline.layout)
     return None if pid == os.getpid() else pid
 
 
 @contextmanager
-def _no_engine_starts(pipeline: Pipeline) -> Iterator[None]:
+def no_engine_starts(pipeline: Pipeline) -> Iterator[None]:
     """Keep engines from starting for a moment. Raises ``RouteError`` if one has just done so."""
     if engine_pid(pipeline.layout) == os.getpid():
         # This process keeps them away already.
@@ -182,7 +182,7 @@ def _partition(pipeline: Pipeline, route: str, asked: int | None) -> int:
 
 
 def _refuse_while_it_runs(pipeline: Pipeline, route: str) -> None:
-    pid = _engine(pipeline)
+    pid = running_engine(pipeline)
     if pid is not None:
         raise PenstockError(
             "PEN-ENG-016",

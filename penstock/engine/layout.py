@@ -27,10 +27,14 @@ class Layout:
         """Locks, pids and scratch space of running processes."""
         return self.root / "run"
 
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
     def checkpoint(self, route: str, scope: str, generation: int = 0) -> Path:
         """A checkpoint is worth something only with the ledger that it grew with, and until the route is moved back."""
         turn = f"-{generation}" if generation else ""
-        return self.root / "checkpoints" / f"{route}-{scope[:8]}{turn}"
+        return self.checkpoints / f"{route}-{scope[:8]}{turn}"
 
     def stage(self, route: str) -> Path:
         return self.root / "stage" / route

@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.config.pipeline import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.failed import FailedStore
+from penstock.engine.history import History
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.plan import RoutePlan, planned
@@ -44,6 +45,9 @@ class Pipeline:
         """Refuse a log that is not the one whose offsets the ledger keeps."""
         self.ledger.recognise({p: owner.identity for p, owner in self.log.partitions().items()})
 
+    def history(self) -> History:
+        return History(self.log, self.ledger, tuple(self.config.routes), self.layout.checkpoints)
+
     def sources_of(self, route: str) -> tuple[str, ...]:
         """The names under which the route's records are in the log: its sources', and its replays'."""
         return sources_of(self.config, route)
@@ -56,17 +60,20 @@ class Pipeline:
 
         A route needs what it has not committed, what it waits on, and what Spark may still ask for again: that is
         released only when Spark says so, through the log's holds. A route that has committed nothing needs everything.
+        A route that left the config needs what it has not read, until an operator drops it.
         """
         released = self.log.holds.get()
         needs: dict[str, dict[int, int]] = {}
-        for route in self.config.routes:
+        for route in (*self.config.routes, *self.left_routes()):
             holds = {partition: position.hold for partition, position in self.ledger.offsets(route).items()}
             asked = released.get(route, {}) if self._checkpoint(route).exists() else holds
-            needs[route] = {
-                partition: min(holds.get(partition, 0), asked.get(partition, 0))
-                for partition in self.log.partitions(self.sources_of(route))
-            }
+            read = self.log.partitions(self.sources_of(route)) if route in self.config.routes else holds
+            needs[route] = {partition: min(holds.get(partition, 0), asked.get(partition, 0)) for partition in read}
         return needs
+
+    def left_routes(self) -> list[str]:
+        """Routes that the ledger knows and the config no longer has. They keep their place until they are dropped."""
+        return [route for route in self.ledger.routes() if route not in self.config.routes]
 
     def _checkpoint(self, route: str) -> Path:
         return self.layout.checkpoint(route, self.ledger.scope, self.ledger.generation(route))

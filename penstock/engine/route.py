@@ -94,6 +94,7 @@ class RouteRunner(threading.Thread):
             started = time.monotonic()
             try:
                 self._note(RouteState.STARTING)
+                self._agree()
                 self._query = self._start()
                 if stopping.is_set():
                     # Who stopped the route found no query yet.
@@ -139,6 +140,17 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         narrate.route_stopped(route)
+
+    def _agree(self) -> None:
+        """Ask whether the route may go on with what it finds, and settle what it has taken over."""
+        try:
+            self._delivery.check_history()
+            if self._ledger.adopted(self.plan.name):
+                open_route(self._delivery.log, self._ledger, self.plan.name, self.plan.sources)
+                self._delivery.settle_adopted()
+        except Exception as error:
+            self._cause = error
+            raise
 
     def _release(self) -> None:
         """Of a query that came to its end Spark asks for nothing again, not even for its last batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -34,6 +34,8 @@ class BatchWriter:
     whole: bool = False
     watch: TableWatch = field(default_factory=TableWatch)
     patience: Patience = field(default_factory=Patience)
+    check: Callable[[], None] = lambda: None
+    """Called before the destination is written to; it may raise what the destination may."""
 
     def write(self, batch: Batch, parts: Sequence[Part], again: bool) -> list[TableReceipt]:
         """What is written stays written: only the other tables are tried again, by this call or after a crash
@@ -79,6 +81,7 @@ class BatchWriter:
         book = RouteBook(self.ledger, batch.route)
         ended = False
         try:
+            self.check()
             self.watch.before_try(self.destination, {part.table for part in parts}, book, batch.number, again)
             if whole:
                 receipts = self.destination.write_whole(batch, parts, book).tables

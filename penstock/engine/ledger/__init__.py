@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from penstock.engine.ledger.accounts import (
     ACKNOWLEDGED,
+    ADOPTED,
     Account,
     Act,
     Activity,
@@ -28,13 +29,17 @@ from penstock.engine.ledger.accounts import (
 )
 from penstock.engine.ledger.database import shown_url, sqlite_url
 from penstock.engine.ledger.failed_books import FailedBooks
-from penstock.engine.ledger.interventions import Advance, Interventions
+from penstock.engine.ledger.histories import AdoptedBatch, Adoption, Histories
+from penstock.engine.ledger.interventions import Advance
 
 __all__ = [
     "ACKNOWLEDGED",
+    "ADOPTED",
     "Account",
     "Act",
     "Activity",
+    "AdoptedBatch",
+    "Adoption",
     "Advance",
     "CommittedBatch",
     "Extent",
@@ -53,7 +58,7 @@ __all__ = [
 ]
 
 
-class Ledger(Interventions, FailedBooks):
+class Ledger(Histories, FailedBooks):
     """Open it with ``Ledger.open``. Safe to use from several threads and processes at once."""
 
     def account(self, route: str) -> Account:

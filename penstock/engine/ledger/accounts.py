@@ -14,6 +14,9 @@ REWOUND = "rewound"
 """The label under which items count as skipped that waited on a route when it was moved back: they come again."""
 
 
+ADOPTED = "adopted"
+"""The label under which items count as skipped that were settled under another ledger or name, nobody knows how."""
+
 EARLIER = "earlier"
 """The label of what was counted before the ledger kept by which step it was added, or in which table it is."""
 
@@ -24,7 +27,8 @@ class RouteState(StrEnum):
     RETRYING = "retrying"
     CRASHED = "crashed"
     HALTED = "halted"
-    """It stands before a record that was refused, and waits for an operator (``on_error: stop``)."""
+    """It waits for an operator: before a record that was refused (``on_error: stop``), or because what is at the
+    destination contradicts what the ledger knows."""
     STOPPED = "stopped"
 
 
@@ -167,6 +171,10 @@ class Act(StrEnum):
     ACK = "ack"
     REWIND = "rewind"
     RESUME = "resume"
+    ADOPT = "adopt"
+    DROP = "drop"
+    START = "start"
+    """The route starts at the end of the log."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -19,10 +19,15 @@ from penstock.destinations.contract import Batch, TableReceipt
 from penstock.engine.ledger.accounts import CommittedBatch, Halt, Position, RouteState, Settlement, Standing
 from penstock.engine.ledger.inquiries import Inquiries
 from penstock.engine.ledger.offsets import Offsets
+from penstock.engine.origin import Origin
 from penstock.errors import LedgerError
+from penstock.log.lineage import Lineage
 
 LOADED, LOADED_IN_PART = "loaded", "loaded in part"
 """What a table's part of a batch can be; in part means that the target refused some rows."""
+
+KEPT_WRITERS = 500
+"""How many writers of a partition a route remembers, the newest."""
 
 KEPT_BATCHES = 10_000
 """How many batches of a route stay listed one by one; totals are kept for ever."""
@@ -38,8 +43,9 @@ class Batches(Offsets, Inquiries):
         """The batch that was begun and not committed, if any: its range must be delivered exactly as it was fixed."""
         return self.standing(route).pending
 
-    def begin(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> Batch | None:
-        """Give a range its batch number, or ``None`` if it was committed already.
+    def begin(self, route: str, ranges: Mapping[int, tuple[int, int]], origin: Origin | None = None) -> Batch | None:
+        """Give a range its batch number, or ``None`` if it was committed already. ``origin`` says which records these
+        are, and is kept with the route.
 
         The range must start where the route stands. The same range gets the same number again, so that a destination
         can tell a second attempt from a new batch.
@@ -62,14 +68,17 @@ class Batches(Offsets, Inquiries):
                     )
             if pending is not None:
                 if dict(pending.ranges) == dict(ranges):
-                    return pending
+                    return replace(pending, origin="" if origin is None else origin.to_text())
                 raise LedgerError(
                     "PEN-LGR-004",
                     f"route '{route}' has batch {pending.number} over {_text(pending.ranges)} under way and was given "
                     f"{_text(ranges)}.",
                     "Restart the pipeline; it delivers the batch that is under way first.",
                 )
-            return self._begun(connection, route, ranges, course.last_number)
+            for partition, stretch in origin.stretches.items() if origin is not None else ():
+                self._note_lineage(connection, route, partition, stretch.lineage, stretch.start)
+            batch = self._begun(connection, route, ranges, course.last_number)
+            return replace(batch, origin="" if origin is None else origin.to_text())
 
     def shorten(self, batch: Batch, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Let a batch under way cover only these ranges, with which it began. The destination has refused it as a
@@ -250,6 +259,22 @@ class Batches(Offsets, Inquiries):
         b = self._t.batches.c
         known = sa.select(b.began_at).where(b.route == batch.route, b.number == batch.number)
         return connection.execute(known).scalar()
+
+    def _note_lineage(
+        self, connection: sa.Connection, route: str, partition: int, lineage: Lineage, start: int
+    ) -> None:
+        """Keep who wrote what the route takes from ``start`` on, in the place of what was known of these offsets."""
+        lineages = self._t.lineages
+        known = connection.execute(sa.select(lineages.c.entries).filter_by(route=route, partition=partition)).scalar()
+        entries = [entry for entry in json.loads(known or "[]") if entry[0] < start]
+        for first, writer in lineage.incarnations:
+            if not entries or entries[-1][1] != writer:
+                entries.append([first, writer])
+        text = json.dumps(entries[-KEPT_WRITERS:])
+        if known is None:
+            connection.execute(sa.insert(lineages).values(route=route, partition=partition, entries=text))
+        elif known != text:
+            connection.execute(sa.update(lineages).filter_by(route=route, partition=partition).values(entries=text))
 
     def _abandon(self, connection: sa.Connection, route: str) -> None:
         """Give up the batch under way, if any, and its number with it."""

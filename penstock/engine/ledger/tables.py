@@ -33,6 +33,9 @@ class Tables:
     changes: sa.Table
     shapes: sa.Table
     locks: sa.Table
+    lineages: sa.Table
+    adopted: sa.Table
+    accepted: sa.Table
 
 
 def tables(schema: str | None) -> Tables:
@@ -212,5 +215,29 @@ def tables(schema: str | None) -> Tables:
         ),
         locks=sa.Table(
             "locks", metadata, column("name", text, key=True), column("holder", text), column("until", sa.Float())
+        ),
+        lineages=sa.Table(
+            "lineages",
+            metadata,
+            column("route", text, key=True),
+            column("partition", sa.Integer(), key=True),
+            column("entries", text),
+        ),
+        adopted=sa.Table(
+            "adopted",
+            metadata,
+            column("route", text, key=True),
+            column("place", sa.Integer(), key=True),
+            column("ranges", text),
+            column("tables", text),
+            column("settled", sa.Integer()),
+        ),
+        accepted=sa.Table(
+            "accepted",
+            metadata,
+            column("route", text, key=True),
+            column("act", text),
+            column("number", big),
+            column("at", sa.Float()),
         ),
     )

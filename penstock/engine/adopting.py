@@ -1,0 +1,38 @@
+"""Counting a stretch of the log that a destination has already, without writing it again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pyarrow as pa
+
+from penstock.destinations.contract import Part, TableReceipt
+from penstock.engine.ledger import AdoptedBatch
+from penstock.engine.pieces import Ranges
+from penstock.engine.reports import BatchReport
+from penstock.steps.contract import FAILURE_SCHEMA
+
+
+def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableReceipt], list[Part]]:
+    """What became of the tables that have their rows, and the parts of all others. ``report`` is of the same ranges."""
+    staged: Counter[str] = Counter()
+    for part in report.parts:
+        staged[part.table] += part.rows
+    receipts = []
+    for table, text in adopted.tables.items():
+        if table in staged:
+            refused = refused_in(text, adopted.ranges).slice(0, staged[table])
+            failures = refused if refused.num_rows else None
+            receipts.append(TableReceipt(table, staged[table] - refused.num_rows, failures, repeated=True))
+    return receipts, [part for part in report.parts if part.table not in adopted.tables]
+
+
+def refused_in(text: str, ranges: Ranges) -> pa.RecordBatch:
+    """Rows that a table refused, of those in these ranges."""
+    rows = [
+        dict(zip(FAILURE_SCHEMA.names, row, strict=True))
+        for row in json.loads(text)
+        if row[0] in ranges and ranges[row[0]][0] <= row[1] < ranges[row[0]][1]
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=FAILURE_SCHEMA)

@@ -1,0 +1,191 @@
+"""What was there before: whether ledger, log, disk and destination tell one story of a route.
+
+They do not after an older copy of ``data_dir`` was put back, the ledger was deleted, or a route was renamed. To go on
+would then pass over records, or deliver them twice, without a word. So a route asks before its first batch, and waits
+for a person where the answers exclude each other:
+
+- The ledger says which writers gave the offsets that it has delivered; the log must say the same (``fork``).
+- The destination's marks of this ledger and route must be ones that the ledger can have given.
+- A route without a past in this ledger must not find one: marks of this log under another ledger or under the name of a
+  route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
+
+A route that is new on a target that is new finds nothing, and starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.destinations.contract import AnyDestination, Loaded
+from penstock.engine.ledger import Ledger
+from penstock.engine.origin import Origin
+from penstock.errors import ContradictionError
+from penstock.log.local import LocalLog
+
+
+@dataclass(frozen=True)
+class History:
+    """Looks into the past of one pipeline's routes. Changes nothing."""
+
+    log: LocalLog
+    ledger: Ledger
+    routes: Collection[str]
+    """The routes of the config."""
+    checkpoints: Path | None = None
+
+    def check_ground(self, route: str, sources: Sequence[str]) -> None:
+        """Whether log, ledger and disk agree on the route. Raises ``ContradictionError``."""
+        for partition, (fork, end) in self.forks(route, sources).items():
+            raise ContradictionError(
+                "PEN-RTE-006",
+                f"route '{route}' has delivered partition {partition} up to offset {end}, but this log has other"
+                f" records, or none, from offset {fork} on: an older copy of the log was put back.",
+                "Put the newer log back. Or go on with this one, behind what it shares with what was delivered:"
+                f" penstock offset adopt {route}",
+            )
+        if not self.ledger.has_past(route):
+            found = self._on_disk(route)
+            if found:
+                raise self._met_past(route, route, found)
+
+    def check_target(self, route: str, sources: Sequence[str], destination: AnyDestination) -> None:
+        """Whether what the destination remembers agrees too. Raises ``ContradictionError``, and ``TransientError`` if
+        the destination cannot be asked now."""
+        newest = destination.newest_loads()
+        for load in newest:
+            if (load.batch.scope, load.batch.route) == (self.ledger.scope, route):
+                self._check_own(load)
+        if self.ledger.has_past(route):
+            return
+        identities = self._identities(sources)
+        known = self.ledger.dropped() | set(self.routes)
+        for load in newest:
+            ours = load.batch.scope == self.ledger.scope
+            if _shares(load, identities) and not (ours and load.batch.route in known):
+                raise self._met_past(route, load.batch.route, _told(load))
+
+    def check_neighbours(self, route: str, destination: AnyDestination, places: Mapping[str, str]) -> None:
+        """Whether a route that left the config wrote to this place: for targets that remember nothing themselves.
+        ``places`` says where routes of the ledger write to, as far as that is known."""
+        place = destination.place()
+        if not place or self.ledger.has_past(route):
+            return
+        for other, theirs in places.items():
+            if theirs == place and other not in self.routes and other != route and self.ledger.last_number(other):
+                raise self._met_past(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
+
+    def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:
+        """Partitions in which the log has other records than the route has delivered: from which offset on, and up to
+        where the route has come."""
+        known = self.ledger.lineages(route)
+        standing = self.ledger.standing(route)
+        found: dict[int, tuple[int, int]] = {}
+        for partition in self.log.partitions(sources):
+            position = standing.positions.get(partition)
+            if position is None:
+                continue
+            bounds = self.log.bounds(partition)
+            reached = position.committed
+            if standing.pending is not None and partition in standing.pending.ranges:
+                reached = max(reached, standing.pending.ranges[partition][1])
+            fork = min(reached, bounds.end)
+            lineage = known.get(partition)
+            if lineage is not None and lineage.incarnations:
+                # What is below the log's oldest offset it no longer knows the writers of.
+                start = max(lineage.incarnations[0].first, bounds.oldest)
+                if start < fork:
+                    fork = lineage.agreed(self.log.lineage(partition), start, fork)
+            if fork < reached:
+                found[partition] = (fork, reached)
+        return found
+
+    def _check_own(self, load: Loaded) -> None:
+        batch = load.batch
+        last = self.ledger.last_number(batch.route)
+        if batch.number > last:
+            raise ContradictionError(
+                "PEN-RTE-007",
+                f"the destination has batch {batch.number} of route '{batch.route}' (table '{load.table}'), and this"
+                f" ledger has given numbers up to {last} only: an older copy of the ledger or of the whole `data_dir`"
+                " was put back.",
+                "Put the newer one back. Or go on with this one, behind what the destination has:"
+                f" penstock offset adopt {batch.route}",
+            )
+        if batch.number <= self.ledger.accepted(batch.route):
+            return
+        origin = Origin.from_text(batch.origin)
+        if origin is not None and not self._is_of_this_log(batch.origin, origin):
+            raise ContradictionError(
+                "PEN-RTE-008",
+                f"batch {batch.number} of route '{batch.route}' at the destination (table '{load.table}') was made of"
+                " records that this log does not have: copies of one `data_dir` have delivered to it by turns.",
+                "Find out which of them is to go on. To let this one do so, behind what the destination has:"
+                f" penstock offset adopt {batch.route}",
+            )
+
+    def _is_of_this_log(self, text: str, origin: Origin) -> bool:
+        owners = self.log.partitions()
+        if not origin.stretches.keys() <= owners.keys():
+            return False
+        if Origin.of(self.log, origin.ranges).to_text() == text:
+            return True
+        for partition, stretch in origin.stretches.items():
+            bounds = self.log.bounds(partition)
+            start = max(stretch.start, bounds.oldest)
+            if owners[partition].identity != stretch.identity or stretch.end > bounds.end:
+                return False
+            if start < stretch.end and stretch.lineage.agreed(self.log.lineage(partition), start, stretch.end) < (
+                stretch.end
+            ):
+                return False
+        return True
+
+    def _identities(self, sources: Sequence[str]) -> set[str]:
+        return {owner.identity for owner in self.log.partitions(sources).values() if owner.identity}
+
+    def _on_disk(self, route: str) -> str:
+        held = {p: offset for p, offset in self.log.holds.get().get(route, {}).items() if offset}
+        if held:
+            places = ", ".join(f"{offset} in partition {p}" for p, offset in held.items())
+            return f"it has let go of the log up to offset {places} ({self.log.directory / 'holds'})"
+        if self.checkpoints is not None and (found := sorted(self.checkpoints.glob(f"{route}-????????*"))):
+            # A route of its own may be called like that: what is behind the name must be a ledger's id.
+            named = [path for path in found if _is_of(path.name, route)]
+            others = [path for path in named if not path.name.startswith(f"{route}-{self.ledger.scope[:8]}")]
+            if others:
+                return f"there is a checkpoint of it ({others[0]})"
+        return ""
+
+    def _met_past(self, route: str, other: str, found: str) -> ContradictionError:
+        name = f"'{other}'" if other != route else "a route of this name"
+        return ContradictionError(
+            "PEN-RTE-009",
+            f"route '{route}' has no past in this ledger, but {name} has delivered from this log before: {found}. The"
+            " ledger was deleted or replaced, or the route was renamed.",
+            f"Go on behind it: penstock offset adopt {other} {route}."
+            f" Or deliver everything again: penstock offset rewind {route} --to 1970-01-01."
+            " Or deliver only what comes from now on: penstock run --from now",
+        )
+
+
+def _is_of(name: str, route: str) -> bool:
+    scope = name.removeprefix(f"{route}-")[:8]
+    return len(scope) == 8 and all(sign in "0123456789abcdef" for sign in scope)
+
+
+def _shares(load: Loaded, identities: Collection[str]) -> bool:
+    origin = Origin.from_text(load.batch.origin)
+    return origin is not None and any(stretch.identity in identities for stretch in origin.stretches.values())
+
+
+def _told(load: Loaded) -> str:
+    origin = Origin.from_text(load.batch.origin)
+    ends = ", ".join(
+        f"{each.end} in partition {partition}" for partition, each in (origin.stretches.items() if origin else ())
+    )
+    return (
+        f"its batch {load.batch.number} is at the destination, with table '{load.table}', up to offset {ends} (ledger"
+        f" {load.batch.scope[:8]})"
+    )

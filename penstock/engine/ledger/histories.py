@@ -1,0 +1,213 @@
+"""What the ledger knows of where a route's records came from, and what it took over from another history.
+
+A route's lineage says which writers gave the offsets that it delivered: by it a log that was put back is known, and the
+first offset that it gave to another record. What is adopted are stretches of the log that the destination has already:
+they are settled, in order, before anything else, and counted without being written again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from penstock.engine.ledger.accounts import Act, Operator, RouteState
+from penstock.engine.ledger.interventions import Interventions
+from penstock.engine.ledger.tables import Tables
+from penstock.errors import LedgerError
+from penstock.log.lineage import Incarnation, Lineage
+
+
+@dataclass(frozen=True)
+class AdoptedBatch:
+    """A stretch of the log that was delivered under another ledger, name or copy of this ledger."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Tables that have their rows of it, each with the rows that it refused, as text."""
+    settled: bool = True
+    """Whether it was wholly settled there. Of one that was under way, tables that are not named get their rows now."""
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """All that a route takes over: from where on, stretch by stretch, and the highest batch number that is taken."""
+
+    batches: Sequence[AdoptedBatch]
+    last_number: int
+    starts: Mapping[int, int] = field(default_factory=dict)
+    """Partitions in which the route goes back first: what it delivered behind these offsets is not in this log."""
+
+
+class Histories(Interventions):
+    def lineages(self, route: str) -> dict[int, Lineage]:
+        """Per partition the writers of what the route has begun, as far back as they were noted."""
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(self._t.lineages).filter_by(route=route))
+            return {row.partition: _lineage(row.entries) for row in rows}
+
+    def last_number(self, route: str) -> int:
+        """The highest batch number that the route was given here."""
+        b, c = self._t.batches.c, self._t.courses.c
+        with self.reading() as connection:
+            listed = connection.execute(sa.select(sa.func.max(b.number)).where(b.route == route)).scalar()
+            abandoned = connection.execute(sa.select(c.last_number).where(c.route == route)).scalar()
+        return max(listed or 0, abandoned or 0)
+
+    def has_past(self, route: str) -> bool:
+        """Whether the route has begun a batch here, or an operator has said where it starts."""
+        t = self._t
+        with self.reading() as connection:
+            told = connection.execute(sa.select(t.accepted).filter_by(route=route)).first()
+            given_up = connection.execute(sa.select(t.courses.c.last_number).filter_by(route=route)).scalar()
+            done = sa.select(t.batches.c.number).where(
+                t.batches.c.route == route, t.batches.c.committed_at.is_not(None)
+            )
+            return told is not None or bool(given_up) or connection.execute(done.limit(1)).first() is not None
+
+    def accepted(self, route: str) -> int:
+        """Up to which batch number an operator has decided about what the destination has of the route."""
+        with self.reading() as connection:
+            return connection.execute(sa.select(self._t.accepted.c.number).filter_by(route=route)).scalar() or 0
+
+    def accept(self, route: str, number: int, operator: Operator, act: Act) -> None:
+        """Note that an operator has decided about what was delivered before, up to a batch number: there are no more
+        questions about it, and new batches get higher numbers."""
+        courses = self._t.courses
+        with self.writing() as connection:
+            course = self._at_rest(connection, route, engine_runs=False)
+            highest = max(course.last_number, number)
+            connection.execute(sa.update(courses).filter_by(route=route).values(last_number=highest))
+            self._accept(connection, route, act, number)
+            self._record(connection, act, route, operator, {})
+            self._note(connection, route, RouteState.STOPPED)
+
+    def start_at(self, route: str, ends: Mapping[int, int], number: int, operator: Operator) -> None:
+        """Let a route that has no past here begin at these offsets, whatever was delivered before."""
+        offsets = self._t.offsets
+        with self.writing() as connection:
+            self._at_rest(connection, route, engine_runs=False)
+            for partition, end in ends.items():
+                here = sa.update(offsets).filter_by(route=route, partition=partition)
+                connection.execute(here.values(committed=end, hold=end))
+            connection.execute(sa.update(self._t.courses).filter_by(route=route).values(last_number=number))
+            self._abandon(connection, route)
+            self._accept(connection, route, Act.START, number)
+            self._record(connection, Act.START, route, operator, {p: (0, end) for p, end in ends.items()})
+
+    def adopt(self, route: str, adoption: Adoption, operator: Operator, engine_runs: bool = False) -> None:
+        """Take over what was delivered before. A batch under way is given up: if the destination has some of it, the
+        adoption says so."""
+        t = self._t
+        with self.writing() as connection:
+            course = self._at_rest(connection, route, engine_runs)
+            positions = self._standing(connection, route).positions
+            self._abandon(connection, route)
+            for partition, start in adoption.starts.items():
+                connection.execute(
+                    sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=start)
+                )
+                ahead = t.acknowledged.c
+                connection.execute(
+                    sa.delete(t.acknowledged).where(
+                        ahead.route == route, ahead.partition == partition, ahead.end > start
+                    )
+                )
+                self._note_lineage(connection, route, partition, Lineage(), start)
+            highest = max(course.last_number, adoption.last_number, self._highest(connection, route))
+            connection.execute(
+                sa.update(t.courses)
+                .filter_by(route=route)
+                .values(generation=course.generation + 1, last_number=highest)
+            )
+            connection.execute(sa.delete(t.halts).filter_by(route=route))
+            connection.execute(sa.delete(t.adopted).filter_by(route=route))
+            for place, batch in enumerate(adoption.batches):
+                content = {"ranges": _ranges_text(batch.ranges), "tables": json.dumps(dict(batch.tables))}
+                connection.execute(
+                    sa.insert(t.adopted).values(route=route, place=place, settled=int(batch.settled), **content)
+                )
+            self._accept(connection, route, Act.ADOPT, adoption.last_number)
+            reached = _reached(adoption)
+            places = {p: (position.committed, reached[p]) for p, position in positions.items() if p in reached}
+            self._record(connection, Act.ADOPT, route, operator, places)
+            self._note(connection, route, RouteState.STARTING if engine_runs else RouteState.STOPPED)
+
+    def adopted(self, route: str) -> list[AdoptedBatch]:
+        """What was taken over and is still to be settled, in order."""
+        a = self._t.adopted
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(a).filter_by(route=route).order_by(a.c.place)).all()
+        return [AdoptedBatch(_ranges(row.ranges), json.loads(row.tables), bool(row.settled)) for row in rows]
+
+    def adoption_done(self, route: str) -> None:
+        with self.writing() as connection:
+            connection.execute(sa.delete(self._t.adopted).filter_by(route=route))
+
+    def rename(self, old: str, new: str, operator: Operator) -> None:
+        """Let a route go on under another name, with all that is known of it."""
+        with self.writing() as connection:
+            self._at_rest(connection, old, engine_runs=False)
+            self._at_rest(connection, new, engine_runs=False)
+            if self._highest(connection, new):
+                raise LedgerError(
+                    "PEN-LGR-014",
+                    f"route '{new}' has delivered by itself: it cannot take over where '{old}' stands.",
+                    f"Keep it as it is, and let go of the other: penstock offset drop {old}",
+                )
+            for table in _by_route(self._t):
+                connection.execute(sa.delete(table).where(table.c.route == new))
+                connection.execute(sa.update(table).where(table.c.route == old).values(route=new))
+            self._accept(connection, new, Act.ADOPT, 0)
+            self._record(connection, Act.ADOPT, new, operator, {})
+
+    def drop(self, route: str) -> None:
+        """Forget a route: its offsets, its books, its batches."""
+        with self.writing() as connection:
+            self._at_rest(connection, route, engine_runs=False)
+            for table in _by_route(self._t):
+                connection.execute(sa.delete(table).where(table.c.route == route))
+            self._accept(connection, f"{DROPPED}{route}", Act.DROP, 0)
+
+    def dropped(self) -> set[str]:
+        """The routes that an operator has dropped here: what they left at a destination raises no question."""
+        a = self._t.accepted.c
+        with self.reading() as connection:
+            found = connection.execute(sa.select(a.route).where(a.route.startswith(DROPPED, autoescape=True)))
+            return {route.removeprefix(DROPPED) for route in found.scalars()}
+
+    def _accept(self, connection: sa.Connection, route: str, act: Act, number: int) -> None:
+        connection.execute(sa.delete(self._t.accepted).filter_by(route=route))
+        values = {"route": route, "act": act.value, "number": number, "at": time.time()}
+        connection.execute(sa.insert(self._t.accepted).values(values))
+
+    def _highest(self, connection: sa.Connection, route: str) -> int:
+        b = self._t.batches.c
+        return connection.execute(sa.select(sa.func.max(b.number)).where(b.route == route)).scalar() or 0
+
+
+DROPPED = "dropped "
+"""No route's name has a blank in it."""
+
+
+def _by_route(t: Tables) -> list[sa.Table]:
+    return [table for table in t.metadata.tables.values() if "route" in table.c]
+
+
+def _reached(adoption: Adoption) -> dict[int, int]:
+    return {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
+
+
+def _lineage(text: str) -> Lineage:
+    return Lineage(tuple(Incarnation(first, writer) for first, writer in json.loads(text)))
+
+
+def _ranges_text(ranges: Mapping[int, tuple[int, int]]) -> str:
+    return json.dumps({str(partition): [start, end] for partition, (start, end) in sorted(ranges.items())})
+
+
+def _ranges(text: str) -> dict[int, tuple[int, int]]:
+    return {int(partition): (start, end) for partition, (start, end) in json.loads(text).items()}

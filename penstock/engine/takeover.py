@@ -1,0 +1,153 @@
+"""What an operator decides about a past that a route has met: to ``adopt`` it, to deliver again in spite of it, or to
+start behind all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+from penstock.destinations.contract import Loaded
+from penstock.engine.adoption import LogPart, plan_adoption
+from penstock.engine.intervening import no_engine_starts, running_engine
+from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
+from penstock.engine.origin import Origin
+from penstock.engine.pipeline import Pipeline
+from penstock.errors import ContradictionError, PenstockError, TransientError
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What a route takes over, per partition: it stood at ``start`` and goes on at ``end``."""
+
+    route: str
+    other: str
+    batches: int
+    stretches: dict[int, tuple[int, int]]
+
+
+def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Adopted:
+    """Let a route go on behind what was delivered under a name: that of a route which left the config, its own under
+    another ledger, or its own by a newer copy of this one.
+
+    Nothing is written to the destination here. What the route takes over is counted, and what is missing of it loaded,
+    when it starts.
+    """
+    pipeline.sources_of(route)
+    pipeline.check_log()
+    renamed = other != route and other in pipeline.ledger.routes()
+    if renamed and other in pipeline.config.routes:
+        raise PenstockError(
+            "PEN-ENG-041",
+            f"'{other}' is a route of the config: it goes on by itself, and cannot be taken over.",
+            "Remove it from the config first.",
+        )
+    running = running_engine(pipeline) is not None and not renamed
+    with nullcontext() if running else no_engine_starts(pipeline):
+        if renamed:
+            _rename(pipeline, other, route, operator)
+        partitions = pipeline.log.partitions(pipeline.sources_of(route))
+        bounds = {p: pipeline.log.bounds(p) for p in partitions}
+        standing = pipeline.ledger.open_route(route, {p: each.oldest for p, each in bounds.items()})
+        positions = {p: standing[p].committed for p in partitions}
+        parts = {
+            p: LogPart(owner.identity, bounds[p].oldest, bounds[p].end, pipeline.log.lineage(p))
+            for p, owner in partitions.items()
+        }
+        starts = {p: fork for p, (fork, _) in pipeline.history().forks(route, pipeline.sources_of(route)).items()}
+        starts = {p: fork for p, fork in starts.items() if fork < positions[p]}
+        found = _history(pipeline, other, route, parts)
+        adoption = plan_adoption(found, parts, positions, starts)
+        if not found and not renamed:
+            adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
+        # What it has under the route's own numbers may be more than is taken over.
+        adoption = replace(adoption, last_number=max(adoption.last_number, _highest(pipeline, route)))
+        pipeline.ledger.adopt(route, adoption, operator, running)
+    ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
+    stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
+    return Adopted(route, other, len(adoption.batches), stretches)
+
+
+def decide(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
+    """Note that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
+    pipeline.ledger.accept(route, _highest(pipeline, route), operator, act)
+
+
+def meets_past(pipeline: Pipeline, route: str) -> bool:
+    """Whether the route would not start because of what was delivered before."""
+    history, sources = pipeline.history(), pipeline.sources_of(route)
+    try:
+        history.check_ground(route, sources)
+        history.check_target(route, sources, pipeline.plan(route).destination())
+    except ContradictionError:
+        return True
+    except TransientError:
+        # It will be asked when it is there again.
+        return False
+    return False
+
+
+def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
+    """Let every route without a past in this ledger begin behind all that is in the log. Returns which do."""
+    pipeline.check_log()
+    found = [route for route in pipeline.config.routes if not pipeline.ledger.has_past(route)]
+    with no_engine_starts(pipeline):
+        for route in found:
+            ends = {p: pipeline.log.bounds(p).end for p in pipeline.log.partitions(pipeline.sources_of(route))}
+            pipeline.ledger.open_route(route, ends)
+            pipeline.ledger.start_at(route, ends, _highest(pipeline, route), operator)
+    return found
+
+
+def _highest(pipeline: Pipeline, route: str) -> int:
+    """The highest number that the destination knows of this ledger and route."""
+    batches = [load.batch for load in pipeline.plan(route).destination().newest_loads()]
+    own = [batch.number for batch in batches if (batch.scope, batch.route) == (pipeline.ledger.scope, route)]
+    return max(own, default=0)
+
+
+def _history(pipeline: Pipeline, other: str, route: str, parts: dict[int, LogPart]) -> Sequence[Loaded]:
+    """What the destination has of a route of this log under that name: of all ledgers, the one that came furthest."""
+    destination = pipeline.plan(route).destination()
+    identities = {part.identity for part in parts.values()}
+    reached: dict[str, int] = {}
+    for load in destination.newest_loads():
+        origin = Origin.from_text(load.batch.origin)
+        ours = load.batch.scope == pipeline.ledger.scope
+        if load.batch.route != other or (origin is None and not ours):
+            continue
+        stretches = origin.stretches.values() if origin is not None else ()
+        if ours or any(stretch.identity in identities for stretch in stretches):
+            end = sum(stretch.end for stretch in stretches)
+            reached[load.batch.scope] = max(end, reached.get(load.batch.scope, 0))
+    if not reached:
+        return []
+    return destination.loads(max(reached, key=lambda scope: (reached[scope], scope)), other)
+
+
+def _from_holds(
+    pipeline: Pipeline, other: str, positions: dict[int, int], starts: dict[int, int], moved: bool
+) -> Adoption:
+    """For destinations that remember nothing: what the route had let go of in the log, it had delivered."""
+    held = pipeline.log.holds.get().get(other, {})
+    ends = {p: min(held[p], pipeline.log.bounds(p).end) for p in positions if p in held}
+    ranges = {p: (positions[p], end) for p, end in ends.items() if positions[p] < end and p not in starts}
+    if not ranges and not moved and not pipeline.ledger.last_number(other):
+        raise PenstockError(
+            "PEN-ENG-042",
+            f"neither the ledger nor the disk nor the destination knows of anything that '{other}' has delivered.",
+            "See which routes there are: penstock offset list",
+        )
+    return Adoption([AdoptedBatch(ranges)] if ranges else [], 0, starts)
+
+
+def _rename(pipeline: Pipeline, old: str, new: str, operator: Operator) -> None:
+    """The ledger's word counts: files are there under both names until it has changed."""
+    store, holds = pipeline.failed_store, pipeline.log.holds
+    held = holds.get().get(old)
+    store.copy(old, new, pipeline.ledger.failed_extent(old))
+    if held is not None:
+        holds.set(new, held)
+    pipeline.ledger.rename(old, new, operator)
+    holds.remove(old)
+    store.remove(old)

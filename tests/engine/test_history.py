@@ -1,0 +1,156 @@
+"""An older copy is put back, a ledger deleted, a route renamed: nothing is lost or doubled without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.copies import ONE_ROUTE, Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def wanted(numbers: range) -> list[int]:
+    return [n for n in numbers if n % 10 != 9]
+
+
+def test_an_older_copy_beside_a_newer_warehouse_is_refused_and_loses_nothing(site: Site) -> None:
+    site.append(range(100))
+    assert site.deliver(size=50) == ""
+    site.keep("older")
+    site.append(range(100, 300))
+    assert site.deliver(size=50) == ""
+    site.put_back("older")
+    site.append(range(1000, 1200))
+    said = site.deliver(size=50)
+    assert "PEN-RTE-007" in said
+    assert "penstock offset adopt a" in said
+    assert site.rows() == wanted(range(300))
+    site.adopt()
+    assert site.deliver(size=50) == ""
+    assert site.rows() == sorted([*wanted(range(300)), *wanted(range(1000, 1200))])
+    assert site.totals() == (300, 270, 30, 0)
+
+
+def test_numbers_that_have_met_again_are_told_apart_by_what_was_loaded(site: Site) -> None:
+    """As at a destination that was away when the route started: the mark itself is looked at."""
+    site.append(range(100))
+    site.deliver(size=100)
+    site.keep("older")
+    site.append(range(100, 200))
+    site.deliver(size=100)
+    site.put_back("older")
+    site.append(range(1000, 1100))
+    pipeline = site.open()
+    plan = pipeline.plan("a")
+    from threading import Event
+
+    from penstock.engine.carriage import carried
+    from penstock.engine.delivery import Delivery, Halted
+
+    delivery = Delivery(plan, plan.destination(), pipeline.log, pipeline.ledger, pipeline.failed_store, Event())
+    with pytest.raises(Halted, match="PEN-DST-110"):
+        delivery.deliver(carried(plan, pipeline.log, {0: (100, 200)}))
+    pipeline.ledger.close()
+    assert site.totals() == (100, 90, 10, 0)
+
+
+def test_what_a_copy_had_not_delivered_is_adopted_as_far_as_the_copy_has_it(site: Site) -> None:
+    """The batch that the copy's end lies in was loaded whole: its part is taken over, not loaded again."""
+    site.append(range(100))
+    site.deliver(size=50)
+    site.append(range(100, 130))
+    site.keep("older")
+    site.append(range(130, 200))
+    site.deliver()  # 100..199 in one batch
+    site.put_back("older")
+    site.append(range(1000, 1010))
+    assert "PEN-RTE-007" in site.deliver()
+    done = site.adopt()
+    assert done.stretches == {0: (100, 130)}
+    assert site.deliver() == ""
+    assert site.rows() == sorted([*wanted(range(200)), *wanted(range(1000, 1010))])
+    assert site.totals() == (140, 126, 14, 0)
+
+
+def test_a_log_that_is_older_than_its_ledger_is_refused(site: Site) -> None:
+    """Also once it has grown past where the ledger stands: what it gave these offsets to was never delivered."""
+    site.append(range(100))
+    site.keep("older")
+    site.append(range(100, 200))
+    site.deliver()
+    ledger = {path.name: path.read_bytes() for path in site.data.glob("ledger.db*")}
+    site.put_back("older")
+    for name, content in ledger.items():
+        (site.data / name).write_bytes(content)
+    site.append(range(1000, 1200))
+    said = site.deliver()
+    assert "PEN-RTE-006" in said
+    assert "from offset 100 on" in said
+    site.adopt()
+    assert site.deliver() == ""
+    assert site.rows() == sorted([*wanted(range(200)), *wanted(range(1000, 1200))])
+
+
+def test_a_deleted_ledger_does_not_deliver_the_history_again(site: Site) -> None:
+    site.append(range(700))
+    site.deliver(size=100)
+    (site.data / "ledger.db").unlink()
+    said = site.deliver()
+    assert "PEN-RTE-009" in said
+    assert "penstock offset adopt a a" in said
+    assert site.rows() == wanted(range(700))
+    site.append(range(700, 750))
+    site.adopt()
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(750))
+    assert site.totals() == (750, 675, 75, 0)
+
+
+def test_a_renamed_route_does_not_deliver_the_history_again(site: Site) -> None:
+    site.append(range(750))
+    site.deliver(size=100)
+    site.write(ONE_ROUTE.replace("  a:\n", "  b:\n"))
+    said = site.deliver("b")
+    assert "PEN-RTE-009" in said
+    assert "penstock offset adopt a b" in said
+    site.append(range(750, 800))
+    site.adopt("a", "b")
+    assert site.deliver("b") == ""
+    assert site.rows() == wanted(range(800))
+    assert site.totals("b") == (800, 720, 80, 0)
+
+
+def test_a_new_route_on_a_new_target_starts_without_questions(site: Site) -> None:
+    site.append(range(10))
+    assert site.deliver() == ""
+    site.write(ONE_ROUTE + "  b: {from: web, to: {type: duckdb, path: ./warehouse.duckdb, table: others}}\n")
+    assert site.deliver("b") == ""
+    assert site.rows("others") == list(range(10))
+
+
+def test_two_pipelines_that_share_a_target_do_not_mind_each_other(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        other = Site(tmp_path / name, ONE_ROUTE.replace("./warehouse", "../warehouse"))
+        other.append(range(5))
+        assert other.deliver() == ""
+    assert Site(tmp_path).rows() == sorted([*range(5), *range(5)])
+
+
+def test_killed_between_the_destinations_commit_and_the_ledgers_is_no_contradiction(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock import faults
+
+    site.append(range(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "_armed", faults.parse("route.before_ledger_commit=raise"))
+        with pytest.raises(faults.InjectedFault):
+            site.deliver()
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(20))
