@@ -26,7 +26,8 @@ def list_offsets(config: ConfigOption = CONFIG, json: JsonOption = False) -> Non
     from penstock.engine.positions import positions
 
     with opened(config) as pipeline:
-        found = [position for route in pipeline.config.routes for position in positions(pipeline, route)]
+        routes = (*pipeline.config.routes, *pipeline.left_routes())
+        found = [position for route in routes for position in positions(pipeline, route)]
     if json:
         print_json([position_object(position) for position in found])
     else:

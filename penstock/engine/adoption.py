@@ -37,7 +37,7 @@ def plan_adoption(
     unknown = next((load for load in loads if Origin.from_text(load.batch.origin) is None), None)
     if unknown is not None and all(Origin.from_text(load.batch.origin) is None for load in loads):
         raise PenstockError(
-            "PEN-ENG-040",
+            "PEN-ENG-070",
             f"what the destination has of route '{unknown.batch.route}' was written by an older Penstock, which did not"
             " note of which records its batches were made.",
             "Find out how far it has come, then acknowledge that and go on behind it:"

@@ -184,6 +184,7 @@ class Delivery:
         if self.history is None or self.asked.is_set():
             return
         self.history.check_target(self.plan.name, self.plan.sources, self.destination)
+        self.ledger.note_place(self.plan.name, self.destination.place())
         self.asked.set()
 
     def _contradicted(self, error: ContradictionError) -> Halted:

@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,11 +26,11 @@ from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
 from penstock.config.problems import ConfigError
 from penstock.engine.layout import Layout
-from penstock.engine.positions import positions
 from penstock.engine.presence import engine_pid
 from penstock.errors import PenstockError, SourceAway, TransientError
 
 if TYPE_CHECKING:
+    from penstock.engine.pipeline import Pipeline
     from penstock.log.local import LocalLog
 
 OLDEST_PYTHON = (3, 11)
@@ -223,10 +224,20 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
     from penstock.engine.gaps import gaps
     from penstock.engine.ledger import RouteState
     from penstock.engine.pipeline import Pipeline
+    from penstock.log.local import LocalLog
 
     layout = Layout(config.data_dir)
     if config.ledger.url is None and not layout.ledger.exists():
-        yield Finding("ledger", Verdict.OK, "none yet: made at the first run")
+        held = LocalLog(layout.log, config.log).holds.get()
+        if any(offset for offsets in held.values() for offset in offsets.values()):
+            yield Finding(
+                "ledger",
+                Verdict.FAIL,
+                f"there is none, but {', '.join(held)} delivered from this log before",
+                "Put it back. Or let each route go on behind what its destination has: penstock offset adopt ROUTE",
+            )
+        else:
+            yield Finding("ledger", Verdict.OK, "none yet: made at the first run")
         return
     pipeline = Pipeline.open(config)
     try:
@@ -239,25 +250,29 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
             yield Finding("ledger", Verdict.OK, f"opens; the books balance for {', '.join(known) or 'no route yet'}")
         gone = [route for route in known if route not in config.routes]
         if gone:
-            fix = "Fine if you removed them; a renamed route starts from the beginning of the log."
+            fix = (
+                "What they have not read stays in the log. If one was renamed: penstock offset adopt OLD NEW. If it is"
+                " not to come back: penstock offset drop OLD"
+            )
             yield Finding("ledger", Verdict.WARN, f"has routes that the config lacks: {', '.join(gone)}", fix)
         for route in config.routes:
             activity = pipeline.ledger.activity(route)
             if activity is not None and activity.state is RouteState.HALTED:
                 yield Finding(f"route {route}", Verdict.WARN, activity.message)
-            for position in positions(pipeline, route):
-                if position.committed > position.end:
-                    yield Finding(
-                        f"route {route}",
-                        Verdict.FAIL,
-                        f"stands at offset {position.committed} of partition {position.partition}, which ends at "
-                        f"{position.end}",
-                        "The log is older than the ledger: put the log that belongs to this ledger back.",
-                    )
+            yield from _guarded(f"route {route}", _check_history(pipeline, route))
             for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
                 yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)
     finally:
         pipeline.ledger.close()
+
+
+def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:
+    """Whether the route would start with what was delivered before. A destination that is away is named elsewhere."""
+    history, sources = pipeline.history(), pipeline.sources_of(route)
+    history.check_ground(route, sources)
+    with suppress(TransientError):
+        history.check_target(route, sources, pipeline.plan(route).destination())
+    yield from ()
 
 
 def _check_destination(config: PipelineConfig, route: str) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
 from penstock.engine.leaving import leaving_in_time, nothing_to_deliver
 from penstock.engine.ledger import RouteState
+from penstock.engine.left_routes import left_route
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route import Pace, RouteRunner
@@ -85,6 +86,8 @@ class Engine:
                 narrate.show_metrics(*split_address(config.engine.metrics))
             for runner in runners:
                 runner.start()
+            for route in self._pipeline.left_routes():
+                narrate.route_left(route, left_route(self._pipeline, route).lag)
             self._runs.set()
             if self._once:
                 whole = self._to_the_end(runners, stopping, jvm)

@@ -14,7 +14,7 @@ A route that is new on a target that is new finds nothing, and starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class History:
     def check_target(self, route: str, sources: Sequence[str], destination: AnyDestination) -> None:
         """Whether what the destination remembers agrees too. Raises ``ContradictionError``, and ``TransientError`` if
         the destination cannot be asked now."""
+        self._check_neighbours(route, destination)
         newest = destination.newest_loads()
         for load in newest:
             if (load.batch.scope, load.batch.route) == (self.ledger.scope, route):
@@ -66,14 +67,13 @@ class History:
             if _shares(load, identities) and not (ours and load.batch.route in known):
                 raise self._met_past(route, load.batch.route, _told(load))
 
-    def check_neighbours(self, route: str, destination: AnyDestination, places: Mapping[str, str]) -> None:
-        """Whether a route that left the config wrote to this place: for targets that remember nothing themselves.
-        ``places`` says where routes of the ledger write to, as far as that is known."""
+    def _check_neighbours(self, route: str, destination: AnyDestination) -> None:
+        """Whether a route that left the config wrote to this place: for targets that remember nothing themselves."""
         place = destination.place()
         if not place or self.ledger.has_past(route):
             return
-        for other, theirs in places.items():
-            if theirs == place and other not in self.routes and other != route and self.ledger.last_number(other):
+        for other, theirs in self.ledger.places().items():
+            if theirs == place and other not in self.routes and self.ledger.last_number(other):
                 raise self._met_past(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
 
     def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:

@@ -27,14 +27,14 @@ class LeftRoute:
 def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
     if route in pipeline.config.routes:
         raise PenstockError(
-            "PEN-ENG-043",
+            "PEN-ENG-073",
             f"route '{route}' is in the config.",
             "Remove it there first, and restart the pipeline; then it can be dropped.",
         )
     if route not in pipeline.ledger.routes():
         known = ", ".join(pipeline.left_routes()) or "none"
         raise PenstockError(
-            "PEN-ENG-044", f"the ledger knows no route '{route}'.", f"Routes that have left the config: {known}."
+            "PEN-ENG-074", f"the ledger knows no route '{route}'.", f"Routes that have left the config: {known}."
         )
     lag = 0
     for partition, position in pipeline.ledger.offsets(route).items():

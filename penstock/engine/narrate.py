@@ -77,6 +77,14 @@ def route_stopped(route: str) -> None:
     log.info("route %s: stopped", route)
 
 
+def route_left(route: str, lag: int) -> None:
+    log.warning(
+        "route %s: not in the config; retention keeps %d records that it has not read. If it was renamed:"
+        " penstock offset adopt %s NEW. If it is not to come back: penstock offset drop %s",
+        route, lag, route, route,
+    )  # fmt: skip
+
+
 def route_crashed(route: str, reason: str, wait: float) -> None:
     _RUNNING.labels(route).set(0)
     _CRASHES.labels(route).inc()

@@ -14,7 +14,7 @@ from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.plan import RoutePlan, planned
 from penstock.engine.replay import replay_source
 from penstock.errors import PenstockError
-from penstock.log.local import LocalLog
+from penstock.log.local import LocalLog, PartitionOwner
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,18 @@ class Pipeline:
         for route in (*self.config.routes, *self.left_routes()):
             holds = {partition: position.hold for partition, position in self.ledger.offsets(route).items()}
             asked = released.get(route, {}) if self._checkpoint(route).exists() else holds
-            read = self.log.partitions(self.sources_of(route)) if route in self.config.routes else holds
-            needs[route] = {partition: min(holds.get(partition, 0), asked.get(partition, 0)) for partition in read}
+            needs[route] = {
+                partition: min(holds.get(partition, 0), asked.get(partition, 0))
+                for partition in self.partitions_of(route)
+            }
         return needs
+
+    def partitions_of(self, route: str) -> dict[int, PartitionOwner]:
+        """What a route reads; of one that left the config, what it has read from."""
+        if route in self.config.routes or route not in self.ledger.routes():
+            return self.log.partitions(self.sources_of(route))
+        known = self.ledger.offsets(route)
+        return {partition: owner for partition, owner in self.log.partitions().items() if partition in known}
 
     def left_routes(self) -> list[str]:
         """Routes that the ledger knows and the config no longer has. They keep their place until they are dropped."""

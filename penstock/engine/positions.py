@@ -35,7 +35,7 @@ def positions(pipeline: Pipeline, route: str) -> list[RoutePosition]:
 def positions_at(pipeline: Pipeline, route: str, known: Mapping[int, Position]) -> list[RoutePosition]:
     """The same of a route that stands at ``known``."""
     found = []
-    for partition, owner in sorted(pipeline.log.partitions(pipeline.sources_of(route)).items()):
+    for partition, owner in sorted(pipeline.partitions_of(route).items()):
         bounds = pipeline.log.bounds(partition)
         position = known.get(partition)
         committed, hold = (position.committed, position.hold) if position else (bounds.oldest, bounds.oldest)

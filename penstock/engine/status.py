@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.positions import positions_at
 from penstock.engine.presence import engine_pid
 
+LEFT = "not in the config"
+"""The state of a route that the ledger knows and the config no longer has. It keeps its place until it is dropped."""
 RATE_WINDOW = 30.0
 """Seconds over which the delivery rate is taken."""
 
@@ -94,6 +96,7 @@ def status(pipeline: Pipeline) -> PipelineStatus:
     ]
     pid = engine_pid(pipeline.layout)
     routes = [route_status(pipeline, name, pid is not None) for name in pipeline.config.routes]
+    routes += [replace(route_status(pipeline, name), state=LEFT) for name in pipeline.left_routes()]
     return PipelineStatus(pipeline.config.name, pid, partitions, routes)
 
 

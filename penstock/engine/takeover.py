@@ -38,7 +38,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     renamed = other != route and other in pipeline.ledger.routes()
     if renamed and other in pipeline.config.routes:
         raise PenstockError(
-            "PEN-ENG-041",
+            "PEN-ENG-071",
             f"'{other}' is a route of the config: it goes on by itself, and cannot be taken over.",
             "Remove it from the config first.",
         )
@@ -134,7 +134,7 @@ def _from_holds(
     ranges = {p: (positions[p], end) for p, end in ends.items() if positions[p] < end and p not in starts}
     if not ranges and not moved and not pipeline.ledger.last_number(other):
         raise PenstockError(
-            "PEN-ENG-042",
+            "PEN-ENG-072",
             f"neither the ledger nor the disk nor the destination knows of anything that '{other}' has delivered.",
             "See which routes there are: penstock offset list",
         )

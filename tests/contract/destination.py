@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt
-from penstock.errors import PenstockError
+from penstock.errors import ContradictionError, PenstockError
 from penstock.record import Record, entries, placed
 from penstock.steps.contract import Outcome
 
@@ -191,6 +192,31 @@ class TransactionalContract(RepeatableContract):
         with pytest.raises((PenstockError, faults.InjectedFault)):
             destination.write(batch(1), staging.stage(numbered([1, 2]), first=1))
         assert self.ids(destination) == [0]
+
+    def test_another_batch_of_the_same_number_is_not_taken_for_it(
+        self, destination: AnyDestination, staging: Staging
+    ) -> None:
+        """As after an older ledger was put back: its numbers come again, for other records."""
+        first, second = replace(batch(), origin="one"), replace(batch(), origin="other")
+        destination.write(first, staging.stage(numbered([1])))
+        with pytest.raises(ContradictionError, match=r"PEN-DST-110.*penstock offset adopt shop"):
+            destination.write(second, staging.stage(numbered([2])))
+        assert destination.write(first, staging.stage(numbered([1]))).repeated
+        assert self.ids(destination) == [1]
+
+    def test_it_remembers_what_its_batches_were_made_of(self, destination: AnyDestination, staging: Staging) -> None:
+        assert destination.newest_loads() == []
+        for number, route in [(0, "shop"), (1, "shop"), (7, "other")]:
+            made = replace(batch(number, route), origin=f"{route} {number}")
+            destination.write(made, staging.stage(numbered([number])))
+        newest = [(load.batch.route, load.batch.number, load.batch.origin) for load in destination.newest_loads()]
+        assert sorted(newest) == [("other", 7, "other 7"), ("shop", 1, "shop 1")]
+        loads = destination.loads("ledger-a", "shop")
+        assert [(load.batch.number, load.batch.origin, load.rows) for load in loads] == [
+            (0, "shop 0", 1),
+            (1, "shop 1", 1),
+        ]
+        assert destination.loads("ledger-b", "shop") == []
 
 
 def delivered_rows(receipt: Receipt) -> int:

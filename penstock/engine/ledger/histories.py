@@ -68,6 +68,17 @@ class Histories(Interventions):
             )
             return told is not None or bool(given_up) or connection.execute(done.limit(1)).first() is not None
 
+    def places(self) -> dict[str, str]:
+        """Where each route writes to, of those that write to a place on disk."""
+        with self.reading() as connection:
+            return {row.route: row.place for row in connection.execute(sa.select(self._t.places))}
+
+    def note_place(self, route: str, place: str) -> None:
+        if self.places().get(route, "") != place:
+            with self.writing() as connection:
+                connection.execute(sa.delete(self._t.places).filter_by(route=route))
+                connection.execute(sa.insert(self._t.places).values(route=route, place=place))
+
     def accepted(self, route: str) -> int:
         """Up to which batch number an operator has decided about what the destination has of the route."""
         with self.reading() as connection:

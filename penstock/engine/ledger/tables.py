@@ -36,6 +36,7 @@ class Tables:
     lineages: sa.Table
     adopted: sa.Table
     accepted: sa.Table
+    places: sa.Table
 
 
 def tables(schema: str | None) -> Tables:
@@ -240,4 +241,5 @@ def tables(schema: str | None) -> Tables:
             column("number", big),
             column("at", sa.Float()),
         ),
+        places=sa.Table("places", metadata, column("route", text, key=True), column("place", text)),
     )
