@@ -39,7 +39,7 @@ class History:
         """Whether log, ledger and disk agree on the route. Raises ``ContradictionError``."""
         for partition, (fork, end) in self.forks(route, sources).items():
             raise ContradictionError(
-                "PEN-RTE-006",
+                "PEN-RTE-016",
                 f"route '{route}' has delivered partition {partition} up to offset {end}, but this log has other"
                 f" records, or none, from offset {fork} on: an older copy of the log was put back.",
                 "Put the newer log back. Or go on with this one, behind what it shares with what was delivered:"
@@ -106,7 +106,7 @@ class History:
         last = self.ledger.last_number(batch.route)
         if batch.number > last:
             raise ContradictionError(
-                "PEN-RTE-007",
+                "PEN-RTE-017",
                 f"the destination has batch {batch.number} of route '{batch.route}' (table '{load.table}'), and this"
                 f" ledger has given numbers up to {last} only: an older copy of the ledger or of the whole `data_dir`"
                 " was put back.",
@@ -118,7 +118,7 @@ class History:
         origin = Origin.from_text(batch.origin)
         if origin is not None and not self._is_of_this_log(batch.origin, origin):
             raise ContradictionError(
-                "PEN-RTE-008",
+                "PEN-RTE-018",
                 f"batch {batch.number} of route '{batch.route}' at the destination (table '{load.table}') was made of"
                 " records that this log does not have: copies of one `data_dir` have delivered to it by turns.",
                 "Find out which of them is to go on. To let this one do so, behind what the destination has:"
@@ -161,7 +161,7 @@ class History:
     def _met_past(self, route: str, other: str, found: str) -> ContradictionError:
         name = f"'{other}'" if other != route else "a route of this name"
         return ContradictionError(
-            "PEN-RTE-009",
+            "PEN-RTE-019",
             f"route '{route}' has no past in this ledger, but {name} has delivered from this log before: {found}. The"
             " ledger was deleted or replaced, or the route was renamed.",
             f"Go on behind it: penstock offset adopt {other} {route}."

@@ -27,7 +27,7 @@ def test_an_older_copy_beside_a_newer_warehouse_is_refused_and_loses_nothing(sit
     site.put_back("older")
     site.append(range(1000, 1200))
     said = site.deliver(size=50)
-    assert "PEN-RTE-007" in said
+    assert "PEN-RTE-017" in said
     assert "penstock offset adopt a" in said
     assert site.rows() == wanted(range(300))
     site.adopt()
@@ -69,7 +69,7 @@ def test_what_a_copy_had_not_delivered_is_adopted_as_far_as_the_copy_has_it(site
     site.deliver()  # 100..199 in one batch
     site.put_back("older")
     site.append(range(1000, 1010))
-    assert "PEN-RTE-007" in site.deliver()
+    assert "PEN-RTE-017" in site.deliver()
     done = site.adopt()
     assert done.stretches == {0: (100, 130)}
     assert site.deliver() == ""
@@ -89,7 +89,7 @@ def test_a_log_that_is_older_than_its_ledger_is_refused(site: Site) -> None:
         (site.data / name).write_bytes(content)
     site.append(range(1000, 1200))
     said = site.deliver()
-    assert "PEN-RTE-006" in said
+    assert "PEN-RTE-016" in said
     assert "from offset 100 on" in said
     site.adopt()
     assert site.deliver() == ""
@@ -101,7 +101,7 @@ def test_a_deleted_ledger_does_not_deliver_the_history_again(site: Site) -> None
     site.deliver(size=100)
     (site.data / "ledger.db").unlink()
     said = site.deliver()
-    assert "PEN-RTE-009" in said
+    assert "PEN-RTE-019" in said
     assert "penstock offset adopt a a" in said
     assert site.rows() == wanted(range(700))
     site.append(range(700, 750))
@@ -116,7 +116,7 @@ def test_a_renamed_route_does_not_deliver_the_history_again(site: Site) -> None:
     site.deliver(size=100)
     site.write(ONE_ROUTE.replace("  a:\n", "  b:\n"))
     said = site.deliver("b")
-    assert "PEN-RTE-009" in said
+    assert "PEN-RTE-019" in said
     assert "penstock offset adopt a b" in said
     site.append(range(750, 800))
     site.adopt("a", "b")
