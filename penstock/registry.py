@@ -74,6 +74,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
         "clickhouse",
         "duckdb",
         "file",
+        "ga4",
         "null",
         "postgres",
         "redshift",

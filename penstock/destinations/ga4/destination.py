@@ -1,0 +1,126 @@
+"""Events to Google Analytics 4: at least once.
+
+Nothing there can be written together or asked for afterwards, so a batch that is tried again is sent again, but for the
+requests of it that this process knows were taken: only a crash, or an answer that got lost, repeats what was sent. Each
+event carries its record's id, by which it can be told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock import faults
+from penstock.destinations.contract import (
+    UNRECORDED,
+    Batch,
+    Capabilities,
+    Destination,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
+from penstock.destinations.ga4 import rules
+from penstock.destinations.ga4.client import VALIDATE, Client
+from penstock.destinations.ga4.config import Ga4Config
+from penstock.destinations.ga4.events import Mapper
+from penstock.destinations.ga4.requests import Place, Request, Staged, requests, staged_events
+from penstock.destinations.ga4.staging import TABLE, EventStager, failed
+from penstock.errors import RefusedError
+
+_PROBE = b'{"client_id":"penstock","events":[{"name":"penstock_check","params":{}}]}'
+
+
+@dataclass
+class _Progress:
+    """What is settled of the batch that is being sent."""
+
+    batch: Batch
+    sent: set[Place] = field(default_factory=set)
+    failures: dict[Place, tuple[str, str]] = field(default_factory=dict)
+
+    def is_settled(self, staged: Staged) -> bool:
+        return staged.place in self.sent or staged.place in self.failures
+
+    def note(self, events: Sequence[Staged], failure: tuple[str, str] | None = None) -> None:
+        places = [staged.place for staged in events]
+        if failure is None:
+            self.sent.update(places)
+        else:
+            self.failures.update(dict.fromkeys(places, failure))
+
+
+class Ga4Destination(Destination[Ga4Config]):
+    capabilities = Capabilities()
+
+    def __init__(self, config: Ga4Config) -> None:
+        super().__init__(config)
+        self._progress: _Progress | None = None
+
+    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
+        return EventStager(directory, Mapper(self.config))
+
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        if not parts:
+            return Receipt()
+        if self._progress is None or self._progress.batch != batch:
+            self._progress = _Progress(batch)
+        progress = self._progress
+        most = 1 if self.config.validate_only else rules.MAX_EVENTS
+        with Client(self.config) as client:
+            for request in requests(self._due(parts, progress), most):
+                self._send(client, request, progress)
+                faults.reach("destination.writing")
+        faults.reach("destination.committed")
+        rows = sum(part.rows for part in parts)
+        failures = failed([(*place[:2], *why) for place, why in sorted(progress.failures.items())])
+        return Receipt([TableReceipt(TABLE, rows - failures.num_rows, failures if failures.num_rows else None)])
+
+    def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        known = self._progress is not None and self._progress.batch == batch
+        old = None if known else next((staged for staged in staged_events(parts) if _age(staged) > rules.MAX_AGE), None)
+        if old is not None:
+            raise RefusedError("PEN-DST-121", _too_old(old), "Nothing of it was sent.")
+        return self.write(batch, parts, book)
+
+    def check(self) -> str:
+        with Client(self.config) as client:
+            client.send(_PROBE, VALIDATE)
+        return f"{self.config.endpoint} answers; whether it knows the secret it does not tell"
+
+    def _due(self, parts: Sequence[Part], progress: _Progress) -> Iterator[Staged]:
+        for staged in staged_events(parts):
+            if progress.is_settled(staged):
+                continue
+            if _age(staged) > rules.MAX_AGE:
+                progress.note([staged], ("too_old", _too_old(staged)))
+                continue
+            yield staged
+
+    def _send(self, client: Client, request: Request, progress: _Progress) -> None:
+        if self.config.validate_only:
+            answer = client.send(request.body, VALIDATE)
+            wrong = answer.refused or "; ".join(answer.messages)
+            progress.note(request.events, ("invalid", wrong) if wrong else None)
+            return
+        answer = client.send(request.body)
+        if answer.refused is None:
+            progress.note(request.events)
+        elif len(request.events) == 1:
+            progress.note(request.events, ("refused", answer.refused))
+        else:
+            for alone in request.one_by_one():
+                self._send(client, alone, progress)
+
+
+def _age(staged: Staged) -> float:
+    return time.time() - staged.event.micros / 1_000_000
+
+
+def _too_old(staged: Staged) -> str:
+    hours = _age(staged) / 3600
+    return f"it is {hours:,.0f} hours old; Google Analytics takes what is at most {rules.MAX_AGE // 3600} hours old"

@@ -1,0 +1,77 @@
+"""Staged events into requests: those of one client and user together, in the order of the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from penstock.destinations.contract import Part
+from penstock.destinations.ga4 import rules
+from penstock.destinations.ga4.events import Event
+
+WINDOW = 5_000
+"""How many events are looked at together for those of one owner: what is held in memory."""
+
+
+Place = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Staged:
+    partition: int
+    offset: int
+    nth: int
+    """Which of the rows that the record became."""
+    event: Event
+
+    @property
+    def place(self) -> Place:
+        return self.partition, self.offset, self.nth
+
+
+@dataclass(frozen=True)
+class Request:
+    events: Sequence[Staged]
+
+    @property
+    def body(self) -> bytes:
+        first = self.events[0].event
+        about = {"client_id": first.client_id, "user_id": first.user_id, "user_properties": first.properties or None}
+        known = {key: value for key, value in about.items() if value is not None}
+        whole = {**known, "events": [staged.event.body() for staged in self.events]}
+        return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def one_by_one(self) -> list[Request]:
+        return [Request([staged]) for staged in self.events]
+
+
+def staged_events(parts: Iterable[Part]) -> Iterator[Staged]:
+    for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
+        with Path(part.path).open(encoding="utf-8") as lines:
+            for line in lines:
+                read = json.loads(line)
+                yield Staged(read.pop("partition"), read.pop("offset"), read.pop("nth"), Event(**read))
+
+
+def requests(events: Iterable[Staged], most: int = rules.MAX_EVENTS) -> Iterator[Request]:
+    """In the order of their first events; those of one owner keep theirs."""
+    waiting = iter(events)
+    while window := list(islice(waiting, WINDOW)):
+        owners: dict[tuple[str | None, str | None, str], list[Staged]] = {}
+        for staged in window:
+            owners.setdefault(staged.event.owner, []).append(staged)
+        for own in owners.values():
+            for start in range(0, len(own), most):
+                yield from _small_enough(Request(own[start : start + most]))
+
+
+def _small_enough(request: Request) -> Iterator[Request]:
+    if len(request.events) == 1 or len(request.body) <= rules.MAX_BODY:
+        yield request
+        return
+    middle = len(request.events) // 2
+    yield from _small_enough(Request(request.events[:middle]))
+    yield from _small_enough(Request(request.events[middle:]))

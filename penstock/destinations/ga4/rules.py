@@ -1,0 +1,87 @@
+"""What Google Analytics takes, as functions that say what is wrong. It answers 204 to anything: what breaks a rule is
+lost there without a word, so every rule is checked here.
+
+After the protocol's reference, "Limitations" and "Reserved names", and what its validation server says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MAX_EVENTS = 25
+"""Of one request."""
+MAX_BODY = 130_000
+MAX_PARAMS = 25
+MAX_NAME = 40
+MAX_VALUE = 100
+MAX_ITEMS = 200
+MAX_PROPERTIES = 25
+MAX_PROPERTY_NAME = 24
+MAX_PROPERTY_VALUE = 36
+MAX_USER_ID = 256
+MAX_AGE = 72 * 3600
+"""Seconds by which an event may be dated back."""
+
+LONGER_VALUES = {"page_title": 300, "page_referrer": 420, "page_location": 1_000}
+RESERVED_PREFIXES = ("_", "firebase_", "ga_", "google_", "gtag.")
+RESERVED_EVENTS = frozenset((
+    "ad_activeview", "ad_click", "ad_exposure", "ad_query", "ad_reward", "adunit_exposure", "app_background",
+    "app_clear_data", "app_exception", "app_install", "app_remove", "app_store_refund",
+    "app_store_subscription_cancel", "app_store_subscription_convert", "app_store_subscription_renew", "app_update",
+    "app_upgrade", "dynamic_link_app_open", "dynamic_link_app_update", "dynamic_link_first_open", "error",
+    "firebase_campaign", "firebase_in_app_message_action", "firebase_in_app_message_dismiss",
+    "firebase_in_app_message_impression", "first_open", "first_visit", "in_app_purchase", "notification_dismiss",
+    "notification_foreground", "notification_open", "notification_receive", "notification_send", "os_update",
+    "screen_view", "session_start", "user_engagement",
+))  # fmt: skip
+RESERVED_PARAMS = frozenset(("firebase_conversion",))
+RESERVED_PROPERTIES = frozenset(
+    ("first_open_time", "first_visit_time", "last_deep_link_referrer", "user_id", "first_open_after_install")
+)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+def event_name(name: str) -> str | None:
+    return _name("event", name, MAX_NAME, RESERVED_EVENTS)
+
+
+def param_name(name: str) -> str | None:
+    return _name("parameter", name, MAX_NAME, RESERVED_PARAMS)
+
+
+def property_name(name: str) -> str | None:
+    return _name("user property", name, MAX_PROPERTY_NAME, RESERVED_PROPERTIES)
+
+
+def param_value(name: str, value: object, max_value: int) -> str | None:
+    longest = max(max_value, LONGER_VALUES.get(name, 0))
+    if isinstance(value, str) and len(value) > longest:
+        return f"the parameter '{name}' has {len(value)} characters; {longest} are allowed"
+    if name == "items" and isinstance(value, list) and len(value) > MAX_ITEMS:
+        return f"there are {len(value)} items; {MAX_ITEMS} are allowed"
+    return None
+
+
+def property_value(name: str, value: object) -> str | None:
+    if len(str(value)) > MAX_PROPERTY_VALUE:
+        return f"the user property '{name}' has {len(str(value))} characters; {MAX_PROPERTY_VALUE} are allowed"
+    return None
+
+
+def param_count(params: Mapping[str, object]) -> str | None:
+    return f"it has {len(params)} parameters; {MAX_PARAMS} are allowed" if len(params) > MAX_PARAMS else None
+
+
+def _name(what: str, name: str, longest: int, reserved: frozenset[str]) -> str | None:
+    if name in reserved or name.startswith(RESERVED_PREFIXES):
+        return f"'{name[:80]}' is reserved and no name of {_a(what)}"
+    if _NAME.fullmatch(name) is None:
+        return f"'{name[:80]}' is no name of {_a(what)}: letters, digits and _ from a letter on"
+    if len(name) > longest:
+        return f"'{name[:80]}' has {len(name)} characters; the name of {_a(what)} has at most {longest}"
+    return None
+
+
+def _a(what: str) -> str:
+    return f"an {what}" if what[0] in "aeio" else f"a {what}"

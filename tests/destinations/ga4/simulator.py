@@ -1,0 +1,141 @@
+"""A Google Analytics that is as strict as its validation server: it takes what that would take, and remembers it.
+
+Written from the protocol's reference and not from the destination's rules, so that the two check each other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+SECRET, STREAM = "s3cret-api", "G-TEST12345"
+_RESERVED = frozenset((
+    "ad_activeview", "ad_click", "ad_exposure", "ad_query", "ad_reward", "adunit_exposure", "app_background",
+    "app_clear_data", "app_exception", "app_remove", "app_store_refund", "app_store_subscription_cancel",
+    "app_store_subscription_convert", "app_store_subscription_renew", "app_update", "app_upgrade",
+    "dynamic_link_app_open", "dynamic_link_app_update", "dynamic_link_first_open", "error", "first_open", "first_visit",
+    "in_app_purchase", "notification_dismiss", "notification_foreground", "notification_open", "notification_receive",
+    "os_update", "screen_view", "session_start", "user_engagement",
+))  # fmt: skip
+
+
+@dataclass
+class GoogleAnalytics:
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What was collected, each with who it is about."""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    dropped: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """What breaks a rule: answered with 204 like everything, and gone."""
+    answers: list[int | None] = field(default_factory=list)
+    """What to answer to the next requests instead of taking them. None: take it; 0: and hang up without an answer."""
+    port: int = 0
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def problem(body: Any, size: int) -> tuple[str, str] | None:
+    """What the validation server would say first: code and description."""
+    if size > 130_000:
+        return "VALUE_OUT_OF_BOUNDS", f"body has {size} bytes"
+    if not isinstance(body, dict) or not (body.get("client_id") or body.get("user_id")):
+        return "VALUE_REQUIRED", "client_id is required"
+    events = body.get("events")
+    if not isinstance(events, list) or not 1 <= len(events) <= 25:
+        return "EXCEEDED_MAX_ENTITIES", "between 1 and 25 events"
+    properties = body.get("user_properties", {})
+    if len(properties) > 25:
+        return "EXCEEDED_MAX_ENTITIES", "user properties"
+    for name, held in properties.items():
+        if _bad_name(name, 24) or len(str(held["value"])) > 36:
+            return "VALUE_INVALID", f"user property {name}"
+    for event in events:
+        if _bad_name(event["name"], 40):
+            return "NAME_INVALID", f"event name {event['name']}"
+        if event["name"] in _RESERVED:
+            return "NAME_RESERVED", f"event name {event['name']}"
+        micros = event.get("timestamp_micros", time.time_ns() // 1000)
+        if not isinstance(micros, int) or time.time_ns() // 1000 - micros > 72 * 3_600_000_000:
+            return "VALUE_OUT_OF_BOUNDS", "timestamp_micros"
+        if len(event["params"]) > 25:
+            return "EXCEEDED_MAX_ENTITIES", "params"
+        for name, value in event["params"].items():
+            longest = {"page_location": 1000, "page_referrer": 420, "page_title": 300}.get(name, 100)
+            if _bad_name(name, 40):
+                return "NAME_INVALID", f"param {name}"
+            if name == "items":
+                continue
+            if not isinstance(value, (str, int, float)) or isinstance(value, bool) or len(str(value)) > longest:
+                return "VALUE_INVALID", f"param {name}"
+    return None
+
+
+def _bad_name(name: str, longest: int) -> bool:
+    reserved = name.startswith(("_", "firebase_", "ga_", "google_", "gtag."))
+    return reserved or len(name) > longest or re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]*", name, re.ASCII) is None
+
+
+@contextmanager
+def google_analytics() -> Iterator[GoogleAnalytics]:
+    service = GoogleAnalytics()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            where = urlsplit(self.path)
+            raw = self.rfile.read(int(self.headers["Content-Length"]))
+            status = service.answers.pop(0) if service.answers else None
+            if status:
+                self._answer(status)
+                return
+            query = {key: values[0] for key, values in parse_qs(where.query).items()}
+            assert self.headers["Content-Type"] == "application/json"
+            body = json.loads(raw)
+            wrong = problem(body, len(raw))
+            if where.path == "/debug/mp/collect":
+                messages = [] if wrong is None else [{"validationCode": wrong[0], "description": wrong[1]}]
+                self._answer(200, json.dumps({"validationMessages": messages}).encode())
+                return
+            assert where.path == "/mp/collect"
+            if query == {"measurement_id": STREAM, "api_secret": SECRET}:
+                if wrong is None:
+                    service.requests.append(body)
+                    owner = {key: body.get(key) for key in ("client_id", "user_id", "user_properties")}
+                    service.events += [{**owner, **event} for event in body["events"]]
+                else:
+                    service.dropped.append((wrong[1], body))
+            if status == 0:
+                self.close_connection = True
+                return
+            self._answer(204)
+
+        def _answer(self, status: int, body: bytes = b"") -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    service.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

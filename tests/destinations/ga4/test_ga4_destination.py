@@ -1,0 +1,291 @@
+"""Events at a Google Analytics that takes only what the real one keeps."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from penstock.destinations.contract import AnyDestination, Receipt
+from penstock.destinations.ga4.config import Ga4Config
+from penstock.destinations.ga4.destination import Ga4Destination
+from penstock.destinations.ga4.events import Broken, Mapper
+from penstock.destinations.ga4.requests import Staged, requests
+from penstock.errors import RefusedError, TransientError
+from penstock.record import Record, entries, placed
+from tests.contract.destination import ReadableContract, Staging, batch, delivered_rows
+from tests.destinations.ga4.simulator import SECRET, STREAM, GoogleAnalytics, google_analytics, problem
+from tests.support.ports import free_port
+
+NOW = datetime.now(UTC)
+
+
+def config(**options: Any) -> Ga4Config:
+    basic = {"measurement_id": STREAM, "api_secret": SECRET, "client_id": "/cid", "event_name": "{{ type }}"}
+    return Ga4Config.model_validate({**basic, **options})
+
+
+@pytest.fixture
+def analytics() -> Iterator[GoogleAnalytics]:
+    with google_analytics() as service:
+        yield service
+        assert service.dropped == []
+
+
+def deliver(
+    destination: Ga4Destination, folder: Path, *events: dict[str, Any], number: int = 0, whole: bool = False
+) -> Receipt:
+    parts = Staging(destination, folder / "stage").stage([json.dumps(event).encode() for event in events])
+    return destination.write_whole(batch(number), parts) if whole else destination.write(batch(number), parts)
+
+
+def click(client: str = "c1", **fields: Any) -> dict[str, Any]:
+    return {"type": "click", "cid": client, **fields}
+
+
+class TestGa4(ReadableContract):
+    @pytest.fixture(autouse=True)
+    def _service(self, analytics: GoogleAnalytics) -> None:
+        self.analytics = analytics
+
+    def make(self, tmp_path: Path) -> Ga4Destination:
+        options = {"client_id": None, "user_id": "/id", "event_name": "seen", "params": ["/id"]}
+        return Ga4Destination(config(endpoint=self.analytics.endpoint, **options))
+
+    def ids(self, destination: AnyDestination) -> list[int]:
+        return [event["params"]["id"] for event in self.analytics.events]
+
+    def test_a_large_batch_does_not_take_memory_with_it(self, destination: AnyDestination, staging: Staging) -> None:
+        """Of a few users: each request is of one."""
+        data = [json.dumps({"id": number % 10, "text": f"{number:0200d}"}).encode() for number in range(20_000)]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert delivered_rows(destination.write(batch(), staging.stage(data))) == 20_000
+        assert len(self.analytics.requests) < 1_000
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+def test_a_record_becomes_an_event_with_its_fields_as_parameters(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    destination = Ga4Destination(
+        config(endpoint=analytics.endpoint, user_id="/user/id", user_properties={"plan": "/user/plan"})
+    )
+    sent = {
+        "type": "purchase", "cid": "c1", "_timestamp": NOW.isoformat(), "source_ip": "10.0.0.1", "api_key": "site",
+        "user": {"id": 7, "plan": "pro", "big spender": True}, "value": 12.5, "tags": ["a", 1], "nothing": None,
+        "items": [{"item_id": "mug", "price": 3}], "eventn_ctx": {"event_id": "x"}, "src": "api",
+    }  # fmt: skip
+    deliver(destination, tmp_path, sent)
+    (event,) = analytics.events
+    assert event == {
+        "client_id": "c1", "user_id": "7", "user_properties": {"plan": {"value": "pro"}}, "name": "purchase",
+        "timestamp_micros": int(NOW.timestamp() * 1_000_000),
+        "params": {"type": "purchase", "user_big_spender": "true", "value": 12.5, "tags": '["a",1]',
+                   "items": [{"item_id": "mug", "price": 3}], "penstock_id": "0-0"},
+    }  # fmt: skip
+
+
+def test_events_of_one_client_share_requests_in_their_order(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    events = [click(f"c{number % 3}", n=number) for number in range(120)]
+    deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, *events)
+    assert [len(request["events"]) for request in analytics.requests] == [25, 15] * 3
+    for client in ("c0", "c1", "c2"):
+        own = [event["params"]["n"] for event in analytics.events if event["client_id"] == client]
+        assert own == [event["n"] for event in events if event["cid"] == client]
+
+
+BROKEN: list[tuple[str, dict[str, Any]]] = [
+    ("event_name", {"type": "9lives"}),
+    ("event_name", {"type": "größe"}),
+    ("event_name", {"type": "x" * 41}),
+    ("event_name", {"type": "session_start"}),
+    ("event_name", {"type": "ga_click"}),
+    ("event_name", {"type": {"no": "name"}}),
+    ("client_id", {"cid": ""}),
+    ("client_id", {"cid": None}),
+    ("client_id", {"cid": [1]}),
+    ("params", {f"p{number}": number for number in range(25)}),
+    ("param_name", {"_own": 1}),
+    ("param_name", {"google_x": 1}),
+    ("param_name", {"1st": 1}),
+    ("param_name", {"": 1}),
+    ("param_name", {"n" * 41: 1}),
+    ("param_name", {"a b": 1, "a-b": 2}),
+    ("param_value", {"text": "x" * 101}),
+    ("param_value", {"page_location": "x" * 1001}),
+    ("param_value", {"list": ["x" * 60, "y" * 60]}),
+    ("param_value", {"items": [{}] * 201}),
+    ("timestamp", {"_timestamp": "yesterday"}),
+    ("body", {"items": [{"item_name": "x" * 1_000}] * 140}),
+    ("too_old", {"_timestamp": (NOW - timedelta(hours=73)).isoformat()}),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"), BROKEN, ids=[f"{code}-{number}" for number, (code, _) in enumerate(BROKEN)]
+)
+def test_a_record_that_breaks_a_rule_fails_alone_with_the_rule_as_its_code(
+    code: str, fields: dict[str, Any], analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    staging = Staging(destination, tmp_path / "stage")
+    data = [json.dumps(event).encode() for event in (click(), click(**fields), click())]
+    receipt = destination.write(batch(), staging.stage(data))
+    failures = [*receipt.failures, *(outcome.failures for outcome in staging.outcomes if outcome.failures.num_rows)]
+    assert [(rows.column("offset").to_pylist(), rows.column("code").to_pylist()) for rows in failures] == [
+        ([1], [code])
+    ]
+    assert len(analytics.events) == 2
+
+
+def test_what_is_no_object_fails_and_what_has_no_name_is_skipped(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    staging = Staging(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path / "stage")
+    staging.stage([b"nonsense", b"[1]", b'{"a": NaN}', b'{"cid": "c1"}', b'{"cid": "c1", "type": " "}'])
+    (outcome,) = staging.outcomes
+    assert outcome.failures.column("code").to_pylist() == ["not_json"] * 3
+    assert outcome.skipped == 2
+
+
+def test_rules_stand_at_their_edges(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    fields = {f"p{number}": "x" * 100 for number in range(20)}
+    edge = click(
+        **fields, page_location="x" * 1_000, page_title="x" * 300, _timestamp=(NOW - timedelta(hours=71)).isoformat()
+    )
+    receipt = deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, {**edge, "type": "x" * 40})
+    assert (receipt.rows, len(receipt.failures), len(analytics.events)) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 401, 403, 404, 302])
+def test_what_was_taken_before_a_failure_is_not_sent_again(
+    status: int, analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    data = [json.dumps(click(f"c{number}", n=number)).encode() for number in range(4)]
+    parts = Staging(destination, tmp_path / "stage").stage(data)
+    for taken in range(1, 4):
+        analytics.answers[:] = [None, status]  # one more passes at each try
+        with pytest.raises(TransientError, match=r"PEN-DST-120") as caught:
+            destination.write(batch(), parts)
+        assert SECRET not in str(caught.value)
+        assert len(analytics.requests) == taken
+    assert destination.write(batch(), parts).rows == 4
+    assert [event["params"]["n"] for event in analytics.events] == [0, 1, 2, 3]
+
+
+def test_an_answer_that_is_lost_repeats_the_event_under_the_same_id(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    parts = Staging(destination, tmp_path / "stage").stage([json.dumps(click()).encode()])
+    analytics.answers.append(0)
+    with pytest.raises(TransientError, match="PEN-DST-120"):
+        destination.write(batch(), parts)
+    assert destination.write(batch(), parts).rows == 1
+    assert [event["params"]["penstock_id"] for event in analytics.events] == ["0-0", "0-0"]
+
+
+def test_a_request_that_is_refused_is_cut_down_to_the_event_at_fault(
+    analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    # Three in one request are refused, then the first alone and the third alone pass.
+    analytics.answers[:] = [400, None, 400, None]
+    receipt = deliver(destination, tmp_path, *(click(n=number) for number in range(3)))
+    (failures,) = receipt.failures
+    assert (failures.column("offset").to_pylist(), failures.column("code").to_pylist()) == ([1], ["refused"])
+    assert [event["params"]["n"] for event in analytics.events] == [0, 2]
+    assert delivered_rows(receipt) == 3
+
+
+def test_rows_that_a_step_made_of_one_record_are_told_apart(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    rows = placed(entries(Record(json.dumps(click(n=number)).encode(), "web") for number in range(3)), 0, 5)
+    offsets = rows.set_column(
+        rows.schema.get_field_index("offset"), rows.schema.field("offset"), rows.column("offset").take([0, 0, 0])
+    )
+    (tmp_path / "stage").mkdir()
+    stager = destination.stager(tmp_path / "stage", {})
+    stager.add(offsets.slice(0, 2))
+    stager.add(offsets.slice(2))
+    assert destination.write(batch(), stager.finish()).rows == 3
+    assert [event["params"]["penstock_id"] for event in analytics.events] == ["0-5", "0-5-1", "0-5-2"]
+
+
+def test_a_route_that_stops_at_the_first_bad_record_sends_nothing_of_a_batch_with_one(
+    analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    with pytest.raises(RefusedError, match="PEN-DST-121"):
+        deliver(destination, tmp_path, click(), click(_timestamp="2020-01-01T00:00:00Z"), whole=True)
+    assert analytics.events == []
+    assert deliver(destination, tmp_path, click(), number=1, whole=True).rows == 1
+
+
+def test_validation_alone_keeps_nothing_and_fails_what_it_finds(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    destination = Ga4Destination(config(endpoint=analytics.endpoint, validate_only=True, max_value=500))
+    receipt = deliver(destination, tmp_path, click(), click(text="x" * 200), click())
+    (failures,) = receipt.failures
+    assert (failures.column("offset").to_pylist(), failures.column("code").to_pylist()) == ([1], ["invalid"])
+    assert "VALUE_INVALID: param text" in failures.column("message")[0].as_py()
+    assert analytics.events == []
+
+
+def test_a_service_that_is_away_is_tried_again_and_named_without_the_secret(tmp_path: Path) -> None:
+    destination = Ga4Destination(config(endpoint=f"http://127.0.0.1:{free_port()}", timeout="2s"))
+    for call in (lambda: deliver(destination, tmp_path, click()), destination.check):
+        with pytest.raises(TransientError, match=r"PEN-DST-120.*127\.0\.0\.1") as caught:
+            call()
+        assert SECRET not in str(caught.value)
+
+
+WRONG: list[dict[str, Any]] = [
+    {"measurement_id": "UA-12345"},
+    {"api_secret": ""},
+    {"client_id": None},
+    {"client_id": "/"},
+    {"event_name": "session_start"},
+    {"event_name": "{{ broken"},
+    {"user_properties": {"user_id": "/x"}},
+    {"user_properties": {"x" * 25: "/x"}},
+    {"id_param": "ga_id"},
+    {"endpoint": "www.google-analytics.com"},
+    {"max_value": 501},
+]
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_options_that_break_a_rule_are_refused_with_the_config(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        config(**options)
+    assert SECRET not in str(caught.value)
+
+
+names = st.one_of(
+    st.sampled_from(["click", "ga_x", "session_start", "error", "_a", "x" * 41, "page_location", "firebase_b"]),
+    st.text(max_size=45),
+)
+values = st.one_of(
+    st.text(max_size=130),
+    st.integers(),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False),
+    st.lists(st.integers(), max_size=60),
+)
+
+
+@given(names, st.dictionaries(names, values, max_size=30))
+def test_what_passes_our_rules_passes_those_of_the_validation_server(name: str, fields: dict[str, Any]) -> None:
+    mapper = Mapper(config(event_name="{{ the_name_of_it }}", params=None))
+    data = json.dumps({**fields, "the_name_of_it": name, "cid": "c"}).encode()
+    try:
+        event = mapper.event(data, NOW, "0-0")
+    except Broken:
+        return
+    if event is not None:
+        (request,) = requests([Staged(0, 0, 0, event)])
+        assert problem(json.loads(request.body), len(request.body)) is None
