@@ -25,7 +25,11 @@ class Grant:
 class Headers(Protocol):
     """Request headers by lower-case name."""
 
-    def get(self, key: str, /) -> str | None: ...
+    def get(self, key: str, /) -> str | None:
+        """The value of the first line of this name."""
+
+    def get_all(self, key: str, /) -> list[str]:
+        """The values of all lines of this name, in order."""
 
 
 class TokenTable:

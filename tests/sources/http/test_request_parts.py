@@ -16,6 +16,13 @@ from penstock.sources.http.encodings import DamagedBody, TooLarge, UnknownEncodi
 from penstock.sources.http.tokens import Grant, TokenTable, presented_secret
 
 
+class Lines(dict[str, str]):
+    """Headers of a request; lines of one name are told apart by a newline."""
+
+    def get_all(self, key: str) -> list[str]:
+        return self[key].split("\n") if key in self else []
+
+
 def basic(text: str) -> str:
     return "Basic " + b64encode(text.encode()).decode()
 
@@ -35,7 +42,7 @@ def basic(text: str) -> str:
     ],
 )
 def test_the_token_is_looked_for_in_order(query: str, headers: dict[str, str], secret: str | None) -> None:
-    assert presented_secret(query, headers) == secret
+    assert presented_secret(query, Lines(headers)) == secret
 
 
 def test_a_secret_gives_its_token_and_kind() -> None:
@@ -64,6 +71,12 @@ def test_a_secret_gives_its_token_and_kind() -> None:
         ("10.0.0.1:1", {"x-forwarded-for": "[2001:db8::9]:443"}, "2001:db8::9"),
         ("10.0.0.1:1", {"x-forwarded-for": "::ffff:9.9.9.9"}, "9.9.9.9"),
         ("10.0.0.1:1", {"x-forwarded-for": "9.9.9.9:5000"}, "9.9.9.9"),
+        ("10.0.0.1:1", {"x-forwarded-for": "6.6.6.6\n9.9.9.9"}, "9.9.9.9"),
+        ("10.0.0.1:1", {"x-forwarded-for": "6.6.6.6\n9.9.9.9, 10.2.2.2\n10.1.1.1"}, "9.9.9.9"),
+        ("10.0.0.1:1", {"x-forwarded-for": "6.6.6.6\n9.9.9.9\n"}, "10.0.0.1"),
+        ("10.0.0.1:1", {"x-forwarded-for": "6.6.6.6," + "10.1.1.1," * 100 + "10.1.1.2"}, "10.1.1.1"),
+        ("10.0.0.1:1", {"x-forwarded-for": "", "x-real-ip": "9.9.9.9"}, "9.9.9.9"),
+        ("10.0.0.1:1", {"x-real-ip": "6.6.6.6\n9.9.9.9"}, "9.9.9.9"),
         ("10.0.0.1:1", {"x-real-ip": "9.9.9.9"}, "9.9.9.9"),
         ("10.0.0.1:1", {"x-real-ip": "nonsense"}, "10.0.0.1"),
         ("10.0.0.1:1", {}, "10.0.0.1"),
@@ -71,7 +84,7 @@ def test_a_secret_gives_its_token_and_kind() -> None:
     ],
 )
 def test_only_trusted_proxies_are_believed(peer: str, headers: dict[str, str], expected: str) -> None:
-    assert ClientAddress(["10.0.0.0/8", "fd00::/8"]).of(peer, headers) == expected
+    assert ClientAddress(["10.0.0.0/8", "fd00::/8"]).of(peer, Lines(headers)) == expected
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
