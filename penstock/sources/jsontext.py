@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 import orjson
@@ -36,7 +37,7 @@ def parse(text: bytes) -> Json:
 def _parse_leniently(text: bytes) -> Json:
     """What the fast parser refuses although it is JSON: lone surrogates, numbers beyond a double."""
     try:
-        value: Json = _DECODER.decode(text.decode("utf-8"))
+        value: Json = DECODER.decode(text.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise NotJson(f"not UTF-8 at byte {error.start}") from None
     except RecursionError:
@@ -51,7 +52,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 # `bool` stands in for the number parsers: a value nobody asks for, and no limit on the digits of an integer.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=bool, parse_float=bool)
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=bool, parse_float=bool)
 
 
 def kind_of(value: Json) -> str:
@@ -91,7 +92,7 @@ def elements(array: bytes) -> Iterator[Span]:
     position = _past_whitespace(array, _past_whitespace(array, 0) + 1)
     while array[position] != _CLOSE_ARRAY:
         try:
-            _, end = _DECODER.raw_decode(text, position)
+            _, end = DECODER.raw_decode(text, position)
         except RecursionError:
             raise NotJson("nested too deeply") from None
         yield Span(position, end)
@@ -123,6 +124,80 @@ def members(text: bytes) -> list[Member]:
     return found
 
 
+def first_string(text: bytes, wanted: str) -> str | None:
+    """The first string under the key ``wanted`` of an object whose text may be cut anywhere, or be no JSON at all."""
+    depth = 0
+    key: str | None = None
+    after_colon = False
+    for token in _TOKEN.finditer(text):
+        kind = text[token.start()]
+        if depth == 1 and kind == _QUOTE:
+            try:
+                found = _decoded_key(token.group())
+            except ValueError:
+                return None
+            if after_colon and key == wanted:
+                return found
+            key = found
+        after_colon = kind == _COLON
+        if kind in _OPENERS:
+            depth += 1
+        elif kind in _CLOSERS:
+            depth -= 1
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A member of an object, and the members of its value if that is an object too."""
+
+    start: int
+    value: Span
+    inner: Mapping[str, Branch] | None
+
+
+def tree(text: bytes, levels: int) -> dict[str, Branch]:
+    """The members of an object and of the objects in it, so many levels down; in one pass, whatever the depth. A
+    repeated key counts with its last value."""
+    root: dict[str, Branch] = {}
+    # Open objects: their members so far, the key at hand, where it starts, where its value does, that value's members.
+    stack: list[tuple[dict[str, Branch], str | None, int, int]] = []
+    members: dict[str, Branch] | None = None
+    key: str | None = None
+    key_start = value_start = 0
+    inner: dict[str, Branch] | None = None
+    skipped = 0  # containers around this place, inside the innermost object that we keep
+    for token in _TOKEN.finditer(text):
+        kind = text[token.start()]
+        if kind in _OPENERS:
+            if kind == _OPEN_OBJECT and not skipped and len(stack) < levels:
+                if members is None:
+                    members = root
+                else:
+                    stack.append((members, key, key_start, value_start))
+                    members, key = {}, None
+                inner = None
+            else:
+                skipped += 1
+        elif skipped:
+            skipped -= kind in _CLOSERS
+        elif kind == _QUOTE:
+            if key is None:
+                key, key_start = _decoded_key(token.group()), token.start()
+        elif kind == _COLON:
+            value_start = _past_whitespace(text, token.end())
+        else:  # a comma or the end of the object
+            assert members is not None
+            if key is not None:
+                end = _before_whitespace(text, token.start())
+                members[key] = Branch(key_start, Span(value_start, end), inner)
+                key, inner = None, None
+            if kind == _CLOSE_OBJECT and stack:
+                inner = members
+                members, key, key_start, value_start = stack.pop()
+    return root
+
+
 def _decoded_key(quoted: bytes) -> str:
     if b"\\" not in quoted:
         return quoted[1:-1].decode("utf-8")
@@ -144,5 +219,6 @@ def _before_whitespace(text: bytes, position: int) -> int:
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
 _QUOTE, _COLON, _COMMA, _CLOSE_OBJECT, _CLOSE_ARRAY = b'":,}]'
+_OPEN_OBJECT = ord("{")
 _OPENERS = frozenset(b"{[")
 _CLOSERS = frozenset(b"}]")

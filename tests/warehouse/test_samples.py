@@ -29,7 +29,7 @@ def count(table: ModelTable) -> int:
 def test_6_one_event_of_90_kb_in_an_array_refuses_the_whole_array() -> None:
     body = json.dumps([{"a": 1}, {"a": "x" * 90_000}, {"a": 2}]).encode()
     with pytest.raises(BadBody) as refused:
-        events_of(body, BodyLimits(event_bytes=51_200, body_bytes=10_000_000, body_events=1_000))
+        list(events_of(body, BodyLimits(event_bytes=51_200, body_bytes=10_000_000, body_events=1_000)))
     assert (refused.value.status, refused.value.index) == (413, 1)
 
 

@@ -66,6 +66,11 @@ ONE_ACCEPTED = Answer(200, _JSON, b'{"status":"ok","accepted":1}')
 NO_TOKEN = _unauthorized(
     "no_token", "no token; send it as query parameter token, header X-Auth-Token, header api_key or Basic auth user"
 )
+NO_KEY_NEARBY = _unauthorized(
+    "no_token",
+    "no token in query or headers, and no writeKey near the start of the body; send it as Basic auth user, or first in"
+    " the body",
+)
 UNKNOWN_TOKEN = _unauthorized("unknown_token", "the token is not known here")
 CLIENT_TOKEN_ON_SERVER_API = _unauthorized(
     "client_token", "this is a client secret; the server API wants a server token: use the token's server_secret"

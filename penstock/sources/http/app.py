@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
@@ -20,16 +21,26 @@ from penstock.sources.http import answers, metrics, openapi, pixel, segment
 from penstock.sources.http.answers import Answer, HeaderList, Refused
 from penstock.sources.http.bodies import BadBody, BodyLimits, events, lines
 from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.connections import Connections
 from penstock.sources.http.cors import Cors
-from penstock.sources.http.encodings import DamagedBody, TooLarge, UnknownEncoding, unpacked
+from penstock.sources.http.encodings import (
+    DamagedBody,
+    TooLarge,
+    UnknownEncoding,
+    quickly_unpacked,
+    unpacked,
+    unpacked_start,
+)
 from penstock.sources.http.faces import FACES, Face, Shape
-from penstock.sources.http.intake import Intake
+from penstock.sources.http.intake import Intake, Prepared, Provenance
+from penstock.sources.http.lanes import Lane
 from penstock.sources.http.metrics import Tally
-from penstock.sources.http.multipart import PIECE_BYTES, FileField, is_form
+from penstock.sources.http.multipart import file_of_form, is_form
+from penstock.sources.http.pace import QUICK_BYTES, QUICK_QUERY, Pace, pace
 from penstock.sources.http.readiness import Readiness
 from penstock.sources.http.reading import BodyReader, Incoming
 from penstock.sources.http.request import Request, Scope
-from penstock.sources.http.tokens import TokenTable, presented_secret, query_secret
+from penstock.sources.http.tokens import Headers, TokenTable, presented_secret, query_secret
 
 __all__ = ["Collector", "Exchange", "Scope"]
 
@@ -46,18 +57,24 @@ class Exchange(Incoming, Protocol):
 class Collector:
     """The RSGI application of one worker."""
 
-    def __init__(self, config: HttpConfig, source: str, tally: Tally, tally_path: Path) -> None:
+    def __init__(
+        self, config: HttpConfig, source: str, tally: Tally, tally_path: Path, connections: Connections
+    ) -> None:
         limits = config.limits
+        self.connections = connections
         self.readiness = Readiness()
         self.tally = tally
         self.intake = Intake(config, source, tally, self.readiness)
         self.bodies = BodyReader(limits, tally)
+        self.bodies.is_whole = connections.is_whole
         self._tally_path = tally_path
         self._source = source
         self._tokens = TokenTable(config.tokens)
         self._cors = Cors(config.tokens)
         self._disk_reserve = limits.disk_reserve
-        self._limits = BodyLimits(limits.event_bytes, limits.body_bytes, limits.body_events)
+        self._limits = BodyLimits(limits.event_bytes, limits.body_bytes, limits.body_events, limits.body_tokens)
+        self._soon = Lane("soon", limits.body_timeout)
+        self._alone = Lane("alone", limits.body_timeout)
         self._pages: dict[str, Callable[[], Answer]] = {
             "/healthz": lambda: answers.ALIVE,
             "/readyz": self._ready,
@@ -117,28 +134,88 @@ class Collector:
     async def _take(self, request: Request, exchange: Exchange) -> Answer:
         face, headers = request.face, request.headers
         secret = presented_secret(request.query, headers)
-        if secret is not None or not face.key_in_body:
+        key_in_body = secret is None and face.key_in_body
+        if not key_in_body:
             self._admit(request, secret)
         if self.intake.commits is None or self.readiness.stopping:
             return answers.closing(answers.NOT_READY)
         if self.readiness.disk_free < self._disk_reserve:
             return answers.closing(answers.LOG_FULL)
         if face.shape is Shape.PIXEL:
-            await self.intake.take([pixel.event(request.query, self._limits)], request)
+            await self._take_pixel(request)
             return pixel.TRANSPARENT
-        received = await self.bodies.read(headers, exchange)
+        if key_in_body:
+            received = await self._read_and_admit(request, exchange)
+        else:
+            received = await self.bodies.read(headers, exchange, request.client)
         try:
-            encoding = headers.get("content-encoding")
-            body = unpacked(received, encoding, self._limits.body_bytes) if encoding else received
-            if face.shape is Shape.EVENTS:
-                found = events(body, self._limits)
-                await self.intake.take(found, request)
-                return answers.accepted(len(found))
-            if face.shape is Shape.LINES:
-                return await self._take_lines(request, body)
-            return await self._take_messages(request, body)
+            taken = await self._take_body(request, received)
         finally:
             self.bodies.release(received)
+        if face.shape is Shape.LINES:
+            return answers.accepted_lines(len(taken.batch) - taken.malformed, taken.malformed)
+        return answers.accepted(len(taken.batch))
+
+    async def _take_pixel(self, request: Request) -> None:
+        origin, query = self.intake.provenance(request), request.query
+
+        def prepare() -> Prepared:
+            return self.intake.prepare([pixel.event(query, self._limits)], origin)
+
+        if len(query) <= QUICK_QUERY:
+            prepared = prepare()
+        else:
+            async with self._soon.turn(origin.sender):
+                prepared = await self._soon.run(prepare)
+        await self.intake.take(prepared)
+
+    async def _take_body(self, request: Request, received: bytes) -> Prepared:
+        """Find the events and put them into the log, at the pace that the body needs."""
+        origin = self.intake.provenance(request)
+        content_type = request.headers.get("content-type") if request.face.shape is Shape.LINES else None
+        form = content_type if content_type is not None and is_form(content_type) else None
+        encoding = _encoding(request.headers)
+        body = quickly_unpacked(received, encoding, QUICK_BYTES) if encoding else received
+        chosen = Pace.ALONE if body is None else pace(request.face.shape, body, form is not None)
+        if chosen is Pace.ALONE:
+            return await self._take_alone(request, received, encoding, form, origin)
+        assert body is not None
+        if chosen is Pace.SOON:
+            async with self._soon.turn(origin.sender):
+                prepared = await self._soon.run(partial(self._prepared, request, body, form, origin))
+        else:
+            prepared = self._prepared(request, body, form, origin)
+        await self.intake.take(prepared)
+        return prepared
+
+    async def _take_alone(
+        self, request: Request, received: bytes, encoding: str, form: str | None, origin: Provenance
+    ) -> Prepared:
+        """For the largest bodies: the turn ends when the log has all of it, so their memory is needed one by one."""
+        lane, room, held = self._alone, self.bodies.room, 0
+        async with lane.turn(origin.sender):
+            body = received
+            try:
+                if encoding:
+                    body = await lane.run(partial(unpacked, received, encoding, self._limits.body_bytes))
+                    room.charge(len(body), large=True, mine=len(received))
+                    held = len(body)
+                prepared = await lane.run(partial(self._prepared, request, body, form, origin))
+            finally:
+                del body
+                room.release(held)
+            await self.intake.take(prepared)
+        return prepared
+
+    def _prepared(self, request: Request, body: bytes, form: str | None, origin: Provenance) -> Prepared:
+        """The records of a body. For any thread."""
+        shape, limits = request.face.shape, self._limits
+        if shape is Shape.EVENTS:
+            return self.intake.prepare(events(body, limits), origin)
+        if shape is Shape.LINES:
+            return self.intake.prepare(lines(body if form is None else file_of_form(form, body), limits), origin)
+        call = segment.Call(body, request.face.message_type, limits)
+        return self.intake.prepare(call.messages(partial(_check_key, request)), origin, messages=True)
 
     def _admit(self, request: Request, secret: str | None) -> None:
         """Know the sender by its secret, or refuse it."""
@@ -149,23 +226,24 @@ class Collector:
         if refusal is not None:
             raise Refused(refusal)
         request.secret, request.grant = secret, grant
+        self.connections.known(request.client)
         if request.origin is not None and grant is not None and self._cors.forbids(grant, request.origin):
             raise Refused(answers.FOREIGN_ORIGIN)
 
-    async def _take_lines(self, request: Request, body: bytes) -> Answer:
-        content_type = request.headers.get("content-type")
-        if content_type is not None and is_form(content_type):
-            body = await _file_of_form(content_type, body)
-        taken, malformed = await self.intake.take_lines(lines(body, self._limits), request)
-        return answers.accepted_lines(taken, malformed)
-
-    async def _take_messages(self, request: Request, body: bytes) -> Answer:
-        call = segment.call(body)
-        if request.grant is None:
-            self._admit(request, call.write_key)
-        messages = segment.messages(call, request.face.message_type, self._limits)
-        await self.intake.take_messages(messages, request)
-        return answers.accepted(len(messages))
+    async def _read_and_admit(self, request: Request, exchange: Exchange) -> bytes:
+        """The body of a sender who can show its secret only there: near the start, and before the rest is read."""
+        body = self.bodies.open(request.headers, exchange, request.client)
+        try:
+            start = await body.prefix(segment.KEY_PREFIX_BYTES)
+            encoding = _encoding(request.headers)
+            key = await asyncio.to_thread(_key_in, start, encoding)
+            if key is None and not body.complete:
+                raise Refused(answers.closing(answers.NO_KEY_NEARBY))
+            self._admit(request, key)
+            request.key_in_body = True
+            return await body.rest()
+        finally:
+            body.close()
 
     def _page(self, scope: Scope) -> Answer:
         page = self._pages.get(scope.path)
@@ -183,12 +261,19 @@ class Collector:
         return Answer(HTTPStatus.OK, [("content-type", metrics.CONTENT_TYPE)], body)
 
 
-async def _file_of_form(content_type: str, body: bytes) -> bytes:
-    form = FileField(content_type)
-    for start in range(0, len(body), PIECE_BYTES):
-        form.write(body[start : start + PIECE_BYTES])
-        await asyncio.sleep(0)
-    return form.content()
+def _check_key(request: Request, key: str | None) -> None:
+    """A body that shows one key near its start and another one later shows none."""
+    if request.key_in_body and key != request.secret:
+        raise Refused(answers.UNKNOWN_TOKEN)
+
+
+def _encoding(headers: Headers) -> str:
+    """What the body is packed with; several lines are one list."""
+    return ",".join(headers.get_all("content-encoding")) if headers.get("content-encoding") is not None else ""
+
+
+def _key_in(start: bytes, encoding: str) -> str | None:
+    return segment.key_in(unpacked_start(start, encoding, segment.KEY_PREFIX_BYTES))
 
 
 _GET_ONLY = answers.wrong_method("GET, HEAD")

@@ -54,10 +54,17 @@ class LimitsConfig(ComponentConfig):
         default=10_000_000, gt=0, description="Largest body, as sent and after decompression. Over: 413."
     )
     body_events: int = Field(default=100_000, gt=0, description="Most events (or bulk lines) in one body. Over: 413.")
+    body_tokens: int = Field(
+        default=2_000_000,
+        gt=0,
+        description="Most opening brackets, commas and colons in one body, unpacked and with its template filled in,"
+        " those inside of texts included: what its parts cost, whatever their size. Over: 413.",
+    )
     pending_bytes: ByteSize = Field(
         default=64 * 2**20,
         gt=0,
-        description="Bytes that one worker may hold, from the first byte of a body until it is on disk. Over: 503.",
+        description="Bytes that one worker may hold, packed and unpacked, from their arrival until they are on disk."
+        " Over: 503, first for bodies that have gone silent.",
     )
     disk_reserve: ByteSize = Field(
         default=64 * 2**20,
@@ -66,10 +73,22 @@ class LimitsConfig(ComponentConfig):
         " log holds, which is what makes room again.",
     )
     connections: int = Field(
+        default=2048,
+        gt=0,
+        description="Open connections of each worker. When there are more, those without a token go first, then those"
+        " that have been idle for longest. The system deals connections out unevenly, so a limit over all workers"
+        " would make some wait while others are free.",
+    )
+    anonymous_connections: int = Field(
         default=1024,
         gt=0,
-        description="Open connections of each worker; further ones wait in the system's queue. The system deals"
-        " connections out unevenly, so a limit over all workers would make some wait while others are free.",
+        description="Open connections of each worker that have not shown a token yet; over it, the oldest of them go.",
+    )
+    anonymous_per_address: int = Field(
+        default=256,
+        gt=0,
+        description="The same for connections from one address. Connections that have shown a token do not count, and"
+        " trusted proxies have no such limit.",
     )
     header_timeout: Duration = Field(
         default=30.0, gt=0, description="Time for a request's headers to arrive; also closes idle connections."

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
 
+_PIECE_BYTES = 4096
 _CODECS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 
 
@@ -21,12 +24,9 @@ class TooLarge(ValueError):
 
 def unpacked(body: bytes, encoding: str, limit: int) -> bytes:
     """The body without its content encoding; reads at most ``limit`` bytes (and one) of it."""
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return body
-    codec = _CODECS.get(name)
+    codec = _codec(encoding)
     if codec is None:
-        raise UnknownEncoding(f"Content-Encoding '{name[:40]}' is not known here; send gzip, zstd or none")
+        return body
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
             unpacked_body: bytes = stream.read(limit + 1)
@@ -35,3 +35,34 @@ def unpacked(body: bytes, encoding: str, limit: int) -> bytes:
     if len(unpacked_body) > limit:
         raise TooLarge
     return unpacked_body
+
+
+def quickly_unpacked(body: bytes, encoding: str, limit: int) -> bytes | None:
+    """The same for a small body; None if it is larger than ``limit``, packed or not, and must wait for its turn."""
+    try:
+        return unpacked(body, encoding, limit) if len(body) <= limit else None
+    except TooLarge:
+        return None
+
+
+def unpacked_start(start: bytes, encoding: str, limit: int) -> bytes:
+    """What the first bytes of a body unpack into, up to ``limit``; as far as they go, if they are damaged or cut."""
+    codec = _codec(encoding)
+    if codec is None:
+        return start[:limit]
+    found = b""
+    with suppress(OSError, pa.ArrowInvalid), pa.CompressedInputStream(pa.BufferReader(start), codec) as stream:
+        while len(found) < limit and (piece := stream.read(_PIECE_BYTES)):
+            found += piece
+    return found[:limit]
+
+
+def _codec(encoding: str) -> str | None:
+    """The name that Arrow has for it; None for no encoding."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return None
+    codec = _CODECS.get(name)
+    if codec is None:
+        raise UnknownEncoding(f"Content-Encoding '{name[:40]}' is not known here; send gzip, zstd or none")
+    return codec

@@ -95,11 +95,13 @@ class Clock:
 
 def event_id() -> str:
     """A random UUID (version 4)."""
-    if not _random_digits:
-        # Asked for in bulk: a system call per event would be a tenth of its whole cost.
+    try:
+        digits = _random_digits.pop()
+    except IndexError:
+        # Asked for in bulk: a system call per event would be a tenth of its whole cost. Another thread may do the same.
         digits = os.urandom(16 * IDS_AT_ONCE).hex()
-        _random_digits.extend([digits[at : at + 32] for at in range(0, len(digits), 32)])
-    digits = _random_digits.pop()
+        _random_digits.extend([digits[at : at + 32] for at in range(32, len(digits), 32)])
+        digits = digits[:32]
     variant = _VARIANT[digits[16]]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 

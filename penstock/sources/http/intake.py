@@ -5,10 +5,10 @@ All records of a request are submitted together, so a request is taken whole or 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import NamedTuple
 
 from penstock.errors import LogFull
 from penstock.log.group import Entry
@@ -26,11 +26,27 @@ from penstock.sources.http.request import Request
 from penstock.sources.http.segment import message_id
 
 USER_AGENT_LENGTH = 1024
-LINES_PER_TURN = 500
 
 _RecordHeaders = tuple[tuple[str, str], ...]
 
 _log = logging.getLogger("penstock.http")
+
+
+class Provenance(NamedTuple):
+    """What the records of a request have in common: when, from whom, through which face."""
+
+    micros: int
+    sender: str
+    """The client's address."""
+    headers: _RecordHeaders
+    added: Context
+
+
+class Prepared(NamedTuple):
+    """The records of a request, ready for the log."""
+
+    batch: list[Entry]
+    malformed: int
 
 
 class Intake:
@@ -48,56 +64,42 @@ class Intake:
         self._clock = Clock()
         self._headers_of = cache(_record_headers)
 
-    def take(self, found: list[Event], request: Request) -> Awaitable[None]:
-        """Done when all events are durable; or ``Refused``."""
-        micros, headers, added = self._provenance(request)
-        namespace = self._namespace
-        batch = [Entry(micros, namespace, None, headers, enriched(text, value, added)) for text, value in found]
-        return self._submit(batch, len(batch))
-
-    def take_messages(self, found: list[Event], request: Request) -> Awaitable[None]:
-        """The same for messages that bring an id of their own kind."""
-        micros, headers, added = self._provenance(request)
-        batch = [
-            Entry(micros, self._namespace, None, headers, enriched(*message, added, message_id(message)))
-            for message in found
-        ]
-        return self._submit(batch, len(batch))
-
-    async def take_lines(self, found: Iterable[Event | Malformed], request: Request) -> tuple[int, int]:
-        """How many lines were events and how many were not, once all of them are durable; or ``Refused``."""
-        micros, headers, added = self._provenance(request)
-        batch: list[Entry] = []
-        malformed = 0
-        for item in found:
-            if isinstance(item, Event):
-                batch.append(Entry(micros, self._namespace, None, headers, enriched(item.text, item.value, added)))
-            else:
-                malformed += 1
-                marked = (*headers, (str(Header.MALFORMED), item.reason))
-                batch.append(Entry(micros, self._namespace, None, marked, item.raw))
-            if len(batch) % LINES_PER_TURN == 0:
-                await asyncio.sleep(0)  # a large body must not keep small requests waiting
-        events = len(batch) - malformed
-        await self._submit(batch, events, malformed)
-        return events, malformed
-
-    def _provenance(self, request: Request) -> tuple[int, _RecordHeaders, Context]:
-        """What the records of a request have in common: when, through which face, from whom."""
+    def provenance(self, request: Request) -> Provenance:
+        """What the records of a request have in common."""
         face, grant, headers = request.face, request.grant, request.headers
         assert grant is not None
         api = face.is_api(grant)
         micros, timestamp = self._clock.now()
+        sender = self._address(request.client, headers)
         added = context(
-            source_ip=self._address(request.client, headers),
+            source_ip=sender,
             timestamp=timestamp,
             api_key=request.secret if self._expose_secret else grant.token_id,
             user_agent=None if api else (headers.get("user-agent") or "")[:USER_AGENT_LENGTH] or None,
             api=api,
         )
-        return micros, self._headers_of(grant.token_id, face.name), added
+        return Provenance(micros, sender, self._headers_of(grant.token_id, face.name), added)
 
-    async def _submit(self, batch: list[Entry], events: int, malformed: int = 0) -> None:
+    def prepare(self, found: Iterable[Event | Malformed], origin: Provenance, messages: bool = False) -> Prepared:
+        """Records of everything found. ``messages`` bring an id of their own kind. For any thread."""
+        micros, _, headers, added = origin
+        namespace = self._namespace
+        batch: list[Entry] = []
+        malformed = 0
+        for item in found:
+            if isinstance(item, Event):
+                text, value = item
+                own_id = message_id(item) if messages else None
+                batch.append(Entry(micros, namespace, None, headers, enriched(text, value, added, own_id)))
+            else:
+                malformed += 1
+                marked = (*headers, (str(Header.MALFORMED), item.reason))
+                batch.append(Entry(micros, namespace, None, marked, item.raw))
+        return Prepared(batch, malformed)
+
+    async def take(self, prepared: Prepared) -> None:
+        """Done when all records are durable; or ``Refused``."""
+        batch, malformed = prepared
         if not batch:
             return
         waiting = self.commits.submit(batch) if self.commits is not None else None
@@ -113,7 +115,7 @@ class Intake:
             raise Refused(answers.LOG_FAILED)
         self._readiness.commit_worked()
         tally = self._tally
-        tally.events += events
+        tally.events += len(batch) - malformed
         tally.malformed += malformed
         tally.bytes += sum([len(entry.data) for entry in batch])
 

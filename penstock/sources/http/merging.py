@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from penstock.sources.jsontext import Json, Member, NotJson, members
+from penstock.sources.jsontext import Branch, Json, NotJson, members, tree
 
 MAX_SHARED_LEVELS = 64
 
@@ -25,11 +25,11 @@ class Filler:
     """An object to fill others with, taken apart once. A repeated key counts with its last value."""
 
     text: bytes
-    members: Mapping[str, Member]
+    members: Mapping[str, Branch]
 
     @classmethod
     def of(cls, text: bytes) -> Self:
-        return cls(text, {member.key: member for member in members(text)})
+        return cls(text, tree(text, MAX_SHARED_LEVELS + 1))
 
 
 def filled(event: bytes, value: Mapping[str, Json], filler: Filler) -> bytes:
@@ -39,7 +39,7 @@ def filled(event: bytes, value: Mapping[str, Json], filler: Filler) -> bytes:
         if key not in value:
             missing.append(filler.text[member.start : member.value.end])
         elif isinstance(value[key], dict) and filler.text.startswith(b"{", member.value.start):
-            return _filled(event, filler, MAX_SHARED_LEVELS)
+            return _filled(event, filler)
     if not missing:
         return event
     return b"%b%b%b}" % (event[:-1].rstrip(), b"," if value else b"", b",".join(missing))
@@ -68,23 +68,36 @@ def without(event: bytes, key: str) -> bytes:
     return b"{%b}" % b",".join(kept)
 
 
-def _filled(event: bytes, filler: Filler, levels: int) -> bytes:
-    if levels == 0:
-        raise NotJson(f"what fills and what is filled share more than {MAX_SHARED_LEVELS} levels of objects")
-    own = members(event)
-    own_by_key = {member.key: member for member in own}
-    replaced: dict[Member, bytes] = {}
-    missing: list[bytes] = []
-    for member in filler.members.values():
-        theirs = filler.text[member.value.start : member.value.end]
-        mine = own_by_key.get(member.key)
-        if mine is None:
-            missing.append(filler.text[member.start : member.value.end])
-        elif theirs.startswith(b"{") and event.startswith(b"{", mine.value.start):
-            head = event[mine.start : mine.value.start]
-            replaced[mine] = head + _filled(event[mine.value.start : mine.value.end], Filler.of(theirs), levels - 1)
-    texts = [replaced.get(member) or event[member.start : member.value.end] for member in own]
-    return b"{%b}" % b",".join([*texts, *missing])
+def _filled(event: bytes, filler: Filler) -> bytes:
+    """One pass over both trees, so the cost is that of their texts, however deep they are alike."""
+    pieces: list[bytes] = []
+    done = 0
+    for place, missing in _gaps(event, filler, tree(event, MAX_SHARED_LEVELS + 1)):
+        pieces += [event[done:place], missing]
+        done = place
+    return b"".join([*pieces, event[done:]])
+
+
+def _gaps(event: bytes, filler: Filler, own: Mapping[str, Branch]) -> list[tuple[int, bytes]]:
+    """What is to be put in where, in order."""
+    found: list[tuple[int, bytes]] = []
+    shared: list[tuple[Mapping[str, Branch], Mapping[str, Branch], int, int]] = [
+        (filler.members, own, len(event) - 1, 0)
+    ]
+    while shared:
+        theirs, mine, close, level = shared.pop()
+        if level >= MAX_SHARED_LEVELS:
+            raise NotJson(f"what fills and what is filled share more than {MAX_SHARED_LEVELS} levels of objects")
+        missing: list[bytes] = []
+        for key, branch in theirs.items():
+            known = mine.get(key)
+            if known is None:
+                missing.append(filler.text[branch.start : branch.value.end])
+            elif event.startswith(b"{", known.value.start) and filler.text.startswith(b"{", branch.value.start):
+                shared.append((branch.inner or {}, known.inner or {}, known.value.end - 1, level + 1))
+        if missing:
+            found.append((close, b"".join([b"," if mine else b"", b",".join(missing)])))
+    return sorted(found)
 
 
 def _text(value: Tree | str) -> bytes:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 FORM = "multipart/form-data"
 FIELD = b"file"
-PIECE_BYTES = 65536
-"""How much to write at once: some forms are slow to read, and others must not wait for the whole of one."""
+MAX_HEAD_BYTES = 262_144
+"""The heads of a form's parts together. They are read byte by byte, which content is not."""
+PART_BYTES = 64
+"""What a part without headers counts as."""
+PIECE_BYTES = 65_536
 
 
 class FileField:
@@ -51,6 +54,7 @@ class FileField:
         self._disposition = b""
         self._wanted = False
         self._complete = False
+        self._head_bytes = 0
 
     def write(self, piece: bytes) -> None:
         try:
@@ -68,16 +72,25 @@ class FileField:
             return bytes(self._files[0])
         return b"\n".join(bytes(file.removeprefix(BOM)).removesuffix(b"\n") for file in self._files)
 
+    def _charge(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES:
+            message = f"the heads of the form's parts have more than {MAX_HEAD_BYTES} bytes; nothing was taken"
+            raise BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message)
+
     def _part_begins(self) -> None:
+        self._charge(PART_BYTES)
         self._disposition = b""
 
     def _header_begins(self) -> None:
         self._name = self._value = b""
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._charge(end - start)
         self._name += data[start:end]
 
     def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._charge(end - start)
         self._value += data[start:end]
         if self._name.lower() == b"content-disposition":
             self._disposition = self._value
@@ -94,6 +107,14 @@ class FileField:
 
     def _form_ends(self) -> None:
         self._complete = True
+
+
+def file_of_form(content_type: str, body: bytes) -> bytes:
+    """What the files of a form hold together; or ``BadBody``."""
+    form = FileField(content_type)
+    for start in range(0, len(body), PIECE_BYTES):
+        form.write(body[start : start + PIECE_BYTES])
+    return form.content()
 
 
 def is_form(content_type: str) -> bool:

@@ -1,22 +1,29 @@
 """Reading a request's body: within its size, within its time, and within what a worker may hold at once.
 
-Bytes count as held (``tally.pending_bytes``) from the moment they are announced or arrive until ``release``. A body
-that is refused on the way is released here.
+Bytes count as held (``tally.pending_bytes``) from the moment they have arrived until ``release``; what a client merely
+announces costs nothing. When there is no room for what arrives, bodies that have been silent for longest are sent away;
+the newcomer is, if there is none such. Bodies above ``SMALL_BYTES`` leave a quarter of the room to the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # imported there to be imported from there
 
 from penstock.sources.http import answers
-from penstock.sources.http.answers import Refused
+from penstock.sources.http.answers import Answer, Refused
 from penstock.sources.http.config import LimitsConfig
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.tokens import Headers
+
+SMALL_BYTES = 16_384
+"""An announced body up to this size is read in one go. It is charged when it is there: what is under way of it is
+bounded by the number of connections."""
+SILENT_SECONDS = 0.25
+"""A body that has brought nothing for so long may have to make room for another."""
 
 
 class Incoming(Protocol):
@@ -26,96 +33,201 @@ class Incoming(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
+class Room:
+    """What the bodies of a worker may take together. Every charge is given back by the same amount."""
+
+    def __init__(self, limits: LimitsConfig, tally: Tally) -> None:
+        self._limit = limits.pending_bytes
+        self._limit_for_large = limits.pending_bytes * 3 // 4
+        self._tally = tally
+        self._arriving: dict[ArrivingBody, float] = {}
+
+    def charge(self, size: int, large: bool, own: ArrivingBody | None = None, mine: int = 0) -> None:
+        """Hold ``size`` more bytes, or ``Refused``. A body that is alone is always taken: ``mine`` is what is held of
+        it already, ``own`` is itself as long as it is on its way."""
+        held = self._tally.pending_bytes
+        limit = self._limit_for_large if large else self._limit
+        if held + size > limit:
+            held = self._make_room(size, limit, own)
+            if held + size > limit and held > mine:
+                raise Refused(answers.closing(answers.OVERLOADED))
+        self._tally.pending_bytes += size
+
+    def release(self, size: int) -> None:
+        self._tally.pending_bytes -= size
+
+    def heard_of(self, body: ArrivingBody, now: float) -> None:
+        """Something of this body has come."""
+        self._arriving[body] = now
+
+    def forget(self, body: ArrivingBody) -> None:
+        """The body is complete, or given up."""
+        self._arriving.pop(body, None)
+
+    def _make_room(self, size: int, limit: int, own: ArrivingBody | None) -> int:
+        """What is held after the bodies that have been silent for longest have been sent away."""
+        now = asyncio.get_running_loop().time()
+        waiting = [(last, body) for body, last in self._arriving.items() if body is not own]
+        for last, body in sorted(waiting, key=lambda found: found[0]):
+            if self._tally.pending_bytes + size <= limit or now - last < SILENT_SECONDS:
+                break
+            body.give_up(answers.closing(answers.OVERLOADED))
+        return self._tally.pending_bytes
+
+
 class BodyReader:
     """Reads the bodies of one worker. A client that is too slow, or one body too many, is sent away."""
 
     def __init__(self, limits: LimitsConfig, tally: Tally) -> None:
+        self.room = Room(limits, tally)
+        self.is_whole: Callable[[str], bool] = lambda _: False
+        """Whether a client still stands by its connection, by the connection's name."""
         self._body_bytes = limits.body_bytes
-        self._pending_bytes = limits.pending_bytes
         self._timeout = limits.body_timeout
-        self._tally = tally
-        self._reading: dict[asyncio.Task[None], float] = {}
-        self._late: set[asyncio.Task[None]] = set()
+        self._deadlines: dict[asyncio.Task[None], float] = {}
+        self._given_up: dict[asyncio.Task[None], Answer] = {}
 
-    def read(self, headers: Headers, incoming: Incoming) -> Awaitable[bytes]:
+    async def read(self, headers: Headers, incoming: Incoming, client: str) -> bytes:
         """The whole body, held until ``release``; or ``Refused``."""
-        length = _body_length(headers)
-        if length is None:
-            return self._read_chunks(incoming)
-        if length > self._body_bytes:
-            raise Refused(answers.too_large(self._body_bytes))
-        tally = self._tally
-        if tally.pending_bytes + length > self._pending_bytes and tally.pending_bytes:
-            raise Refused(answers.closing(answers.OVERLOADED))
-        tally.pending_bytes += length
-        return self._in_time(incoming(), length)
+        length = self._announced(headers)
+        if length is not None and length <= SMALL_BYTES:
+            body = await self.in_time(incoming())
+            self.room.charge(len(body), large=False)
+            return body
+        return await ArrivingBody(self, incoming, client, length).rest()
+
+    def open(self, headers: Headers, incoming: Incoming, client: str) -> ArrivingBody:
+        """The body to be read in parts."""
+        return ArrivingBody(self, incoming, client, self._announced(headers))
 
     def release(self, body: bytes) -> None:
         """The body is on disk, or was not wanted."""
-        self._tally.pending_bytes -= len(body)
+        self.room.release(len(body))
 
     def expire_late(self, now: float) -> None:
         """End the requests whose body has not arrived in time; called about twice a second."""
-        for task, deadline in list(self._reading.items()):
-            if deadline > now:
-                return  # in order of arrival, and all wait equally long
-            del self._reading[task]
-            self._late.add(task)
-            task.cancel()
+        for task in [task for task, deadline in self._deadlines.items() if deadline <= now]:
+            self.give_up(task, answers.BODY_TIMEOUT)
 
-    async def _read_chunks(self, incoming: Incoming) -> bytes:
-        body = bytearray()
-        tally = self._tally
-        try:
-            async for chunk in self._chunks(incoming):
-                tally.pending_bytes += len(chunk)
-                body += chunk
-                if len(body) > self._body_bytes:
-                    raise Refused(answers.too_large(self._body_bytes))
-                if tally.pending_bytes > self._pending_bytes and tally.pending_bytes > len(body):
-                    raise Refused(answers.closing(answers.OVERLOADED))
-        except BaseException:
-            tally.pending_bytes -= len(body)
-            raise
-        return bytes(body)
+    def give_up(self, task: asyncio.Task[None], answer: Answer) -> bool:
+        """End the reading of a body with this answer; False if nobody waits for a part of it at the moment."""
+        if self._deadlines.pop(task, None) is None:
+            return False
+        self._given_up[task] = answer
+        task.cancel()
+        return True
 
-    async def _in_time(self, part: Awaitable[bytes], held: int = 0) -> bytes:
-        """A part of a body, unless it comes too late; what was held for it is then let go. A dictionary and a sweep
-        cost less than a timer per request."""
+    def check_size(self, size: int) -> None:
+        if size > self._body_bytes:
+            raise Refused(answers.too_large(self._body_bytes))
+
+    async def in_time(self, part: Awaitable[bytes], deadline: float | None = None) -> bytes:
+        """A part of a body, unless it comes too late. A dictionary and a sweep cost less than a timer per request."""
         task = asyncio.current_task()
         assert task is not None
-        self._reading[task] = asyncio.get_running_loop().time() + self._timeout
+        self._deadlines[task] = deadline or asyncio.get_running_loop().time() + self._timeout
         try:
             return await part
-        except BaseException as error:
-            self._tally.pending_bytes -= held
-            if not isinstance(error, asyncio.CancelledError) or task not in self._late:
+        except asyncio.CancelledError:
+            answer = self._given_up.pop(task, None)
+            if answer is None:
                 raise
-            self._late.discard(task)
             task.uncancel()
-            raise Refused(answers.BODY_TIMEOUT) from None
+            raise Refused(answer) from None
         finally:
-            self._reading.pop(task, None)
+            self._deadlines.pop(task, None)
 
-    async def _chunks(self, incoming: Incoming) -> AsyncIterator[bytes]:
-        """A body of unknown length. Its deadline holds for the whole, not for each chunk."""
-        deadline = asyncio.get_running_loop().time() + self._timeout
-        stream = aiter(incoming)
-        ended = False
-        while True:
-            try:
-                chunk = await self._in_time(anext(stream))
-            except StopAsyncIteration:
-                return
-            if not chunk:
-                # The server marks the end of a body by one empty chunk, and a connection that broke by two.
-                if ended:
-                    raise ProtocolClosed
-                ended = True
-            elif asyncio.get_running_loop().time() > deadline:
-                raise Refused(answers.BODY_TIMEOUT)
-            else:
-                yield chunk
+    @property
+    def deadline(self) -> float:
+        """When a body that begins now must be complete."""
+        return asyncio.get_running_loop().time() + self._timeout
+
+    def _announced(self, headers: Headers) -> int | None:
+        length = _body_length(headers)
+        if length is not None:
+            self.check_size(length)
+        return length
+
+
+class ArrivingBody:
+    """A body that is read chunk by chunk. What has arrived is charged until it is handed over or given up."""
+
+    def __init__(self, reader: BodyReader, incoming: Incoming, client: str, length: int | None) -> None:
+        self._reader = reader
+        self._room = reader.room
+        self._stream = aiter(incoming)
+        self._client = client
+        self._length = length
+        self._deadline = reader.deadline
+        self._task = asyncio.current_task()
+        self._parts: list[bytes] = []
+        self.held = 0
+        self.complete = False
+
+    async def prefix(self, size: int) -> bytes:
+        """The first bytes of the body, at least ``size`` unless it has fewer. They stay part of it."""
+        await self._read_until(size)
+        self._parts = [b"".join(self._parts)]
+        return self._parts[0]
+
+    async def rest(self) -> bytes:
+        """The whole body; the charge for it is now the caller's."""
+        await self._read_until(None)
+        body, self._parts = b"".join(self._parts), []
+        self._room.forget(self)
+        self.held = 0
+        return body
+
+    def close(self) -> None:
+        """Let go of what was read and not handed over. Harmless when all was."""
+        self._room.forget(self)
+        self._room.release(self.held)
+        self.held = 0
+        self._parts = []
+
+    def give_up(self, answer: Answer) -> None:
+        """Make room for another body, if this one is still on its way."""
+        if self._task is not None and self._reader.give_up(self._task, answer):
+            self.close()
+
+    async def _read_until(self, size: int | None) -> None:
+        try:
+            while not self.complete and (size is None or self.held < size):
+                chunk = await self._next()
+                if chunk:
+                    self._reader.check_size(self.held + len(chunk))
+                    self._room.charge(len(chunk), large=True, own=self, mine=self.held)
+                    self.held += len(chunk)
+                    self._parts.append(chunk)
+                    self._room.heard_of(self, asyncio.get_running_loop().time())
+                else:
+                    await self._check_the_end()
+                    self.complete = True
+        except BaseException:
+            self.close()
+            raise
+
+    async def _next(self) -> bytes:
+        """The next chunk; an empty one at the end."""
+        if asyncio.get_running_loop().time() > self._deadline:
+            raise Refused(answers.BODY_TIMEOUT)
+        try:
+            return await self._reader.in_time(anext(self._stream), self._deadline)
+        except StopAsyncIteration:
+            return b""
+
+    async def _check_the_end(self) -> None:
+        """The server marks the end of a body by an empty chunk; one more comes after trailers, and if it broke off."""
+        if self._length is not None:
+            if self.held != self._length:
+                raise ProtocolClosed
+            return
+        try:
+            await self._reader.in_time(anext(self._stream), self._deadline)
+        except StopAsyncIteration:
+            return
+        if not await asyncio.to_thread(self._reader.is_whole, self._client):
+            raise ProtocolClosed
 
 
 def _body_length(headers: Headers) -> int | None:

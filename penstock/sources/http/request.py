@@ -23,7 +23,7 @@ class Scope(Protocol):
 class Request:
     """A request to a face. ``grant`` and ``secret`` are set when the sender is known."""
 
-    __slots__ = ("client", "face", "grant", "headers", "origin", "query", "secret")
+    __slots__ = ("client", "face", "grant", "headers", "key_in_body", "origin", "query", "secret")
 
     def __init__(self, face: Face, scope: Scope, minds_origins: bool) -> None:
         headers = scope.headers
@@ -34,4 +34,6 @@ class Request:
         self.origin: str | None = headers.get("origin") if minds_origins else None
         """The web origin, if a page sends and any token cares."""
         self.secret = ""
+        self.key_in_body = False
+        """Whether the secret came as Segment's ``writeKey``."""
         self.grant: Grant | None = None

@@ -31,9 +31,11 @@ from penstock.log.config import LogConfig
 from penstock.log.group import Entry, GroupCommit, entry_batch
 from penstock.log.local import LocalLog
 from penstock.log.writer import PartitionWriter
+from penstock.sources.http.addresses import ClientAddress
 from penstock.sources.http.app import Collector
 from penstock.sources.http.commits import Commits
 from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.connections import LOOK_SECONDS, Budget, Connections
 from penstock.sources.http.job import Job
 from penstock.sources.http.metrics import Tally
 
@@ -41,6 +43,12 @@ SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 0.2
 ORPHAN_SECONDS = 30.0
 FILES_OF_OUR_OWN = 256
+BACKLOG = 4096
+"""Connections that the system keeps for us until we accept them; it may allow fewer."""
+HEAD_BYTES = 96 * 1024
+"""The longest head of a request: an address of 64 KB, and 32 KB for its headers. Each connection can make us hold so
+much without having shown a token."""
+SAY_SECONDS = 10.0
 
 _log = logging.getLogger("penstock.http")
 
@@ -57,10 +65,11 @@ def main() -> None:
 
 async def _serve(job: Job) -> None:
     config = HttpConfig.model_validate(job.config)
-    _make_room_for(config.limits.connections)
+    connections = Connections(Budget.of(config.limits), job.port, ClientAddress(config.trusted_proxies).is_trusted)
+    _make_room_for(connections.budget.accepted)
     loop = asyncio.get_running_loop()
     tally_path = job.metrics_dir / f"{job.index}.json"
-    collector = Collector(config, job.source, Tally.load(tally_path), tally_path)
+    collector = Collector(config, job.source, Tally.load(tally_path), tally_path, connections)
     collector.tally.pending_bytes = 0
     server = _server(config, job, collector)
 
@@ -76,6 +85,7 @@ async def _serve(job: Job) -> None:
     if group is None or writer is None:
         return
     if not collector.readiness.stopping:
+        Thread(target=_watch, args=(connections,), daemon=True).start()
         sweep = asyncio.create_task(_sweep(collector, server, job.log_dir, tally_path))
         await server.serve()
         sweep.cancel()
@@ -95,6 +105,16 @@ def _make_room_for(connections: int) -> None:
             _log.warning("only %d files may be open, which is too few for %d connections", allowed, connections)
 
 
+def _watch(connections: Connections) -> None:
+    ended, said = 0, -SAY_SECONDS
+    while True:
+        time.sleep(LOOK_SECONDS)
+        ended += connections.look()
+        if ended and time.monotonic() - said > SAY_SECONDS:
+            _log.warning("%d connections were ended: too many had shown no token, or were idle", ended)
+            ended, said = 0, time.monotonic()
+
+
 def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
     limits = config.limits
     return Server(
@@ -104,9 +124,11 @@ def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
         interface=Interfaces.RSGI,
         http=HTTPModes.http1,
         websockets=False,
-        backlog=1024,
-        backpressure=limits.connections,
-        http1_settings=HTTP1Settings(header_read_timeout=max(1, int(limits.header_timeout * 1000))),
+        backlog=BACKLOG,
+        backpressure=collector.connections.budget.accepted,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=max(1, int(limits.header_timeout * 1000)), max_buffer_size=HEAD_BYTES
+        ),
         log_level=LogLevels.error,
         ssl_cert=config.tls.cert if config.tls else None,
         ssl_key=config.tls.key if config.tls else None,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.http.bodies import BadBody, BodyLimits, Event, Malformed, events, lines
-from penstock.sources.jsontext import parse
+from penstock.sources.http import bodies
+from penstock.sources.http.bodies import BadBody, BodyLimits, Event, Malformed, lines, parsed_events, walked_events
+from penstock.sources.jsontext import NotJson, parse
 from tests.sources.test_jsontext import STYLES, VALUES, text_of
 
 LIMITS = BodyLimits(event_bytes=100, body_bytes=2000, body_events=10)
+
+
+def events(body: bytes, limits: BodyLimits) -> list[Event]:
+    return list(bodies.events(body, limits))
 
 
 def texts(body: bytes) -> list[bytes]:
@@ -164,3 +171,72 @@ def test_too_many_lines_are_refused_as_a_whole() -> None:
     with pytest.raises(BadBody, match="more than 10"):
         list(lines(b"{}\n" * 11, LIMITS))
     assert len(list(lines(b"{}\n\n" * 10, LIMITS))) == 10
+
+
+DOCUMENTS = st.lists(OBJECTS | SMALL, max_size=5) | st.fixed_dictionaries(
+    {"template": SMALL, "events": st.lists(OBJECTS | SMALL, max_size=4)}
+)
+DAMAGE = st.none() | st.tuples(st.integers(0, 200), st.sampled_from([b"", b",", b"]", b"}", b'"', b"[", b"\xff", b"x"]))
+
+
+@given(DOCUMENTS, STYLES, st.booleans(), DAMAGE, st.integers(40, 300))
+def test_a_large_body_is_read_as_a_small_one_is(
+    document: object, style: tuple[str, str], ascii_only: bool, damage: tuple[int, bytes] | None, window: int
+) -> None:
+    text = text_of(document, style, ascii_only)  # type: ignore[arg-type]
+    if damage is not None:
+        text = text[: damage[0]] + damage[1] + text[damage[0] + 1 :]
+    text = text.strip()
+    limits = BodyLimits(200, 1000, 4)
+
+    def outcome(found: Iterator[Event]) -> object:
+        try:
+            return list(found)
+        except NotJson:
+            return 400
+        except BadBody as error:
+            return error.status
+
+    small = outcome(parsed_events(text, limits)) if text else 400
+    if isinstance(small, list) and text[:1] == b"{" and len(small) == 1 and small[0].text == text:
+        return  # a plain event; only those that are too large are walked over
+    large = outcome(walked_events(text, limits, window)) if text else 400
+    # What is both too large and no JSON may be refused for either.
+    assert large == small or {400, 413} == {large, small}
+
+
+def test_work_grows_with_the_bytes_and_not_with_the_depth_or_the_template() -> None:
+    """Each of these took minutes, or half an hour."""
+    roomy = BodyLimits(51_200, 10_000_000, 100_000)
+    repeated = b'{"a":{' + b",".join([b'"k":1'] * 8000) + b"}}"
+    deep = b'{"a":' * 60 + b"{" + b",".join(b'"k%d":1' % n for n in range(4000)) + b"}" + b"}" * 60
+    for template, one, count in ((repeated, b'{"a":{}}', 20_000), (deep, deep, 100), (deep, b'{"a":{}}', 100)):
+        body = b'{"template":' + template + b',"events":[' + b",".join([one] * count) + b"]}"
+        began = time.process_time()
+        assert len(events(body, roomy)) == count
+        assert time.process_time() - began < 30
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b",".join([b'{"a":[' + b",".join([b"1"] * 100) + b"]}"] * 20) + b"]",
+        b'{"template":{"a":[' + b",".join([b"1"] * 100) + b']},"events":[' + b",".join([b"{}"] * 20) + b"]}",
+    ],
+)
+def test_a_body_of_too_many_parts_is_refused_whatever_their_size(body: bytes) -> None:
+    assert len(events(body, BodyLimits(1000, 100_000, 100, 2200))) == 20
+    with pytest.raises(BadBody) as caught:
+        events(body, BodyLimits(1000, 100_000, 100, 1000))
+    assert (caught.value.status, caught.value.code) == (413, "too_many_tokens")
+
+
+def test_a_body_of_blanks_costs_nothing_to_speak_of() -> None:
+    began = time.process_time()
+    for blank in (b" " * 10_000_000, b"\n" * 10_000_000, b" \n" * 5_000_000, b"\r\n" * 5_000_000):
+        with pytest.raises(BadBody, match="no line to read"):
+            list(lines(blank, BodyLimits(51_200, 10_000_000, 100_000)))
+    assert list(lines(b"\n" * 5_000_000 + b"x", BodyLimits(100, 10**8, 10**5))) == [
+        Malformed(b"x", "line 5000001: not JSON: Expecting value at line 1 column 1")
+    ]
+    assert time.process_time() - began < 20

@@ -222,6 +222,68 @@ def test_the_description_names_every_path_that_answers(web: Running) -> None:
     assert set(FACES) < set(described["paths"])
 
 
+@pytest.mark.parametrize("path", [JS, BULK, "/v1/track"])
+@pytest.mark.parametrize("head", [b"", b"Trailer: X-Sum\r\n"])
+def test_a_chunked_body_may_end_in_trailers(web: Running, path: str, head: bytes) -> None:
+    before = len(web.records())
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        for number in (b"1", b"2"):
+            connection.sendall(b"POST " + path.encode() + b" HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + head)
+            connection.sendall(b'Transfer-Encoding: chunked\r\n\r\n3\r\n{"n\r\n4\r\n":%b}\r\n' % number)
+            connection.sendall(b"0\r\nX-Sum: 1\r\nX-Other: 2\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+    assert [data(record)["n"] for record in web.records()[before:]] == [1, 2]
+
+
+def test_a_chunked_body_that_breaks_off_between_lines_leaves_nothing(web: Running) -> None:
+    before = len(web.records())
+    for end in (b"", b"0\r\nX-Sum: "):
+        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+            connection.sendall(b"POST /api/v1/events/bulk HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n")
+            connection.sendall(b'Transfer-Encoding: chunked\r\n\r\n8\r\n{"n":1}\n\r\n' + end)
+            eventually(lambda: web.pending_bytes() == 8, "the part of a body")
+            connection.shutdown(socket.SHUT_WR)
+            assert not connection.recv(1000).startswith(b"HTTP/1.1 200")
+        eventually(lambda: web.pending_bytes() == 0, "the end of the request")
+    assert len(web.records()) == before
+
+
+@pytest.mark.parametrize(
+    ("lines", "address"),
+    [
+        (b"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 9.9.9.9\r\n", "9.9.9.9"),
+        (b"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 9.9.9.9, 127.0.0.1\r\n", "9.9.9.9"),
+        (b"X-Real-IP: 6.6.6.6\r\nX-Real-IP: 9.9.9.9\r\n", "9.9.9.9"),
+    ],
+)
+def test_what_a_client_claims_in_a_line_of_its_own_is_not_believed(web: Running, lines: bytes, address: str) -> None:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + lines)
+        connection.sendall(b"Content-Length: 2\r\n\r\n{}")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+    assert data(newest(web))["source_ip"] == address
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (b"Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n", b"415"),
+        (b"Content-Encoding: gzip, zstd\r\n", b"415"),
+        (b"Content-Encoding: identity\r\n", b"200"),
+        (b"X-Folded: a\r\n b\r\n", b"400"),
+        (b"X-Bytes: \xff\xfe\r\n", b"200"),
+        (b"X-Auth-Token: other\r\n", b"200"),
+        (b"Content-Length: 2\r\n", b"200"),
+        (b"Content-Length: 3\r\n", b"400"),
+    ],
+)
+def test_odd_lines_among_the_headers(web: Running, lines: bytes, status: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + lines)
+        connection.sendall(b"Content-Length: 2\r\n\r\n{}")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
+
+
 def test_a_slow_body_is_given_up(web: Running) -> None:
     for head in (b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
         with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
@@ -253,7 +315,7 @@ def test_slow_headers_are_given_up(web: Running) -> None:
 
 def test_a_connection_that_breaks_inside_a_body_leaves_nothing(web: Running) -> None:
     before = len(web.records())
-    for head, held in ((b"Content-Length: 100\r\n\r\n", 100), (b"Transfer-Encoding: chunked\r\n\r\n8\r\n", 8)):
+    for head, held in ((b"Content-Length: 17000\r\n\r\n", 10), (b"Transfer-Encoding: chunked\r\n\r\n8\r\n", 8)):
         with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
             connection.sendall(b"POST /api/v1/events/bulk HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + head)
             connection.sendall(b'{"n":1}\n\r\n')

@@ -9,7 +9,8 @@ import signal
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -30,6 +31,22 @@ def children(pid: int) -> list[int]:
     return [child for child in found if b"sources.http.worker" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
+@contextmanager
+def dripping(connection: socket.socket) -> Iterator[None]:
+    """The body goes on, slowly."""
+    ending = threading.Event()
+
+    def drip() -> None:
+        while not ending.wait(0.02):
+            connection.sendall(b"1\r\n \r\n")
+
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    yield
+    ending.set()
+    thread.join(10)
+
+
 def refuses_connections(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -42,12 +59,13 @@ def test_too_much_at_once_is_sent_away_and_later_taken(tmp_path: Path) -> None:
     with collector(tmp_path, limits={"pending_bytes": 1000}) as web:
         body = b'{"n":1,"pad":"' + b"x" * 800 + b'"}'
         with socket.create_connection(("127.0.0.1", web.port), timeout=10) as slow:
-            slow.sendall(HEAD + b"Content-Length: 900\r\n\r\n{")
-            eventually(lambda: web.pending_bytes() == 900, "the slow body being held")
-            for content in (body, iter([body])):
-                answer = web.http.post(web.url + JS, content=content, headers=CLIENT)
-                assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
-                assert int(answer.headers["retry-after"]) >= 1
+            slow.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n258\r\n" + b" " * 600 + b"\r\n")
+            eventually(lambda: web.pending_bytes() == 600, "the slow body being held")
+            with dripping(slow):  # one that has gone silent would make room
+                for content in (body, iter([body])):
+                    answer = web.http.post(web.url + JS, content=content, headers=CLIENT)
+                    assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
+                    assert int(answer.headers["retry-after"]) >= 1
         eventually(lambda: web.pending_bytes() == 0, "the slow body being let go")
         assert web.post(JS, body).status_code == 200
         assert numbers(web.records()) == [1]
@@ -132,12 +150,12 @@ class _Sender(threading.Thread):
 
 def test_a_request_under_way_is_answered_when_the_collector_stops(tmp_path: Path) -> None:
     with collector(tmp_path) as web, socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
-        connection.sendall(HEAD + b'Content-Length: 7\r\n\r\n{"n"')
-        eventually(lambda: web.pending_bytes() == 7, "the first half")
+        connection.sendall(HEAD + b'Transfer-Encoding: chunked\r\n\r\n4\r\n{"n"\r\n')
+        eventually(lambda: web.pending_bytes() == 4, "the first half")
         web.http.close()
         os.kill(web.pid, signal.SIGTERM)
         eventually(lambda: refuses_connections(web.port), "the end of new connections")
-        connection.sendall(b":7}")
+        connection.sendall(b"3\r\n:7}\r\n0\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     assert numbers(log_records(tmp_path / "log")) == [7]
 

@@ -1,0 +1,218 @@
+"""The open connections of a worker, and which of them have to go when there are too many.
+
+The HTTP server accepts connections and shows us a request only when its headers are complete. A connection that sends
+half a header, or nothing, is therefore invisible to the application, and yet takes a place. This module looks at the
+process's own sockets instead, about ten times a second. A connection is *anonymous* until one of its requests has shown
+a token that is known here. Anonymous ones have a budget of their own, per address and in all; over it, those go first
+that have been anonymous for longest: an honest client is so for as long as its first headers travel, and is never the
+oldest for long. Beyond ``limits.connections``, anonymous ones go first, then those that have sent nothing for longest.
+
+A connection is ended with ``shutdown`` on a copy of its descriptor: the server, which owns it, sees its end and closes
+it. On systems without ``/proc`` nothing is seen and nothing is ended; the server's own limit still holds.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+from penstock.sources.http.config import LimitsConfig
+
+LOOK_SECONDS = 0.1
+EVERY_SO_MANY_LOOKS = 50
+"""How often all connections are gone through even if there are few."""
+IDLE_SECONDS = 2.0
+"""A known connection that has sent something within this time may be waiting for its answer: it is left alone."""
+SPARE_LEAST = 256
+
+_DESCRIPTORS = "/proc/self/fd"
+_ESTABLISHED = 1
+_TCP_INFO = struct.Struct("=B51xI")
+"""Of Linux's ``tcp_info``: the state, and the milliseconds since data last came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One open connection, as the process's descriptors show it."""
+
+    descriptor: int
+    inode: int
+    address: str
+    peer: str
+    """As the server names it in a request: ``address:port``, IPv6 in brackets."""
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many connections of a worker may be open."""
+
+    connections: int
+    anonymous: int
+    anonymous_per_address: int
+    idle_seconds: float
+
+    @classmethod
+    def of(cls, limits: LimitsConfig) -> Budget:
+        return cls(
+            limits.connections, limits.anonymous_connections, limits.anonymous_per_address, limits.header_timeout
+        )
+
+    @property
+    def accepted(self) -> int:
+        """How many the server may have open: some more, so that newcomers get in while others are being ended."""
+        return self.connections + max(SPARE_LEAST, self.connections // 4)
+
+    @property
+    def least(self) -> int:
+        """With fewer connections than this, none can be too many."""
+        return min(self.connections, self.anonymous, self.anonymous_per_address)
+
+
+class Connections:
+    """Knows the connections of one worker. ``known`` is called by the event loop, ``look`` by one thread.
+
+    ``is_proxy`` tells addresses that many clients share by design: they have no budget per address.
+    """
+
+    def __init__(self, budget: Budget, port: int, is_proxy: Callable[[str], bool]) -> None:
+        self.budget = budget
+        self._port = port
+        self._is_proxy = is_proxy
+        self._open: dict[int, Connection] = {}
+        self._known: set[str] = set()
+        self._just_known: set[str] = set()
+        self._known_before: set[str] = set()
+        self._looks = 0
+
+    def known(self, peer: str) -> None:
+        """A request of this connection has shown a token."""
+        self._just_known.add(peer)
+
+    def look(self) -> int:
+        """End the connections that are too many; how many they were."""
+        self._looks += 1
+        if self._looks % EVERY_SO_MANY_LOOKS and 0 < _descriptors() <= self.budget.least:
+            return 0
+        # Swapped before the descriptors are read: who is in it and still connected is seen below. One that the event
+        # loop was adding at this very moment is found in it by the next look.
+        before, self._known_before, self._just_known = self._known_before, self._just_known, set()
+        self._open = {connection.descriptor: connection for connection in self._listed()}
+        peers = {connection.peer for connection in self._open.values()}
+        self._known = (self._known | before | self._known_before) & peers
+        return sum(_end(connection) for connection in self._surplus())
+
+    def is_whole(self, peer: str) -> bool:
+        """Whether the other end still stands by this connection: it has neither closed nor broken it."""
+        for connection in self._listed():
+            if connection.peer == peer:
+                copy = _copy(connection)
+                if copy is not None:
+                    with copy:
+                        return _info(copy)[0] == _ESTABLISHED
+        return False
+
+    def _listed(self) -> Iterator[Connection]:
+        """All connections to our port. What a descriptor was found to be last time is not asked again."""
+        now = monotonic()
+        try:
+            descriptors = [int(name) for name in os.listdir(_DESCRIPTORS)]
+        except OSError:
+            return
+        for descriptor in descriptors:
+            try:
+                status = os.fstat(descriptor)
+            except OSError:
+                continue  # closed meanwhile
+            if not stat.S_ISSOCK(status.st_mode):
+                continue
+            seen = self._open.get(descriptor)
+            if seen is None or seen.inode != status.st_ino:
+                seen = _connection(descriptor, status.st_ino, self._port, now)
+            if seen is not None:
+                yield seen
+
+    def _surplus(self) -> Iterable[Connection]:
+        budget = self.budget
+        known = self._known | self._just_known
+        anonymous = sorted((c for c in self._open.values() if c.peer not in known), key=lambda c: c.since)
+        left = Counter(connection.address for connection in anonymous)
+        too_many = max(len(anonymous) - budget.anonymous, len(self._open) - budget.connections)
+        ended: list[Connection] = []
+        for connection in anonymous:  # the one that came first goes first
+            address = connection.address
+            crowded = left[address] > budget.anonymous_per_address and not self._is_proxy(address)
+            if crowded or too_many > 0 or self._is_stuck(connection):
+                left[address] -= 1
+                too_many -= 1
+                ended.append(connection)
+        surplus = len(self._open) - len(ended) - budget.connections
+        if surplus > 0:
+            idle = [(_idle(c), c) for c in self._open.values() if c.peer in known]
+            idle.sort(key=lambda found: -found[0])
+            ended += [connection for seconds, connection in idle[:surplus] if seconds >= IDLE_SECONDS]
+        return ended
+
+    def _is_stuck(self, connection: Connection) -> bool:
+        """Whether it is silent for longer than the server lets headers take: a TLS handshake that does not go on."""
+        longest = self.budget.idle_seconds + IDLE_SECONDS
+        return monotonic() - connection.since > longest and _idle(connection) > longest
+
+
+def _descriptors() -> int:
+    """How many descriptors are open; 0 if the system does not say so at once."""
+    try:
+        return os.stat(_DESCRIPTORS).st_size
+    except OSError:
+        return 0
+
+
+def _connection(descriptor: int, inode: int, port: int, now: float) -> Connection | None:
+    """What a descriptor is, if it is a connection to our port."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
+        if copy.family not in (socket.AF_INET, socket.AF_INET6) or copy.getsockname()[1] != port:
+            return None
+        host, other = copy.getpeername()[:2]
+        peer = f"[{host}]:{other}" if copy.family == socket.AF_INET6 else f"{host}:{other}"
+        return Connection(descriptor, inode, host, peer, now)
+    return None
+
+
+def _copy(connection: Connection) -> socket.socket | None:
+    """The connection's socket under a descriptor of our own; None if it is gone and its number is another's now."""
+    with suppress(OSError):
+        copy = socket.socket(fileno=os.dup(connection.descriptor))
+        if os.fstat(copy.fileno()).st_ino == connection.inode:
+            return copy
+        copy.close()
+    return None
+
+
+def _end(connection: Connection) -> bool:
+    copy = _copy(connection)
+    if copy is None:
+        return False
+    with copy, suppress(OSError):
+        copy.shutdown(socket.SHUT_RDWR)
+    return True
+
+
+def _idle(connection: Connection) -> float:
+    """For how many seconds nothing has come."""
+    copy = _copy(connection)
+    if copy is None:
+        return 0.0
+    with copy:
+        return _info(copy)[1] / 1000
+
+
+def _info(copy: socket.socket) -> tuple[int, int]:
+    state, silent = _TCP_INFO.unpack(copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+    return state, silent
