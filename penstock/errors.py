@@ -6,19 +6,21 @@ without a stack trace; everything else is a bug of ours and keeps its trace.
 
 from __future__ import annotations
 
+from penstock.redaction import redacted
+
 
 class PenstockError(Exception):
     """A problem that a person can act on.
 
     ``code`` never changes once released (``PEN-LOG-003``), ``what`` says what happened in one sentence, ``fix`` says
-    what to do about it.
+    what to do about it. What it says may come from a driver or a server: secrets are taken out of it.
     """
 
     def __init__(self, code: str, what: str, fix: str = "") -> None:
         self.code = code
-        self.what = what
-        self.fix = fix
-        super().__init__(code, what, fix)
+        self.what = redacted(what)
+        self.fix = redacted(fix)
+        super().__init__(code, self.what, self.fix)
 
     def __str__(self) -> str:
         """All of it in one line. What a database or an operating system said may lack the full stop at its end."""

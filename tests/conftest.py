@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from penstock.redaction import forget
 from tests.support.database import Database
 from tests.support.postgres import postgres
 
@@ -19,6 +20,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The first call of a compiled function may compile it, which takes longer than any example should.
 settings.register_profile("compiled", deadline=None)
 settings.load_profile("compiled")
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests() -> Iterator[None]:
+    """A process learns the secrets of its config. This one reads many: what is one here is a word elsewhere."""
+    yield
+    forget()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from penstock.errors import DataDirError, PenstockError
+from penstock.redaction import redacted, redacting_output
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +57,8 @@ def guarded(verb: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return verb(*args, **kwargs)
+            with redacting_output():
+                return verb(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except PenstockError as error:
@@ -64,12 +66,12 @@ def guarded(verb: Callable[P, R]) -> Callable[P, R]:
             tell(error)
         except OSError as error:
             code = Exit.PROBLEMS
-            sys.stderr.write(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}\n")
+            _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}\n")
         except Exception as error:
             if os.environ.get(DEBUG):
                 raise
             code = Exit.BUG
-            sys.stderr.write(
+            _say(
                 f"{type(error).__name__}: {error}\n"
                 f"  This is a bug of Penstock. Set {DEBUG}=1 and run again for the trace that a report needs.\n"
             )
@@ -83,9 +85,13 @@ def tell(error: PenstockError) -> None:
     from penstock.config.problems import ConfigError
 
     if isinstance(error, ConfigError):
-        sys.stderr.write(f"{error}\n")
+        _say(f"{error}\n")
         return
-    sys.stderr.write(f"{error.code}: {error.what}\n" + (f"  {error.fix}\n" if error.fix else ""))
+    _say(f"{error.code}: {error.what}\n" + (f"  {error.fix}\n" if error.fix else ""))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(redacted(text))
 
 
 def exit_of(error: PenstockError) -> Exit:

@@ -36,6 +36,7 @@ from penstock.cli import (
 )
 from penstock.cli import list as listing
 from penstock.cli.exits import guarded
+from penstock.redaction import redact_stderr
 
 app = typer.Typer(
     name="penstock",
@@ -109,6 +110,7 @@ app.command("demo")(guarded(demo.demo))
 
 
 def main() -> None:
+    redact_stderr()
     # Importing makes many objects and little garbage: the quick verbs need not look for it so often.
     gc.set_threshold(50_000, 20, 20)
     app()

@@ -138,7 +138,7 @@ def shown_ledger(config: PipelineConfig) -> str:
         return "SQLite"
     from penstock.engine.ledger import shown_url
 
-    return shown_url(config.ledger.url)
+    return shown_url(config.ledger.url.get_secret_value())
 
 
 def _account(path: Path, code: int, as_json: bool) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.redaction import redacted
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -80,8 +82,9 @@ def print_json_line(value: JsonValue) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with its control characters spelled out: what came from outside must not steer a terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """The text without secrets, and with its control characters spelled out: what came from outside must not steer a
+    terminal. Secrets go before a table breaks its lines, where they could not be found any more."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted(text))
 
 
 def moment(time: datetime) -> str:

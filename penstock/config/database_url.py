@@ -1,7 +1,8 @@
-"""Where a PostgreSQL database is, as its own tools take it: a URL, or ``host=... dbname=...``.
+"""Where a database is, as its own tools take it: a URL, or PostgreSQL's ``host=... dbname=...``.
 
-It may hold a password, so no message repeats any of it. What the driver could not read is refused here, with the file:
-the driver's own message would quote the part that it stumbled over, which may be half of the password.
+It may hold a password, so no message repeats any of it. What a driver could not read, or would read otherwise than it
+is meant, is refused here, with the file: an unescaped ``@`` in a password makes the rest of it a host, which the driver
+then looks for and names.
 """
 
 from __future__ import annotations
@@ -20,24 +21,45 @@ _ESCAPES = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*", re.DOTALL)
 _HOST = re.compile(r"(?:\[[^\]@]*\]|[^:@\[\]]*)(?::\d*)?")
 
 
-def _checked(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    scheme = next((known for known in _SCHEMES if text.startswith(known)), None)
-    if scheme is None and "=" not in text:
-        raise ValueError("not a PostgreSQL address; write postgresql://user:password@host:5432/database")
-    if not (_is_url(text.removeprefix(scheme)) if scheme else _are_settings(text)):
-        raise ValueError(
-            "not an address that PostgreSQL can read; write postgresql://user:password@host:5432/database, with"
-            " whatever is special in the password percent-encoded (@ is %40, / is %2F, % is %25)"
-        )
-    return value
-
-
-def _is_url(text: str) -> bool:
-    """Whether hosts, ports and escapes can be told apart; ``text`` is what follows the scheme."""
-    authority = re.split(r"[/?]", text, maxsplit=1)[0]
+def check_url(text: str, example: str) -> None:
+    """Raises ``ValueError`` unless the parts of a URL can be told apart, in one way only."""
+    rest = text.partition("://")[2]
+    authority, _, behind = re.split(r"([/?#])", rest, maxsplit=1) if re.search(r"[/?#]", rest) else (rest, "", "")
     hosts = authority.partition("@")[2] if "@" in authority else authority
-    return _ESCAPES.fullmatch(text) is not None and all(_HOST.fullmatch(host) for host in hosts.split(","))
+    if (
+        "#" in rest
+        or "@" in behind
+        or _ESCAPES.fullmatch(rest) is None
+        or not all(_HOST.fullmatch(host) and _is_port(host) for host in hosts.split(","))
+    ):
+        raise ValueError(
+            f"not an address whose parts can be told apart; write {example}, with whatever is special in the user, the"
+            " password and the parameters percent-encoded (@ is %40, / is %2F, ? is %3F, # is %23, : is %3A, % is %25),"
+            " and a port of 1 to 65535"
+        )
+
+
+def _is_port(host: str) -> bool:
+    port = host.rpartition("]")[2].partition(":")[2]
+    return not port or 0 < int(port) < 65_536
+
+
+def check_postgres_address(text: str, example: str = "postgresql://user:password@host:5432/database") -> None:
+    """Raises ``ValueError`` for what is no address of a PostgreSQL database, or of one that speaks like it."""
+    if text.startswith(_SCHEMES):
+        check_url(text, example)
+    elif "=" not in text:
+        raise ValueError(f"not a PostgreSQL address; write {example}")
+    elif not _are_settings(text):
+        raise ValueError(
+            f"not an address that PostgreSQL can read; write {example}, or host=... dbname=... with a value that has"
+            " spaces, quotes or backslashes in single quotes, and a backslash before each quote and backslash"
+        )
+
+
+def _checked(value: SecretStr) -> SecretStr:
+    check_postgres_address(value.get_secret_value())
+    return value
 
 
 def _are_settings(text: str) -> bool:

@@ -16,7 +16,9 @@ from penstock.config.document import MAX_BYTES, Document, Node, parse
 from penstock.config.pipeline import PipelineConfig, unknown_sources
 from penstock.config.problems import ConfigError, Position, Problem
 from penstock.config.remarks import remarks
+from penstock.config.secrets import secrets_in_options, secrets_in_source, secrets_in_values
 from penstock.config.translation import translate
+from penstock.redaction import learn
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,20 @@ class Loaded:
 
 
 def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> PipelineConfig:
-    """The pipeline in a file, with ``${VAR}`` filled in from ``variables``. Raises ``ConfigError``."""
+    """The pipeline in a file, with ``${VAR}`` filled in from ``variables``. Raises ``ConfigError``.
+
+    From then on this process knows the config's secrets, and does not show them (``penstock.redaction``).
+    """
     return load_with_remarks(path, variables).config
 
 
 def load_with_remarks(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> Loaded:
     file = os.fspath(path)
-    document = parse(text_of(file), file, variables)
+    text = text_of(file)
+    learn(secrets_in_source(text, variables))
+    document = parse(text, file, variables)
+    if document.root is not None:
+        learn(secrets_in_values(document.root.value))
     problems = list(document.problems)
     root = document.root
     if root is not None and not isinstance(root.value, dict):
@@ -44,6 +53,7 @@ def load_with_remarks(path: str | os.PathLike[str], variables: Mapping[str, str]
         reading = Reading(Path(file).absolute().parent)
         try:
             config = PipelineConfig.model_validate(root.value, context=reading)
+            learn(secrets_in_options(config))
             if not problems:
                 return Loaded(config, document, remarks(document, reading))
         except ValidationError as error:

@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -22,6 +23,7 @@ from pydantic_core import InitErrorDetails
 from penstock.config.addresses import Address
 from penstock.config.choices import LIFTED, ChosenDestination, ChosenSource, ChosenStep, complaint, refuse
 from penstock.config.component import ComponentConfig, SourceConfig, StepConfig, namespace_pattern
+from penstock.config.database_url import check_url
 from penstock.config.paths import LocalPath
 from penstock.config.problems import suggestion
 from penstock.config.quantities import ByteSize, Duration
@@ -43,21 +45,21 @@ Name = Annotated[str, AfterValidator(checked_name), WithJsonSchema({"type": "str
 class LedgerConfig(ComponentConfig):
     """Where the accounts are kept."""
 
-    url: str | None = Field(
+    url: SecretStr | None = Field(
         default=None,
-        repr=False,
         description="SQLAlchemy URL of a database that several machines share, such as"
         " `postgresql+psycopg://user@host/penstock`. By default a SQLite file in `data_dir`.",
     )
 
     @field_validator("url")
     @classmethod
-    def _usable(cls, url: str | None) -> str | None:
+    def _usable(cls, value: SecretStr | None) -> SecretStr | None:
         # The URL may hold a password, so no message repeats it.
-        if url is None or re.match(r"sqlite:///", url):
-            return url
+        if value is None or (url := value.get_secret_value()).startswith("sqlite:///"):
+            return value
         if found := re.match(r"postgres(?:ql)?(?:\+psycopg)?://", url):
-            return f"postgresql+psycopg://{url[found.end() :]}"
+            check_url(url, "postgresql://user:password@host:5432/database")
+            return SecretStr(f"postgresql+psycopg://{url[found.end() :]}")
         raise ValueError("not a database that a ledger can be kept in; write postgresql://... or sqlite:///...")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
+from penstock.redaction import redacted
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +39,8 @@ class ConfigError(PenstockError):
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file
-        self.problems: Sequence[Problem] = sorted(problems, key=lambda p: p.position or Position(0, 0))
+        shown = (replace(problem, what=redacted(problem.what), fix=redacted(problem.fix)) for problem in problems)
+        self.problems: Sequence[Problem] = sorted(shown, key=lambda p: p.position or Position(0, 0))
         count = len(self.problems)
         super().__init__("PEN-CFG-001", f"{count} problem{'' if count == 1 else 's'} in {file}.")
 

@@ -20,6 +20,7 @@ from penstock.config.pipeline import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
 from penstock.errors import LedgerAway, PenstockError, SourceAway
+from penstock.redaction import redact_stderr
 from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
 
@@ -40,6 +41,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
+    redact_stderr()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _end_with_parent()
     stopping = _stop_on_signals()

@@ -28,6 +28,7 @@ from penstock.config.problems import ConfigError
 from penstock.engine.layout import Layout
 from penstock.engine.presence import engine_pid
 from penstock.errors import PenstockError, SourceAway, TransientError
+from penstock.redaction import redacted
 
 if TYPE_CHECKING:
     from penstock.engine.pipeline import Pipeline
@@ -292,4 +293,4 @@ def _guarded(subject: str, check: Iterator[Finding]) -> Iterator[Finding]:
     except PenstockError as error:
         yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", error.fix)
     except Exception as error:
-        yield Finding(subject, Verdict.FAIL, f"{type(error).__name__}: {error}")
+        yield Finding(subject, Verdict.FAIL, redacted(f"{type(error).__name__}: {error}"))

@@ -22,6 +22,7 @@ from penstock.durable import sync_directory
 from penstock.engine.ledger import Extent
 from penstock.errors import PenstockError
 from penstock.record import Mode, Op, Record, records
+from penstock.redaction import redacted
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ _RECORD_COLUMNS = ["partition", "offset", "timestamp", "namespace", "op", "mode"
 
 
 def _reasons(rows: pa.RecordBatch) -> list[tuple[str, str, str]]:
-    return list(zip(*(rows.column(name).to_pylist() for name in ("step", "code", "message")), strict=True))
+    steps, codes, messages = (rows.column(name).to_pylist() for name in ("step", "code", "message"))
+    return list(zip(steps, codes, map(redacted, messages), strict=True))
 
 
 def _line(entry: FailedEntry) -> bytes:

@@ -38,7 +38,8 @@ class Pipeline:
             require_writable(layout.root)
         else:
             layout.root.mkdir(parents=True, exist_ok=True)
-        ledger = Ledger.open(config.ledger.url or sqlite_url(layout.ledger), config.name)
+        url = config.ledger.url
+        ledger = Ledger.open(sqlite_url(layout.ledger) if url is None else url.get_secret_value(), config.name)
         return cls(config, layout, LocalLog(layout.log, config.log), ledger, FailedStore(layout.failed))
 
     def check_log(self) -> None:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.component import DestinationConfig, StepConfig
 from penstock.config.pipeline import OnError
+from penstock.config.secrets import secrets_in_options
 from penstock.destinations.contract import AnyDestination
+from penstock.redaction import learn
 from penstock.registry import Kind, component
 from penstock.steps.contract import ArrowStep, SparkStep, namespace_pattern
 
@@ -72,6 +74,8 @@ class RoutePlan:
         return Chain(links(self.head), namespace_pattern(self.namespace), self.only_keys)
 
     def destination(self) -> AnyDestination:
+        # In a task the plan is all that is known of the config.
+        learn(secrets_in_options(self.destination_config))
         built: AnyDestination = component(Kind.DESTINATION, self.destination_name).implementation_class()(
             self.destination_config
         )

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine.delivery import Stopped
+from penstock.engine.gateway import start_jvm
 from penstock.errors import RouteError
+from penstock.redaction import SECRET_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,10 +38,13 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
     if SparkContext._gateway is None:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**_settings(scratch), **extra}.items():
+    settings = {"spark.master": master, "spark.app.name": name, **_settings(scratch), **extra}
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     try:
+        if SparkContext._gateway is None:
+            SparkContext._ensure_initialized(gateway=start_jvm(settings, scratch))
         spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise RouteError(
@@ -109,6 +114,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -208,7 +208,9 @@ URLS = [
 
 @pytest.mark.parametrize(("written", "meant"), URLS)
 def test_the_url_of_a_ledger_is_taken_as_people_write_it(written: str, meant: str, read: Read) -> None:
-    assert read(SHOP + f"ledger: {{url: '{written}'}}\n").ledger.url == meant
+    url = read(SHOP + f"ledger: {{url: '{written}'}}\n").ledger.url
+    assert url is not None
+    assert url.get_secret_value() == meant
 
 
 def test_spark_settings_become_text_as_spark_wants_it(read: Read) -> None:

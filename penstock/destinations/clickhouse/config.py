@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
+from penstock.config.database_url import check_url
 from penstock.config.quantities import Duration
 from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
 from penstock.destinations.sql.config import SqlConfig
@@ -33,7 +34,10 @@ class ClickhouseConfig(SqlConfig):
     @classmethod
     def _looks_like_one(cls, value: SecretStr) -> SecretStr:
         # It may hold a password, so no message repeats it.
-        scheme, found, _ = value.get_secret_value().partition("://")
+        text, example = value.get_secret_value(), "clickhouse://user:password@host:8123"
+        scheme, found, _ = text.partition("://")
         if not found or scheme not in SCHEMES:
-            raise ValueError("not a ClickHouse address; write clickhouse://user:password@host:8123")
+            raise ValueError(f"not a ClickHouse address; write {example}")
+        if scheme != "chdb":
+            check_url(text, example)
         return value

@@ -7,13 +7,14 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
+from penstock.config.database_url import check_postgres_address
 from penstock.config.quantities import Duration
 from penstock.destinations.redshift.type_names import REDSHIFT_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
 from penstock.destinations.sql.type_names import TypeNames
 
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+(,arn:aws[a-z-]*:iam::\d+:role/[\w+=,.@/-]+)*")
-_LOCATION = re.compile(r"(s3|file)://[^?#']+")
+_LOCATION = re.compile(r"(s3|file)://[^?#'@]+")
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 
 
@@ -52,9 +53,7 @@ class RedshiftConfig(SqlConfig):
     @classmethod
     def _looks_like_one(cls, value: SecretStr) -> SecretStr:
         # It may hold a password, so no message repeats it.
-        text = value.get_secret_value()
-        if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
-            raise ValueError("not an address; write postgresql://user:password@host:5439/database")
+        check_postgres_address(value.get_secret_value(), "postgresql://user:password@host:5439/database")
         return value
 
     # These three go into COPY as they are.

@@ -22,6 +22,7 @@ from penstock.engine.ledger.offsets import Offsets
 from penstock.engine.origin import Origin
 from penstock.errors import LedgerError
 from penstock.log.lineage import Lineage
+from penstock.redaction import redacted
 
 LOADED, LOADED_IN_PART = "loaded", "loaded in part"
 """What a table's part of a batch can be; in part means that the target refused some rows."""
@@ -94,7 +95,8 @@ class Batches(Offsets, Inquiries):
             self._course(connection, route)
             self._abandon(connection, route)
             connection.execute(sa.delete(self._t.halts).filter_by(route=route))
-            connection.execute(sa.insert(self._t.halts).values(route=route, **asdict(halt), at=time.time()))
+            kept = replace(halt, message=redacted(halt.message))
+            connection.execute(sa.insert(self._t.halts).values(route=route, **asdict(kept), at=time.time()))
             self._note(connection, route, RouteState.HALTED, message)
 
     def commit(self, batch: Batch, settlement: Settlement) -> None:

@@ -14,9 +14,11 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from penstock.config.secrets import is_secret_name
 from penstock.engine.ledger.accounts import EARLIER
 from penstock.engine.ledger.tables import LEDGER_VERSION, Tables, tables
 from penstock.errors import LedgerAway, LedgerError
+from penstock.redaction import MASK, redacted
 
 
 def sqlite_url(path: Path) -> str:
@@ -24,8 +26,10 @@ def sqlite_url(path: Path) -> str:
 
 
 def shown_url(url: str) -> str:
-    """The URL without the password that it may hold."""
-    return sa.make_url(url).render_as_string(hide_password=True)
+    """The URL without the secrets that it may hold."""
+    shown = sa.make_url(url)
+    plain = {name: MASK if is_secret_name(name) else value for name, value in shown.query.items()}
+    return redacted(shown.set(query=plain).render_as_string(hide_password=True))
 
 
 class Database:
@@ -162,7 +166,7 @@ def _server(url: str) -> sa.Engine:
         if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg")
         return sa.create_engine(parsed, pool_pre_ping=True)
-    except (SQLAlchemyError, ModuleNotFoundError) as error:
+    except (SQLAlchemyError, ModuleNotFoundError, ValueError) as error:
         raise LedgerError(
             "PEN-LGR-007",
             f"the ledger's URL cannot be used: {error}.",

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import EARLIER, Activity, RouteState, TableCount, Totals
 from penstock.engine.ledger.database import Database
+from penstock.redaction import redacted
 
 
 class Inquiries(Database):
@@ -72,7 +73,7 @@ class Inquiries(Database):
             self._note(connection, route, state, message)
 
     def _note(self, connection: sa.Connection, route: str, state: RouteState, message: str = "") -> None:
-        values = {"state": state.value, "since": time.time(), "message": message}
+        values = {"state": state.value, "since": time.time(), "message": redacted(message)}
         known = connection.execute(sa.update(self._t.states).filter_by(route=route).values(values))
         if known.rowcount == 0:
             connection.execute(sa.insert(self._t.states).values(route=route, **values))
@@ -83,4 +84,4 @@ class Inquiries(Database):
 
     def _activity(self, connection: sa.Connection, route: str) -> Activity | None:
         row = connection.execute(sa.select(self._t.states).filter_by(route=route)).first()
-        return None if row is None else Activity(RouteState(row.state), row.since, row.message)
+        return None if row is None else Activity(RouteState(row.state), row.since, redacted(row.message))

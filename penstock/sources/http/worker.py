@@ -26,11 +26,13 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
+from penstock.config.secrets import secrets_in_options
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
 from penstock.log.group import Entry, GroupCommit, entry_batch
 from penstock.log.local import LocalLog
 from penstock.log.writer import PartitionWriter
+from penstock.redaction import learn, redact_stderr
 from penstock.sources.http.addresses import ClientAddress
 from penstock.sources.http.app import Collector
 from penstock.sources.http.commits import Commits
@@ -54,6 +56,7 @@ _log = logging.getLogger("penstock.http")
 
 
 def main() -> None:
+    redact_stderr()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops us
     job = Job.model_validate_json(sys.stdin.buffer.readline())
@@ -65,6 +68,7 @@ def main() -> None:
 
 async def _serve(job: Job) -> None:
     config = HttpConfig.model_validate(job.config)
+    learn(secrets_in_options(config))
     connections = Connections(Budget.of(config.limits), job.port, ClientAddress(config.trusted_proxies).is_trusted)
     _make_room_for(connections.budget.accepted)
     loop = asyncio.get_running_loop()

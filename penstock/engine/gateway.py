@@ -1,0 +1,77 @@
+"""Starting Spark's JVM so that nothing of its settings shows: not on a command line, not in what it says.
+
+PySpark would put every setting on the command line, where ``ps`` shows them to everybody on the machine. They go into a
+file instead that only this user can read, and which is gone when the JVM is up. What the JVM and its Python workers say
+comes through this process, which takes the config's secrets out of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.redaction import redacted
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+
+def start_jvm(settings: Mapping[str, str], folder: Path) -> JavaGateway:
+    """The bridge to a new JVM with these settings. ``folder`` is private, and of this driver alone."""
+    from pyspark.java_gateway import launch_gateway
+
+    options, properties = folder / "java.options", folder / "spark.properties"
+    before = os.environ.get(_SUBMIT_ARGUMENTS)
+    said, say = os.pipe()
+    try:
+        # These would be on the JVM's command line even so; a file of options is not.
+        _write(options, "".join(f"{_quoted(option)}\n" for option in shlex.split(settings.get(JAVA_OPTIONS, ""))))
+        kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")}
+        _write(properties, "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in kept.items()))
+        given = f"--properties-file {shlex.quote(str(properties))}"
+        os.environ[_SUBMIT_ARGUMENTS] = f"{given} {before or 'pyspark-shell'}"
+        return launch_gateway(popen_kwargs={"stdout": say, "stderr": say})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(say)
+        threading.Thread(target=_pass_on, args=(said,), name="jvm-says", daemon=True).start()
+        os.environ.pop(_SUBMIT_ARGUMENTS)
+        if before is not None:
+            os.environ[_SUBMIT_ARGUMENTS] = before
+        options.unlink(missing_ok=True)
+        properties.unlink(missing_ok=True)
+
+
+def _pass_on(said: int) -> None:
+    with os.fdopen(said, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            # At the end of this process its own outputs may be closed before the JVM is silent.
+            with suppress(ValueError, OSError):
+                sys.stderr.write(redacted(line))
+                sys.stderr.flush()
+
+
+def _write(path: Path, text: str) -> None:
+    with suppress(FileNotFoundError):
+        path.unlink()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _quoted(option: str) -> str:
+    """As Java reads a file of options."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _escaped(text: str) -> str:
+    """As Java reads a file of properties."""
+    return "".join(f"\\u{ord(c):04x}" if c in "\\=:#! \t\f\r\n" else c for c in text)
