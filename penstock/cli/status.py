@@ -146,6 +146,7 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
             yield _batch_line(route.route, route.under_way)
         if route.message:
             yield f"{route.route}: {printable(route.message)}"
+    yield from overflow_lines(found)
     yield from failed_line(found)
 
 
@@ -165,6 +166,16 @@ def _batch_line(route: str, batch: UnderWay) -> str:
     there = f"; {counted(batch.rows, 'row')} of it at the target already" if batch.rows else ""
     records = counted(batch.records, "record")
     return f"{route}: batch {batch.batch} with {records} is under way since {moment_of(batch.since)}{there}"
+
+
+def overflow_lines(found: PipelineStatus) -> Iterator[str]:
+    """Where the rows are that were meant for more tables than a route may make."""
+    from penstock.destinations.sql.allowed import OVERFLOW_PREFIX
+
+    for route in found.routes:
+        for name in route.tables:
+            if name.startswith(OVERFLOW_PREFIX):
+                yield f"{route.route}: what is meant for more tables than `max_tables` allows is in '{name}'"
 
 
 def failed_line(found: PipelineStatus) -> Iterator[str]:

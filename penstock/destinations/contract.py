@@ -22,7 +22,7 @@ A destination says which of two things went wrong, and the engine does what foll
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,13 @@ class TableReceipt:
     """Why nothing was written to this table. It is tried again, without the tables that were written."""
     merged: int = 0
     """Of ``rows``, how many were folded into another one of their key before they were written."""
+    meant_for: Sequence[str] = ()
+    """The tables that its rows were staged for, if not for this one."""
+
+    @property
+    def staged_as(self) -> Sequence[str]:
+        """The tables whose staged rows this is about."""
+        return self.meant_for or (self.table,)
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,16 @@ class TableBook(Protocol):
     def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
         """Note which JSON paths fill which columns."""
 
+    def filled_tables(self) -> Collection[str]:
+        """The tables of which that was ever noted."""
+
+    def overflowing(self, batch: Batch) -> Collection[str]:
+        """The tables whose rows of this batch go to the table for what is beyond the limit. Once they do, they do at
+        every attempt: they may be there already."""
+
+    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+        """Note that they do."""
+
 
 class Unrecorded:
     """The book of somebody who writes alone and will not ask."""
@@ -160,6 +177,14 @@ class Unrecorded:
     def changed(self, table: str, statement: str) -> None: ...
 
     def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None: ...
+
+    def filled_tables(self) -> Collection[str]:
+        return ()
+
+    def overflowing(self, batch: Batch) -> Collection[str]:
+        return ()
+
+    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None: ...
 
 
 UNRECORDED = Unrecorded()
@@ -209,9 +234,9 @@ class Destination(ABC, Generic[ConfigT]):
         here it is right for destinations that never refuse a part of a batch."""
         return self.write(batch, parts, book)
 
-    def plan(self, parts: Sequence[Part], offline: bool = False) -> Sequence[str]:
-        """The schema changes that ``write`` would make for these parts, as statements. Changes nothing. ``offline``:
-        without a look at the target, as if it were empty."""
+    def plan(self, parts: Sequence[Part], offline: bool = False, route: str = "") -> Sequence[str]:
+        """The schema changes that ``write`` would make for these parts of a route, as statements. Changes nothing.
+        ``offline``: without a look at the target, as if it were empty."""
         return []
 
     def newest_loads(self) -> Sequence[Loaded]:

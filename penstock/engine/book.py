@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from penstock import faults
+from penstock.destinations.contract import Batch
+from penstock.engine import narrate
 from penstock.engine.ledger import Ledger
 from penstock.engine.ledger.locks import LEASE, held
 
@@ -111,6 +113,19 @@ class RouteBook:
                     connection.execute(
                         sa.insert(self._t.columns).values(**place, name=name, **values, since=time.time())
                     )
+
+    def filled_tables(self) -> list[str]:
+        c = self._t.columns.c
+        query = sa.select(c.target).where(c.route == self._route).distinct()
+        with self._ledger.reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def overflowing(self, batch: Batch) -> list[str]:
+        return self._ledger.overflowing(batch)
+
+    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+        self._ledger.to_overflow(batch, tables)
+        narrate.tables_overflow(self._route, limit, into, sorted(tables))
 
     def columns(self, table: str | None = None) -> list[KnownColumn]:
         """The columns of a table, or of all, oldest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
@@ -18,6 +19,9 @@ _CRASHES = Counter(
     "penstock_route_crashes_total", "Queries that ended with an error and were started again.", ["route"]
 )
 _HALTS = Counter("penstock_route_halts_total", "Records at which a route stopped (`on_error: stop`).", ["route"])
+_OVERFLOWED = Counter(
+    "penstock_tables_overflowed_total", "Tables of batches whose rows went beyond `max_tables`.", ["route"]
+)
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
 _COMPACTED = Counter("penstock_log_compacted_bytes_total", "Bytes of log that compaction freed.")
@@ -64,6 +68,22 @@ def record_refused(route: str, number: int, behind: int, reason: str) -> None:
     log.warning(
         "route %s: batch %d, a single record, was refused and goes to the failed store (%d behind it to go): %s",
         route, number, behind, reason,
+    )  # fmt: skip
+
+
+_told_of_overflow: set[str] = set()
+
+
+def tables_overflow(route: str, limit: int, into: str, tables: Sequence[str]) -> None:
+    """Said once per route and process: whoever makes up names makes up many."""
+    _OVERFLOWED.labels(route).inc(len(tables))
+    if route in _told_of_overflow:
+        return
+    _told_of_overflow.add(route)
+    log.warning(
+        "route %s: it has made as many tables as `max_tables` allows (%d). Rows for others go to the table '%s', which"
+        " says what they were meant for; the first is '%s'. Raise max_tables, or say with `tables` which may be.",
+        route, limit, into, tables[0],
     )  # fmt: skip
 
 

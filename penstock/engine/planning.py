@@ -59,7 +59,7 @@ def plan_changes(plan: RoutePlan, sample: Iterable[Stretch], offline: bool = Fal
         reports = [carry(staged, piece.chain, piece.batches, piece.partition) for piece in sample]
         parts: list[Part] = [part for report in reports for part in report.parts]
         try:
-            statements = destination.plan(parts, offline) if parts else []
+            statements = destination.plan(parts, offline, plan.name) if parts else []
         except TransientError as error:
             raise PenstockError(
                 error.code, error.what, "To plan as if the target were empty, add --offline."

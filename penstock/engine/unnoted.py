@@ -45,6 +45,7 @@ class TableWatch:
         unsure = [name for name in tables if name not in self._known]
         if not unsure or not isinstance(destination, SqlDestination):
             return
+        unsure = _own_or_new(unsure, book.filled_tables(), destination.config.max_tables)
         with destination.looking() as session:
             for name in unsure:
                 try:
@@ -59,6 +60,12 @@ class TableWatch:
     def after_try(self, book: RouteBook, whole: bool) -> None:
         """``whole``: the try came to its end, so that all changes but those that it noted are known."""
         self._known = self._known - book.changed_tables if whole else set()
+
+
+def _own_or_new(tables: Sequence[str], filled: Collection[str], most: int) -> list[str]:
+    """Of tables that records name, those that may be changed: whoever makes up names makes up many."""
+    new = [name for name in tables if name not in filled]
+    return [name for name in tables if name in filled] + new[: max(0, most - len(filled))]
 
 
 def unnoted(dialect: Dialect, name: str, before: str, now: Table | None, noted: Sequence[str]) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 from penstock.backoff import Backoff, Patience
@@ -44,13 +44,12 @@ class BatchWriter:
         staged: Counter[str] = Counter()
         for part in parts:
             staged[part.table] += part.rows
-        done = {table.table: table for table in self.ledger.tables_loaded(batch)}
+        done = {table.table: table for table in self._loaded(batch, staged)}
         backoff = Backoff()
         first = True
         # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
         # look as if the batch had become empty.
-        while len(done) < len(staged) or (first and not staged):
-            missing = [part for part in parts if part.table not in done]
+        while (missing := _missing(parts, done.values())) or (first and not staged):
             try:
                 # Beside tables that are written already it is too late for all or nothing.
                 receipts = self._tried(batch, missing, again or not first, self.whole and not done)
@@ -64,18 +63,25 @@ class BatchWriter:
             first = False
             for table in receipts:
                 if table.away is None:
-                    _check(batch, table, staged[table.table])
+                    _check(batch, table, sum(staged[name] for name in table.staged_as))
                     done[table.table] = table
                     if table.failures is None:
                         self.ledger.table_loaded(batch, table)
             if problem is not None:
                 self._wait(batch, backoff, problem)
-            elif len(done) < len(staged):
+            elif _missing(parts, done.values()):
                 raise _unaccounted(batch, sum(staged.values()), Receipt(list(done.values())).rows)
         self.patience.reset()
         if backoff.waited:
             self.ledger.note(batch.route, RouteState.RUNNING)
         return list(done.values())
+
+    def _loaded(self, batch: Batch, staged: Collection[str]) -> list[TableReceipt]:
+        """What an earlier attempt has noted. A table that nothing was staged for has what overflowed."""
+        return [
+            table if table.table in staged else replace(table, meant_for=self.ledger.overflowing(batch))
+            for table in self.ledger.tables_loaded(batch)
+        ]
 
     def _tried(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool) -> Sequence[TableReceipt]:
         book = RouteBook(self.ledger, batch.route)
@@ -101,6 +107,11 @@ class BatchWriter:
         if self.stopping.wait(wait):
             narrate.batch_put_off(batch.route, batch.number)
             raise Stopped from problem
+
+
+def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:
+    settled = {name for table in done for name in table.staged_as}
+    return [part for part in parts if part.table not in settled]
 
 
 def _check(batch: Batch, table: TableReceipt, staged: int) -> None:

@@ -26,7 +26,7 @@ routes:
     steps:
       - where: "amount < 1000"
       - omit: [card]
-    to: {type: duckdb, path: ./warehouse.duckdb, table: orders}
+    to: {type: duckdb, path: ./warehouse.duckdb, table: orders, adopt: [orders]}
   audit: {from: web, to: {type: "null"}}
 """
 

@@ -22,11 +22,13 @@ sources:
 routes:
   letters:
     from: web
-    to: {{type: postgres, url: "{dsn}", database_schema: "{schema}", table: letters, every: 100ms}}
+    to: {{type: postgres, url: "{dsn}", database_schema: "{schema}", table: letters, adopt: [letters], every: 100ms}}
   strict:
     from: web
     on_error: stop
-    to: {{type: postgres, url: "{dsn}", database_schema: "{schema}", table: strict, primary_key: [id], every: 100ms}}
+    to:
+      {{type: postgres, url: "{dsn}", database_schema: "{schema}", table: strict, adopt: [strict], primary_key: [id],
+        every: 100ms}}
   nobody: {{from: web, namespace: /nothing has this name/, to: {{type: stdout, every: 100ms}}}}
 """
 

@@ -32,7 +32,7 @@ routes:
     steps:
       - split: lines
       - skip: "lines.sku = 'gift'"
-    to: {type: duckdb, path: ./out.duckdb, table: lines}
+    to: {type: duckdb, path: ./out.duckdb, table: lines, adopt: [lines]}
 """
 DEAD_LETTER, STOP = CONFIG % "dead_letter", CONFIG % "stop"
 MADE = "CREATE TABLE lines (id BIGINT, lines_sku VARCHAR, lines_amount BIGINT CHECK (lines_amount > 0))"

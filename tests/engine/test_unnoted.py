@@ -34,7 +34,8 @@ def project(folder: Path, options: str = "") -> Pipeline:
     return pipeline(
         folder,
         "name: shop\nsources: {web: {type: file, path: ./web.ndjson}}\n"
-        f"routes: {{warehouse: {{from: web, to: {{type: duckdb, path: ./warehouse.duckdb{options}}}}}}}\n",
+        "routes:\n  warehouse:\n    from: web\n"
+        f"    to: {{type: duckdb, path: ./warehouse.duckdb, adopt: [events]{options}}}\n",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -45,6 +45,7 @@ class Store:
     marks: dict[tuple[str, str, int, str], Mark] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
     down: bool = False
+    registered: list[tuple[str, str]] = field(default_factory=list)
 
 
 class ModelDestination(SqlDestination[PostgresConfig]):
@@ -77,6 +78,18 @@ class ModelSession(Session):
     def change(self, statements: Sequence[str]) -> None:
         for statement in statements:
             _apply(self._store.tables, statement)
+
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        raise NotImplementedError(query)
+
+    def registered(self) -> Sequence[tuple[str, str]]:
+        return list(self._store.registered)
+
+    def register(self, tables: Collection[str], route: str) -> None:
+        self._store.registered += [(table, route) for table in tables]
+
+    def marked(self) -> Sequence[tuple[str, str, str]]:
+        return [(scope, route, table) for scope, route, _, table in self._store.marks]
 
     def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
         return nullcontext()

@@ -96,12 +96,13 @@ def run(case: Case, delivery: Delivery, target: Target, folder: Path, frame: int
     if case.existing:
         target.make(DEFAULT_TABLE, case.existing)
     steps = planned_steps(case.steps)
-    made = target.destination(case.options)
+    adopted = {"adopt": [DEFAULT_TABLE]} if case.existing else {}
+    made = target.destination({**adopted, **case.options})
     result = Run()
     first = 0
     for number, events in enumerate(case.cut(delivery)):
         if number == 1 and case.later is not None:
-            made = target.destination(case.later)
+            made = target.destination({**adopted, **case.later})
         result.deliver(number, events, first, steps, made, folder, frame)
         first += len(events)
     assert result.loaded + result.skipped + len(result.failed) == len(case.events)

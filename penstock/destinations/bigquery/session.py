@@ -53,6 +53,10 @@ class BigquerySession(Session):
         key = constraints.primary_key if constraints is not None else None
         return Table(name, columns, Key("", tuple(column.lower() for column in key.columns)) if key else None)
 
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        with _explained(refuses=False):
+            return [tuple(row) for row in self._query(Statement(query, {})).result(timeout=self._timeout)]
+
     def change(self, steps: Sequence[str]) -> None:
         with _explained(refuses=False):
             for statement in statements.together(self.dialect, self._patching, steps):

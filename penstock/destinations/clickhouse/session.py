@@ -79,6 +79,9 @@ class ClickhouseSession(Session):
         replaces = str(engine).endswith("ReplacingMergeTree") and sorted_by
         return Table(name, columns, Key(str(comment), sorted_by) if replaces else None)
 
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        return self._ask(query)
+
     def change(self, statements: Sequence[str]) -> None:
         for statement in statements:
             self._do(statement, refuses=False)

@@ -60,6 +60,10 @@ class DuckdbSession(Session):
                 return None
             return Table(name, {column.lower(): TypedColumn(column, kind) for column, kind in found}, self._key(name))
 
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        with self._explained():
+            return self._connection.execute(query).fetchall()
+
     def _key(self, name: str) -> Key | None:
         query = (
             "SELECT constraint_name, constraint_column_names FROM duckdb_constraints()"

@@ -56,6 +56,14 @@ class PostgresSession(Session):
         key = Key(str(found[0]), tuple(found[1])) if found else None  # type: ignore[arg-type]
         return Table(name, columns, key, computed, identities)
 
+    def exists(self, name: str) -> bool:
+        with self._transaction() as cursor:
+            return cursor.execute(_TAKEN, {"schema": self.dialect.database_schema, "name": name}).fetchone() is not None
+
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        with self._transaction(refuses=False) as cursor:
+            return cursor.execute(_text(query)).fetchall()
+
     def comments(self, table: str) -> Comments:
         with self._transaction() as cursor:
             found = cursor.execute(_COMMENTS, (self.dialect.relation(table),)).fetchall()
@@ -82,10 +90,7 @@ class PostgresSession(Session):
     @contextmanager
     def patching(self, table: str, book: TableBook) -> Iterator[None]:
         with self._transaction(refuses=False) as cursor:
-            cursor.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-                (f"penstock {self.dialect.relation(table)}",),
-            )
+            cursor.execute(_LOCK, (f"penstock {self.dialect.relation(table)}",))
             yield
 
     # Loads
@@ -225,7 +230,10 @@ class PostgresSession(Session):
 
     def _note(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
         batch = mark.batch
-        cursor.execute(_text(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
+        if cursor.execute("SELECT to_regclass(%s)", (self._marks,)).fetchone() == (None,):
+            # Of two that make it at once one would be told that its rows are there already.
+            cursor.execute(_LOCK, (f"penstock {self._marks}",))
+            cursor.execute(_text(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
         cursor.execute(
             _text(
                 f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, failures, committed_at, origin)"
@@ -284,6 +292,7 @@ class PostgresSession(Session):
             raise explained(error, refuses) from error
 
 
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _MARK_COLUMNS = (
     "scope text, route text, batch bigint, table_name text, loaded bigint, failures text,"
     " committed_at timestamp with time zone, origin text, PRIMARY KEY (scope, route, batch, table_name)"
@@ -294,6 +303,13 @@ _COLUMNS = """
     WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum > 0
       AND NOT a.attisdropped
     ORDER BY a.attnum
+"""
+_TAKEN = """
+    SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relname = %(name)s
+    UNION ALL
+    SELECT 1 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+    WHERE n.nspname = %(schema)s AND t.typname = %(name)s AND t.typrelid = 0 AND t.typcategory <> 'A'
 """
 _KEY = """
     SELECT k.conname, array_agg(a.attname ORDER BY u.place)

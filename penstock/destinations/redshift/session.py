@@ -50,6 +50,10 @@ class RedshiftSession(Session):
         places = {int(str(number)): str(column).lower() for number, column, _ in found}
         return Table(name, columns, _key(key[0], places) if key else None)
 
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        with self._explained(refuses=False):
+            return self._rows(query.replace("%", "%%"))
+
     def change(self, statements: Sequence[str]) -> None:
         with self._explained(refuses=False), self._transaction():
             for statement in statements:

@@ -31,6 +31,8 @@ _TEXT_AT_A_TIME = 100_000
 
 
 class SnowflakeSession(Session):
+    _mark_names = ("SCOPE", "ROUTE", "TABLE_NAME")
+
     def __init__(self, connection: SnowflakeConnection, dialect: SnowflakeDialect) -> None:
         self._cursor = connection.cursor()
         self.dialect: SnowflakeDialect = dialect
@@ -66,6 +68,10 @@ class SnowflakeSession(Session):
         ordered = sorted(rows, key=lambda row: int(str(row[places["key_sequence"]])))
         columns = tuple(str(row[places["column_name"]]).lower() for row in ordered)
         return Key(str(ordered[0][places["constraint_name"]]), columns)
+
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        with self._explained(refuses=False):
+            return self._ask(query)
 
     def change(self, statements: Sequence[str]) -> None:
         with self._explained(refuses=False):

@@ -72,6 +72,24 @@ class SqlConfig(DestinationConfig):
         " knows `{{ namespace }}` and its parts `{{ schema }}` and `{{ table }}`, and the last is what it is if"
         " nothing is said.",
     )
+    tables: tuple[str, ...] = Field(
+        default=(),
+        description="The tables that records may go to: names, and patterns between slashes that a whole name must"
+        " match (`/shop_.*/`). A record that names another fails as `table_not_allowed`. If nothing is said any name"
+        " will do: say it wherever `table` is a template over what strangers send.",
+    )
+    max_tables: int = Field(
+        default=200,
+        ge=1,
+        description="Most tables that the route makes. What is meant for further ones goes into the one table"
+        " `_penstock_overflow_<route>`, each row with the table that it was meant for in `_penstock_table`. Not for"
+        " mirrors: their tables are the source's.",
+    )
+    adopt: tuple[str, ...] = Field(
+        default=(),
+        description="Tables that are there already, were not made by Penstock, and may be written all the same. Rows"
+        " for any other table that somebody else has made fail as `table_not_ours` (those of a mirror wait).",
+    )
     primary_key: tuple[str, ...] = Field(
         default=(),
         description="Columns that tell rows apart. With a key, a record updates the row that has its key, and columns"
@@ -122,6 +140,21 @@ class SqlConfig(DestinationConfig):
             raise ValueError("a table needs a name")
         return value
 
+    @field_validator("tables")
+    @classmethod
+    def _names_or_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from penstock.destinations.sql.allowed import AllowedTables
+
+        AllowedTables.of(value)
+        return value
+
+    @field_validator("adopt")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from penstock.destinations.sql.allowed import table_name
+
+        return tuple(dict.fromkeys(map(table_name, value)))
+
     @field_validator("primary_key")
     @classmethod
     def _key_of_columns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -167,6 +200,19 @@ class SqlConfig(DestinationConfig):
                 raise ValueError(
                     f"a mirror's table is named by namespace, schema and table, not by {', '.join(sorted(unknown))}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_where_it_may(self) -> Self:
+        from penstock.destinations.sql.allowed import AllowedTables
+        from penstock.flatten.names import key_name
+
+        allowed = AllowedTables.of(self.tables)
+        strangers = [name for name in self.adopt if not allowed.has(name)]
+        if strangers:
+            raise ValueError(f"adopt names {', '.join(strangers)}, which `tables` does not allow; put it there too")
+        if "{" not in self.table_template and not allowed.has(key_name(self.table_template.strip())):
+            raise ValueError(f"`tables` does not allow '{self.table_template}', the table that records go to")
         return self
 
     @model_validator(mode="after")

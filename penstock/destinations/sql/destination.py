@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,17 +21,27 @@ from penstock.destinations.contract import (
     TableBook,
     TableReceipt,
 )
+from penstock.destinations.sql.allowed import AllowedTables
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.loading import from_text, load_table
+from penstock.destinations.sql.loading import all_failing, from_text, load_table
 from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
 from penstock.destinations.sql.mirror.naming import MirrorNames
 from penstock.destinations.sql.mirror.staged import stretches
 from penstock.destinations.sql.mirror.staging import MirrorStager
 from penstock.destinations.sql.naming import TableNames
+from penstock.destinations.sql.ownership import (
+    NOT_OURS,
+    Limits,
+    OwnTables,
+    Placement,
+    not_ours,
+    overflow_table,
+    remarks,
+)
 from penstock.destinations.sql.patching import TableRules, needed
 from penstock.destinations.sql.session import Comments, Mark, Session
-from penstock.destinations.sql.staged import staged_files
+from penstock.destinations.sql.staged import MEANT_FOR, staged_files
 from penstock.destinations.sql.staging import TypedStager
 from penstock.destinations.sql.whole import write_whole
 from penstock.errors import TransientError
@@ -59,10 +71,11 @@ class SqlDestination(Destination[SqlConfigT]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         for asked in casts.values():
             self.dialect.cast_type(asked)  # a type that the engine does not have stops the task, before any record
+        allowed = AllowedTables.of(self.config.tables)
         if self.config.mirrors:
-            mirrored = MirrorNames(self.config.table_template, self.dialect.max_name)
+            mirrored = MirrorNames(self.config.table_template, self.dialect.max_name, allowed)
             return MirrorStager(directory, mirrored, casts)
-        names = TableNames(self.config.table_template, self.dialect.max_name)
+        names = TableNames(self.config.table_template, self.dialect.max_name, allowed)
         return TypedStager(
             directory, names, casts, self.dialect.max_name, infer_timestamps=self.config.infer_timestamps
         )
@@ -70,16 +83,47 @@ class SqlDestination(Destination[SqlConfigT]):
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         if not parts:
             return Receipt()
-        rules = TableRules.of(self.config)
-        receipts = []
+        rules, tables = TableRules.of(self.config), by_table(parts)
+        load = mirror_table if self.config.mirrors else load_table
         with self.session() as session:
-            for table, files in by_table(parts).items():
-                try:
-                    load = mirror_table if self.config.mirrors else load_table
-                    receipts.append(load(session, rules, batch, table, files, book))
-                except TransientError as error:
-                    receipts.append(TableReceipt(table, 0, away=error))
+            placed = self._own_tables.place(session, self._limits, batch, tables, book)
+            receipts = []
+            for table, files in tables.items():
+                if table in placed.overflowing:
+                    continue
+                if table in placed.foreign:
+                    receipts.append(self._not_ours(table, files))
+                    continue
+                receipts.append(_tried(table, partial(load, session, rules, batch, table, files, book)))
+            if placed.overflowing:
+                beyond = [part for part in parts if part.table in placed.overflowing]
+                receipts.append(self._overflow(session, rules, batch, beyond, book))
         return Receipt(receipts)
+
+    @cached_property
+    def _own_tables(self) -> OwnTables:
+        return OwnTables()
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(frozenset(self.config.adopt), None if self.config.mirrors else self.config.max_tables)
+
+    def _not_ours(self, table: str, parts: Sequence[Part]) -> TableReceipt:
+        if self.config.mirrors:
+            # Changes that failed would come too late once others were applied without them: they wait.
+            return TableReceipt(
+                table, 0, away=TransientError("PEN-DST-092", f"{not_ours(table)}.", "It is tried again.")
+            )
+        return TableReceipt(table, 0, all_failing(staged_files(parts), NOT_OURS, not_ours(table)))
+
+    def _overflow(
+        self, session: Session, rules: TableRules, batch: Batch, parts: Sequence[Part], book: TableBook
+    ) -> TableReceipt:
+        """Rows of several tables in one, told apart by the table that they were meant for, also in its key."""
+        into = overflow_table(batch.route, self.dialect.max_name)
+        apart = replace(rules, primary_key=(MEANT_FOR, *rules.primary_key) if rules.primary_key else ())
+        found = _tried(into, lambda: load_table(session, apart, batch, into, parts, book, say_table=True))
+        return replace(found, meant_for=tuple(dict.fromkeys(part.table for part in parts)))
 
     def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         return write_whole(self, batch, parts, book)
@@ -98,11 +142,15 @@ class SqlDestination(Destination[SqlConfigT]):
         newest = max((each.batch.number for each in found), default=0)
         return [each for each in found if each.batch.number < newest]
 
-    def plan(self, parts: Sequence[Part], offline: bool = False) -> Sequence[str]:
-        rules = TableRules.of(self.config)
+    def plan(self, parts: Sequence[Part], offline: bool = False, route: str = "") -> Sequence[str]:
+        rules, tables = TableRules.of(self.config), by_table(parts)
         statements: list[str] = []
         with nullcontext() if offline else self.looking() as session:
-            for name, files in by_table(parts).items():
+            placed = Placement() if session is None else self._own_tables.look(session, self._limits, route, [*tables])
+            statements += remarks(placed, route, self.config.max_tables, self.dialect.max_name)
+            for name, files in tables.items():
+                if name in placed.foreign | placed.overflowing:
+                    continue
                 table = None if session is None else session.table(name)
                 if self.config.mirrors:
                     comments = Comments() if session is None else session.comments(name)
@@ -113,6 +161,13 @@ class SqlDestination(Destination[SqlConfigT]):
                     changes = needed(self.dialect, rules, name, staged_files(files), table)
                     statements += map(self.dialect.render, changes)
         return statements
+
+
+def _tried(table: str, load: Callable[[], TableReceipt]) -> TableReceipt:
+    try:
+        return load()
+    except TransientError as error:
+        return TableReceipt(table, 0, away=error)
 
 
 def _loaded(mark: Mark) -> Loaded:

@@ -34,15 +34,22 @@ MAX_CLASHES = 20
 
 
 def load_table(
-    session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
+    session: Session,
+    rules: TableRules,
+    batch: Batch,
+    name: str,
+    parts: Sequence[Part],
+    book: TableBook,
+    say_table: bool = False,
 ) -> TableReceipt:
-    """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
+    """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts. With
+    ``say_table`` they are parts of several, and each row says which it was meant for."""
     known = known_load(session, batch, name)
     if known is not None:
         return TableReceipt(
             name, known.rows, from_text(known.failures), repeated=True, merged=merged_in(known.failures)
         )
-    files = staged_files(parts)
+    files = staged_files(parts, say_table)
     table = patched(session, rules, name, files, book)
     if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
         failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
@@ -266,6 +273,14 @@ class _Loader:
         codes = pa.repeat(pa.scalar("refused"), len(refused))
         columns = [places.column(0), places.column(1), codes, pa.array(refused.values(), pa.string())]
         return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
+
+
+def all_failing(files: Sequence[StagedFile], code: str, message: str) -> pa.RecordBatch:
+    """Every row of the files, failed for one reason."""
+    rows = [rows.select([PARTITION, OFFSET]) for file in files for rows in file.batches()]
+    places = pa.Table.from_batches(rows).combine_chunks()
+    said = (pa.repeat(pa.scalar(text, pa.string()), places.num_rows) for text in (code, message))
+    return pa.table([*places.columns, *said], schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
 
 
 def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -18,12 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from jinja2 import nodes
 
+from penstock.destinations.sql.allowed import RESERVED_PREFIX, AllowedTables
 from penstock.destinations.sql.template import EventTemplate, field_path
 from penstock.flatten.names import column_name
 from penstock.json.find import Found, find
 from penstock.json.paths import Path
 
-RESERVED_PREFIX = "_penstock_"
+ANY_TABLE = AllowedTables()
+NO_NAME, NOT_ALLOWED = "table_name", "table_not_allowed"
+"""Codes of failures: the template gives no name that a table can have; the table is not one that the config lists."""
 _TIME_FIELD = "_timestamp"
 _MAX_REMEMBERED = 10_000
 _MAX_KEY_BYTES = 1024
@@ -42,16 +45,19 @@ class Choice:
     """Their places in the batch, ascending; ``None`` means all."""
     table: str = ""
     problem: str = ""
+    code: str = NO_NAME
+    """Of the problem, if there is one."""
 
 
 class TableNames:
     """A template, ready to choose. Raises ``ValueError`` if it is not one."""
 
-    def __init__(self, template: str, max_name: int) -> None:
+    def __init__(self, template: str, max_name: int, allowed: AllowedTables = ANY_TABLE) -> None:
         self._template = EventTemplate(template)
         self._paths = _paths(self._template)
         self._max_name = max_name
-        self._remembered: dict[tuple[bytes | None, ...], tuple[str, str]] = {}
+        self._allowed = allowed
+        self._remembered: dict[tuple[bytes | None, ...], tuple[str, str, str]] = {}
         self._fixed: Choice | None = None
         if not self._paths:
             self._fixed = Choice(None, *self._render(()))
@@ -78,20 +84,20 @@ class TableNames:
         _, first_rows, group_of_row = np.unique(codes, return_index=True, return_inverse=True)
         first_values = [field.take(pa.array(first_rows)).to_pylist() for field in fields]
         results = [self._result(values) for values in zip(*first_values, strict=True)]
-        numbers: dict[tuple[str, str], int] = {}
+        numbers: dict[tuple[str, str, str], int] = {}
         number_of_group = np.array([numbers.setdefault(result, len(numbers)) for result in results], np.int64)
         number_of_row = number_of_group[group_of_row] if len(data) else codes
-        unreadable = numbers.setdefault(("unreadable", ""), len(numbers))
+        unreadable = numbers.setdefault(("unreadable", "", NO_NAME), len(numbers))
         number_of_row[~found.valid] = unreadable
         order = np.argsort(number_of_row, kind="stable")
         cuts = np.searchsorted(number_of_row[order], np.arange(len(numbers) + 1))
         return [
-            Choice(order[cuts[number] : cuts[number + 1]], table, problem)
-            for (table, problem), number in numbers.items()
+            Choice(order[cuts[number] : cuts[number + 1]], table, problem, code)
+            for (table, problem, code), number in numbers.items()
             if cuts[number] < cuts[number + 1]
         ]
 
-    def _result(self, values: tuple[bytes | None, ...]) -> tuple[str, str]:
+    def _result(self, values: tuple[bytes | None, ...]) -> tuple[str, str, str]:
         known = self._remembered.get(values)
         if known is None:
             known = self._render(values)
@@ -101,20 +107,23 @@ class TableNames:
                 self._remembered[values] = known
         return known
 
-    def _render(self, values: tuple[bytes | None, ...]) -> tuple[str, str]:
-        """The table and, if there is none because of an error, what is wrong."""
+    def _render(self, values: tuple[bytes | None, ...]) -> tuple[str, str, str]:
+        """The table and, if there is none because of an error, what is wrong and its code."""
         if _size(values) > _MAX_VALUE_BYTES:
-            return "", f"the table template failed: the fields that it looks at have over {_MAX_VALUE_BYTES} bytes"
+            problem = f"the table template failed: the fields that it looks at have over {_MAX_VALUE_BYTES} bytes"
+            return "", problem, NO_NAME
         try:
             text = self._template.render(_context(self._paths, values)).strip()
         except Exception as error:  # whatever a template can raise is the fault of this record's values
-            return "", f"the table template failed: {str(error)[:_MAX_PROBLEM]}"
+            return "", f"the table template failed: {str(error)[:_MAX_PROBLEM]}", NO_NAME
         if not text:
-            return "", ""
+            return "", "", NO_NAME
         table = column_name([text], self._max_name)
         if table.startswith(RESERVED_PREFIX):
-            return "", f"'{table}' is a table of Penstock's own"
-        return table, ""
+            return "", f"'{table}' is a table of Penstock's own", NO_NAME
+        if not self._allowed.has(table):
+            return "", f"`tables` does not allow '{table}'", NOT_ALLOWED
+        return table, "", NO_NAME
 
 
 def _paths(template: EventTemplate) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -14,7 +14,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.kept import KeptValues, not_offered
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.operations import Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.operations import CreateTable, Table, TypedColumn, WidenColumn
 from penstock.errors import ContradictionError, PenstockError
 from penstock.flatten.types import InnerType
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MARKS = "_penstock_loads"
 """The table of batches that a target has. A mark is written with its batch, so the two never differ."""
+REGISTRY = "_penstock_tables"
+"""The table of tables that are ours. A table is noted before it is made: one that is not noted is somebody else's."""
 KEPT_MARKS = 1_000
 """Marks per route: a batch older than that is long settled in the ledger and never comes again."""
 
@@ -85,6 +87,43 @@ class Session(ABC):
     @abstractmethod
     def table(self, name: str) -> Table | None:
         """The table as it is now."""
+
+    def exists(self, name: str) -> bool:
+        """Whether anything stands there that keeps a table of this name from being made."""
+        return self.table(name) is not None
+
+    @abstractmethod
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        """The rows of a query whose names are quoted and which has no values."""
+
+    def registered(self) -> Sequence[tuple[str, str]]:
+        """The tables that were made here by Penstock, each with the route that made it."""
+        if self.table(REGISTRY) is None:
+            return []
+        return [(str(table), str(route)) for table, route in self.select(f"SELECT * FROM {self._registry}")]
+
+    def register(self, tables: Collection[str], route: str) -> None:
+        """Note that tables are the route's own. Inside ``patching`` of the registry."""
+        text = self.dialect.types[InnerType.STRING]
+        columns = (TypedColumn("table_name", text), TypedColumn("route", text))
+        rows = ", ".join(f"({self.dialect.literal(table)}, {self.dialect.literal(route)})" for table in tables)
+        self.change(
+            [self.dialect.render(CreateTable(REGISTRY, columns)), f"INSERT INTO {self._registry} VALUES {rows}"]
+        )
+
+    def marked(self) -> Sequence[tuple[str, str, str]]:
+        """Scope, route and table of every load that is still marked."""
+        if self.table(MARKS) is None:
+            return []
+        names = ", ".join(self.dialect.names([name]) for name in self._mark_names)
+        found = self.select(f"SELECT DISTINCT {names} FROM {self.dialect.relation(MARKS)}")
+        return [(str(scope), str(route), str(table)) for scope, route, table in found]
+
+    _mark_names: ClassVar[Sequence[str]] = ("scope", "route", "table_name")
+
+    @property
+    def _registry(self) -> str:
+        return self.dialect.relation(REGISTRY)
 
     def comments(self, table: str) -> Comments:
         """What is written about the table at the engine."""

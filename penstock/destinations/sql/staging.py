@@ -69,7 +69,7 @@ class TypedStager(Stager):
         for choice in self._names.choose(self._named_by(batch, read)):
             rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
             if choice.problem:
-                failures.append(failed(rows, "table_name", choice.problem))
+                failures.append(failed(rows, choice.code, choice.problem))
             elif choice.table:
                 for first, flat in self._flattened(rows.column("data")):
                     piece = rows.slice(first, len(flat.rows) + len(flat.empty) + len(flat.failures))

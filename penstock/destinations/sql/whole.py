@@ -10,7 +10,7 @@ each record on top of what came before it. Columns and tables that the rows need
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from penstock.destinations.sql.mirror.applying import Mirror
 from penstock.destinations.sql.mirror.changes import Changes
 from penstock.destinations.sql.mirror.header import decode
 from penstock.destinations.sql.operations import Table, WidenColumn
+from penstock.destinations.sql.ownership import overflow_table
 from penstock.destinations.sql.session import Comments, Load, Mark, Session, known_load
 from penstock.errors import RefusedError
 
@@ -41,7 +42,8 @@ def write_whole(destination: SqlDestination[Any], batch: Batch, parts: Sequence[
                 return Receipt([replace(table, rows=0, away=away) for table in trial.tables])
         return _attempt(destination, batch, parts, book, keep=True)
     except RefusedError:
-        if _has_some(destination, batch, {part.table for part in parts}):
+        beyond = overflow_table(batch.route, destination.dialect.max_name)
+        if _has_some(destination, batch, {beyond, *(part.table for part in parts)}):
             return destination.write(batch, parts, book)
         raise
 
@@ -97,6 +99,21 @@ class _Unforgiving(Session):
 
     def table(self, name: str) -> Table | None:
         return self._session.table(name)
+
+    def exists(self, name: str) -> bool:
+        return self._session.exists(name)
+
+    def select(self, query: str) -> Sequence[Sequence[object]]:
+        return self._session.select(query)
+
+    def registered(self) -> Sequence[tuple[str, str]]:
+        return self._session.registered()
+
+    def register(self, tables: Collection[str], route: str) -> None:
+        self._session.register(tables, route)
+
+    def marked(self) -> Sequence[tuple[str, str, str]]:
+        return self._session.marked()
 
     def comments(self, table: str) -> Comments:
         return self._session.comments(table)

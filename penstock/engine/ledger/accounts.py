@@ -17,6 +17,9 @@ REWOUND = "rewound"
 ADOPTED = "adopted"
 """The label under which items count as skipped that were settled under another ledger or name, nobody knows how."""
 
+OVERFLOWING = "overflowing"
+"""What is noted of a table of a batch under way whose rows go to the table for what is beyond `max_tables`."""
+
 EARLIER = "earlier"
 """The label of what was counted before the ledger kept by which step it was added, or in which table it is."""
 

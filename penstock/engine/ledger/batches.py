@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from penstock.destinations.contract import Batch, TableReceipt
-from penstock.engine.ledger.accounts import CommittedBatch, Halt, Position, RouteState, Settlement, Standing
+from penstock.engine.ledger.accounts import (
+    OVERFLOWING,
+    CommittedBatch,
+    Halt,
+    Position,
+    RouteState,
+    Settlement,
+    Standing,
+)
 from penstock.engine.ledger.inquiries import Inquiries
 from penstock.engine.ledger.offsets import Offsets
 from penstock.engine.origin import Origin
@@ -211,6 +219,29 @@ class Batches(Offsets, Inquiries):
                 TableReceipt(row.target, row.rows, repeated=True, merged=row.merged)
                 for row in connection.execute(query)
             ]
+
+    def to_overflow(self, batch: Batch, tables: Collection[str]) -> None:
+        """Note that rows of a batch under way go to the table for what is beyond the limit, at every attempt."""
+        rows = [
+            {
+                "route": batch.route,
+                "number": batch.number,
+                "target": table,
+                "rows": 0,
+                "status": OVERFLOWING,
+                "merged": 0,
+            }
+            for table in tables
+        ]
+        with self.writing() as connection:
+            connection.execute(sa.insert(self._t.deliveries), rows)
+
+    def overflowing(self, batch: Batch) -> list[str]:
+        """The tables of a batch of which that was noted."""
+        d = self._t.deliveries.c
+        query = sa.select(d.target).where(d.route == batch.route, d.number == batch.number, d.status == OVERFLOWING)
+        with self.reading() as connection:
+            return list(connection.execute(query).scalars())
 
     def batches(self, route: str, last: int = 20) -> list[CommittedBatch]:
         """The newest committed batches, newest first."""

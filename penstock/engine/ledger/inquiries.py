@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from penstock.engine.ledger.accounts import EARLIER, Activity, RouteState, TableCount, Totals
+from penstock.engine.ledger.accounts import EARLIER, OVERFLOWING, Activity, RouteState, TableCount, Totals
 from penstock.engine.ledger.database import Database
 from penstock.redaction import redacted
 
@@ -57,7 +57,11 @@ class Inquiries(Database):
             t.batches.c.number == t.deliveries.c.number,
             t.batches.c.committed_at.is_(None),
         )
-        under_way = sa.select(t.deliveries).join(t.batches, begun).where(t.deliveries.c.route == route)
+        under_way = (
+            sa.select(t.deliveries)
+            .join(t.batches, begun)
+            .where(t.deliveries.c.route == route, t.deliveries.c.status != OVERFLOWING)
+        )
         for row in connection.execute(under_way):
             found[row.target] = replace(found.get(row.target, TableCount()), under_way=row.rows)
         return dict(sorted(found.items()))

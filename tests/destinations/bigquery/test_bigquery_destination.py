@@ -16,6 +16,7 @@ from penstock.destinations.sql.loading import load_table
 from penstock.destinations.sql.patching import TableRules
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
+from tests.contract.tables import OwnTablesContract
 from tests.destinations.bigquery.simulator import SimulatedBigquery
 
 
@@ -29,7 +30,7 @@ class Simulated(BigqueryDestination):
 
 
 def made(**options: Any) -> Simulated:
-    return Simulated(BigqueryConfig(project="my-project", dataset="shop", **options))
+    return Simulated(BigqueryConfig(project="my-project", dataset="shop", **{"adopt": ("events",), **options}))
 
 
 class TestBigquery(TransactionalContract):
@@ -213,3 +214,20 @@ def test_a_dataset_that_does_not_exist_is_said_so(tmp_path: Path) -> None:
     destination = Simulated(BigqueryConfig(project="my-project", dataset="elsewhere"))
     with pytest.raises(PenstockError, match="PEN-DST-052"):
         destination.check()
+
+
+class TestBigqueryTables(OwnTablesContract):
+    @pytest.fixture(autouse=True)
+    def _project(self) -> None:
+        self.there = SimulatedBigquery("my-project")
+
+    def make(self, **options: Any) -> AnyDestination:
+        found = made(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
+        found.there = self.there
+        return found
+
+    def run(self, statement: str) -> None:
+        self.there.database.execute(statement.replace("TABLE ", "TABLE shop."))
+
+    def rows(self, table: str, columns: str = "id") -> list[tuple[Any, ...]]:
+        return sorted(self.there.database.execute(f"SELECT {columns} FROM shop.{table}").fetchall())

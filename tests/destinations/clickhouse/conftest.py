@@ -37,9 +37,8 @@ class Engine:
         return dict(self.ask(f"{found} ORDER BY position"))
 
     def destination(self, **options: Any) -> ClickhouseDestination:
-        return ClickhouseDestination(
-            ClickhouseConfig.model_validate({"url": self.dsn, "database": self.database, **options})
-        )
+        place = {"url": self.dsn, "database": self.database, "adopt": ["events"]}
+        return ClickhouseDestination(ClickhouseConfig.model_validate({**place, **options}))
 
 
 @dataclass

@@ -20,7 +20,7 @@ class TestClickhouseWhole(WholeContract):
             engine.do(f"CREATE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY id")
 
     def make(self, **options: Any) -> AnyDestination:
-        return self.engine.destination(**{"table": "{{ kind }}", **options})
+        return self.engine.destination(**{"table": "{{ kind }}", "adopt": ["small", "large"], **options})
 
     def ids(self, table: str) -> list[int]:
         return [row[0] for row in self.engine.ask(f"SELECT id FROM {table} ORDER BY id")]

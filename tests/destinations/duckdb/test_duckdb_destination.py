@@ -33,7 +33,7 @@ class Warehouse:
 
     def __init__(self, tmp_path: Path, casts: dict[str, str] | None = None, **options: Any) -> None:
         self.destination = DuckdbDestination(
-            DuckdbConfig.model_validate({"path": tmp_path / "warehouse.duckdb", **options})
+            DuckdbConfig.model_validate({"path": tmp_path / "warehouse.duckdb", "adopt": ["events", "b"], **options})
         )
         self.staging = Staging(self.destination, tmp_path / "stage", casts)
         self.number = 0

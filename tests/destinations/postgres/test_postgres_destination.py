@@ -19,7 +19,9 @@ from tests.support.database import Database
 
 def make(database: Database, **options: Any) -> PostgresDestination:
     return PostgresDestination(
-        PostgresConfig.model_validate({"url": database.dsn, "database_schema": database.schema, **options})
+        PostgresConfig.model_validate(
+            {"url": database.dsn, "database_schema": database.schema, "adopt": ["events"], **options}
+        )
     )
 
 

@@ -127,4 +127,5 @@ def prepared(url: str, schema: str) -> None:
 
 def made(url: str, schema: str, bucket: Path, **options: Any) -> OnPostgres:
     bucket.mkdir(exist_ok=True)
+    options.setdefault("adopt", ("events",))
     return OnPostgres(RedshiftConfig(url=url, database_schema=schema, staging=f"file://{bucket}", **options))

@@ -20,6 +20,7 @@ from penstock.destinations.sql.patching import TableRules
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
+from tests.contract.tables import OwnTablesContract
 from tests.destinations.redshift.on_postgres import OnPostgres, made, prepared
 from tests.support.postgres import postgres
 from tests.support.waiting import eventually
@@ -346,3 +347,25 @@ def test_a_database_that_is_away_is_tried_again(tmp_path: Path) -> None:
 def test_the_staged_table_is_seen_by_nobody_else(warehouse: Warehouse) -> None:
     warehouse.load({"id": 0})
     assert warehouse.ask(f"SELECT count(*) FROM pg_tables WHERE tablename = '{STAGED}'") == [(0,)]
+
+
+class TestRedshiftTables(OwnTablesContract):
+    @pytest.fixture(autouse=True)
+    def _schema(self, url: str, schema: str, tmp_path: Path) -> None:
+        self.place = (url, schema, tmp_path / "bucket")
+
+    def make(self, **options: Any) -> AnyDestination:
+        as_given = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+        return made(*self.place, **as_given)
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.place[0], autocommit=True) as connection:
+            connection.execute(f'SET search_path = "{self.place[1]}"'.encode())
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def run(self, statement: str) -> None:
+        self.ask(statement)
+
+    def rows(self, table: str, columns: str = "id") -> list[tuple[Any, ...]]:
+        return sorted(self.ask(f"SELECT {columns} FROM {table}"))

@@ -37,7 +37,7 @@ class Account:
         }
 
     def destination(self, **options: Any) -> SnowflakeDestination:
-        return SnowflakeDestination(SnowflakeConfig.model_validate({**LOGIN, **options}))
+        return SnowflakeDestination(SnowflakeConfig.model_validate({**LOGIN, "adopt": ["events"], **options}))
 
 
 @dataclass

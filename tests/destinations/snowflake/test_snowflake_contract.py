@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.snowflake.destination import SnowflakeDestination
 from tests.contract.destination import TransactionalContract
+from tests.contract.tables import OwnTablesContract
 from tests.destinations.snowflake.conftest import Account
 
 
@@ -22,3 +24,18 @@ class TestSnowflake(TransactionalContract):
 
     def ids(self, destination: AnyDestination) -> list[int]:
         return [row[0] for row in self.account.ask("SELECT id FROM events")]
+
+
+class TestSnowflakeTables(OwnTablesContract):
+    @pytest.fixture(autouse=True)
+    def _account(self, account: Account) -> None:
+        self.account = account
+
+    def make(self, **options: Any) -> AnyDestination:
+        return self.account.destination(**options)
+
+    def run(self, statement: str) -> None:
+        self.account.ask(statement)
+
+    def rows(self, table: str, columns: str = "id") -> list[tuple[Any, ...]]:
+        return sorted(self.account.ask(f"SELECT {columns} FROM {table}"))

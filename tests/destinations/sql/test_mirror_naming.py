@@ -28,11 +28,12 @@ from penstock.destinations.sql.mirror.naming import MirrorNames, column_names
     ],
 )
 def test_a_table_is_named_by_its_namespace(template: str, namespace: str, table: str) -> None:
-    assert MirrorNames(template, 63).table(namespace) == (table, "")
+    assert MirrorNames(template, 63).table(namespace).table == table
 
 
 def test_a_name_of_penstock_s_own_is_refused() -> None:
-    table, problem = MirrorNames("{{ table }}", 63).table("public._penstock_loads")
+    choice = MirrorNames("{{ table }}", 63).table("public._penstock_loads")
+    table, problem = choice.table, choice.problem
     assert (table, "a table of Penstock's own" in problem) == ("", True)
 
 

@@ -29,6 +29,7 @@ from tests.support.database import Database
 USERS, ORDERS = (
     Source({"id": "bigint", "price": "bigint"}, namespace=f"public.{table}") for table in ("users", "orders")
 )
+ADOPTED = ["small", "large"]
 COLUMNS = "id bigint, kind text, amount bigint, CONSTRAINT positive_{table} CHECK (amount > 0)"
 
 
@@ -41,7 +42,9 @@ class TestDuckdbWhole(WholeContract):
                 connection.execute(f"CREATE TABLE {table} ({COLUMNS.format(table=table)})")
 
     def make(self, **options: Any) -> AnyDestination:
-        return DuckdbDestination(DuckdbConfig.model_validate({"path": self.path, "table": "{{ kind }}", **options}))
+        return DuckdbDestination(
+            DuckdbConfig.model_validate({"path": self.path, "table": "{{ kind }}", "adopt": ADOPTED, **options})
+        )
 
     def ids(self, table: str) -> list[int]:
         with duckdb.connect(self.path, read_only=True) as connection:
@@ -58,7 +61,7 @@ class TestPostgresWhole(WholeContract):
 
     def make(self, **options: Any) -> AnyDestination:
         where = {"url": self.database.dsn, "database_schema": self.database.schema, "table": "{{ kind }}"}
-        return PostgresDestination(PostgresConfig.model_validate({**where, **options}))
+        return PostgresDestination(PostgresConfig.model_validate({**where, "adopt": ADOPTED, **options}))
 
     def ids(self, table: str) -> list[int]:
         return [row[0] for row in self.database.ask(f"SELECT id FROM {table} ORDER BY id")]

@@ -9,7 +9,8 @@ from hashlib import blake2s
 
 import pyarrow as pa
 
-from penstock.destinations.sql.naming import TableNames
+from penstock.destinations.sql.allowed import AllowedTables
+from penstock.destinations.sql.naming import ANY_TABLE, Choice, TableNames
 from penstock.flatten.names import column_name
 
 NOTHING: Mapping[str, str] = {}
@@ -19,22 +20,22 @@ _DIGITS = 8
 class MirrorNames:
     """The table of each namespace, by a template over the namespace and its parts."""
 
-    def __init__(self, template: str, max_name: int) -> None:
-        self._names = TableNames(template, max_name)
-        self._known: dict[str, tuple[str, str]] = {}
+    def __init__(self, template: str, max_name: int, allowed: AllowedTables = ANY_TABLE) -> None:
+        self._names = TableNames(template, max_name, allowed)
+        self._known: dict[str, Choice] = {}
 
-    def table(self, namespace: str) -> tuple[str, str]:
+    def table(self, namespace: str) -> Choice:
         """The table and, if there is none because of an error, what is wrong. Neither: its records are skipped."""
         found = self._known.get(namespace)
         if found is None:
             found = self._known[namespace] = self._rendered(namespace)
         return found
 
-    def _rendered(self, namespace: str) -> tuple[str, str]:
+    def _rendered(self, namespace: str) -> Choice:
         schema, _, table = namespace.rpartition(".")
         parts = {"namespace": namespace, "schema": schema, "table": table}
         (choice,) = self._names.choose(pa.array([json.dumps(parts).encode()], pa.binary()))
-        return choice.table, choice.problem
+        return choice
 
 
 def column_names(sources: Iterable[str], max_name: int, taken: Mapping[str, str] = NOTHING) -> Mapping[str, str]:

@@ -59,10 +59,10 @@ class MirrorStager(Stager):
         taken = np.zeros(batch.num_rows, np.bool_)
         failures: list[pa.RecordBatch] = []
         for namespace, rows in _by_namespace(batch, change != Change.NOTHING):
-            table, wrong = self._names.table(namespace)
-            if wrong:
-                failures.append(failed(batch.take(pa.array(rows)), "table_name", wrong))
-            elif table:
+            choice = self._names.table(namespace)
+            if choice.problem:
+                failures.append(failed(batch.take(pa.array(rows)), choice.code, choice.problem))
+            elif choice.table:
                 for piece in _alike(batch, rows, change):
                     if piece.problem:
                         failures.append(failed(piece.rows, "bad_header", piece.problem))
@@ -70,7 +70,7 @@ class MirrorStager(Stager):
                     staged = self._staged(piece)
                     failures += staged.failures
                     if staged.rows.num_rows:
-                        self._files(table).append(staged.rows, staged.header)
+                        self._files(choice.table).append(staged.rows, staged.header)
                     taken[piece.places[staged.taken]] = True
         if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
             for files in self._tables.values():

@@ -1,0 +1,124 @@
+"""What every SQL destination owes to tables: it writes those that it made, those that it is told to, and no other.
+
+A subclass gives ``make`` (a destination at one target; called again it is a process that was started again), ``run`` (a
+statement there) and ``rows`` (what a query gives).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import faults
+from penstock.destinations.contract import AnyDestination, Batch, Receipt, Unrecorded
+from tests.contract.destination import Staging, batch, events
+
+OVERFLOW = "_penstock_overflow_shop"
+
+
+class Notebook(Unrecorded):
+    """A book that remembers which tables of a batch overflow, as the ledger does."""
+
+    def __init__(self) -> None:
+        self.noted: dict[int, set[str]] = {}
+
+    def overflowing(self, batch: Batch) -> Collection[str]:
+        return self.noted.get(batch.number, set())
+
+    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+        self.noted.setdefault(batch.number, set()).update(tables)
+
+
+class OwnTablesContract:
+    foreign = "CREATE TABLE customers (id BIGINT)"
+    registry = "_penstock_tables"
+
+    def make(self, **options: Any) -> AnyDestination:
+        raise NotImplementedError
+
+    def run(self, statement: str) -> None:
+        raise NotImplementedError
+
+    def rows(self, table: str, columns: str = "id") -> list[tuple[Any, ...]]:
+        """Rows of a table, sorted."""
+        raise NotImplementedError
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder, self.book = tmp_path / "stage", Notebook()
+
+    def load(self, number: int, *documents: Mapping[str, Any], **options: Any) -> Receipt:
+        """One batch by a process that was just started."""
+        destination = self.make(**{"table": "{{ kind }}", "adopt": [], **options})
+        parts = Staging(destination, self.folder).stage(events(*documents), first=100 * number)
+        receipt = destination.write(batch(number), parts, self.book)
+        assert not [table.away for table in receipt.tables if table.away]
+        return receipt
+
+    def codes(self, receipt: Receipt) -> list[str]:
+        return [code for failures in receipt.failures for code in failures.column("code").to_pylist()]
+
+    def test_a_table_that_somebody_else_made_is_not_written(self) -> None:
+        self.run(self.foreign)
+        receipt = self.load(1, {"id": 1, "kind": "orders"}, {"id": 2, "kind": "customers"}, {"id": 3, "kind": "orders"})
+        assert (receipt.rows, self.codes(receipt)) == (2, ["table_not_ours"])
+        assert self.rows("customers") == []
+        assert self.rows("orders") == [(1,), (3,)]
+        # A record that failed for it is put through once the config says so.
+        assert self.load(2, {"id": 2, "kind": "customers"}, adopt=["customers"]).rows == 1
+        assert self.rows("customers") == [(2,)]
+
+    def test_tables_of_our_own_go_on_after_a_restart_and_without_a_ledger(self) -> None:
+        self.load(1, {"id": 1, "kind": "orders"})
+        self.book = Notebook()
+        assert self.load(2, {"id": 2, "kind": "orders"}).rows == 1
+        assert self.rows("orders") == [(1,), (2,)]
+
+    def test_tables_that_the_release_before_has_loaded_go_on(self) -> None:
+        self.load(1, {"id": 1, "kind": "orders"})
+        self.run(f"DROP TABLE {self.registry}")
+        receipt = self.load(2, {"id": 2, "kind": "orders"}, {"id": 3, "kind": "new"})
+        assert (receipt.rows, self.codes(receipt)) == (2, [])
+        assert self.rows("orders") == [(1,), (2,)]
+
+    def test_tables_beyond_the_limit_share_one_that_keeps_their_names(self) -> None:
+        self.load(1, {"id": 1, "kind": "a"}, max_tables=2)
+        receipt = self.load(2, *({"id": n, "kind": k} for n, k in enumerate("bcdacb")), max_tables=2)
+        assert receipt.rows == 6
+        assert (self.rows("a"), self.rows("b")) == ([(1,), (3,)], [(0,), (5,)])
+        named = self.rows(OVERFLOW, "id, _penstock_table")
+        assert named == [(1, "c"), (2, "d"), (4, "c")]
+        assert {name for table in receipt.tables for name in table.staged_as} == {"a", "b", "c", "d"}
+
+    def test_a_batch_that_overflowed_and_is_tried_again_under_a_higher_limit_is_not_doubled(
+        self,
+    ) -> None:
+        both = ({"id": 1, "kind": "a"}, {"id": 2, "kind": "b"})
+        self.load(1, *both, max_tables=1)
+        again = self.load(1, *both, max_tables=9)
+        assert (again.rows, again.repeated) == (2, True)
+        assert self.rows(OVERFLOW) == [(2,)]
+        assert self.load(2, {"id": 3, "kind": "b"}, max_tables=9).rows == 1
+        assert self.rows("b") == [(3,)]
+
+    def test_a_kill_between_the_note_of_a_table_and_the_table_locks_nobody_out(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(faults, "_armed", faults.parse("destination.tables_placed=raise"))
+        with pytest.raises(faults.InjectedFault):
+            self.load(1, {"id": 1, "kind": "a"}, max_tables=1)
+        assert self.load(1, {"id": 1, "kind": "a"}, max_tables=1).rows == 1
+        assert self.rows("a") == [(1,)]
+
+    def test_rows_with_a_key_stay_rows_of_their_own_table_beyond_the_limit(self) -> None:
+        options: dict[str, Any] = {"max_tables": 1, "primary_key": ["id"]}
+        self.load(1, {"id": 1, "kind": "a"}, {"id": 1, "kind": "b", "v": 1}, {"id": 1, "kind": "c", "v": 2}, **options)
+        self.load(2, {"id": 1, "kind": "b", "v": 3}, **options)
+        assert self.rows(OVERFLOW, "_penstock_table, id, v") == [("b", 1, 3), ("c", 1, 2)]
+
+    def test_a_field_that_is_called_like_the_column_for_the_name_is_kept_beside_it(self) -> None:
+        self.load(1, {"id": 1, "kind": "a"}, {"id": 2, "kind": "b", "_penstock_table": "x"}, max_tables=1)
+        assert self.rows(OVERFLOW, "_penstock_table, _penstock_table_") == [("b", "x")]
