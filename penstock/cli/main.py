@@ -13,6 +13,7 @@ import typer
 from penstock import __version__
 from penstock.cli import (
     about,
+    backup,
     demo,
     doctor,
     failed,
@@ -72,6 +73,8 @@ app.command("doctor")(guarded(doctor.doctor))
 app.command("list")(guarded(listing.list_components))
 app.command("about")(guarded(about.about))
 app.command("plan")(guarded(plan.plan))
+app.command("backup")(guarded(backup.back_up))
+app.command("restore")(guarded(backup.restore))
 
 schema.app.callback(invoke_without_command=True)(guarded(schema.schema))
 schema.app.command("show")(guarded(schema.show_schema))

@@ -24,6 +24,9 @@ from penstock.engine.origin import Origin
 from penstock.errors import ContradictionError
 from penstock.log.local import LocalLog
 
+MAX_LISTED = 10_000
+"""How many batches are looked through for what a destination lacks."""
+
 
 @dataclass(frozen=True)
 class History:
@@ -61,10 +64,12 @@ class History:
         if self.ledger.has_past(route):
             return
         identities = self._identities(sources)
-        known = self.ledger.dropped() | set(self.routes)
-        for load in newest:
-            ours = load.batch.scope == self.ledger.scope
-            if _shares(load, identities) and not (ours and load.batch.route in known):
+        # What is there under the name of another route of the config is for that one to answer for.
+        others = (self.ledger.dropped() | set(self.routes)) - {route}
+        # Its own name first: that is the better advice.
+        for load in sorted(newest, key=lambda load: load.batch.route != route):
+            ours = (load.batch.scope, load.batch.route) == (self.ledger.scope, route)
+            if _shares(load, identities) and load.batch.route not in others and not ours:
                 raise self._met_past(route, load.batch.route, _told(load))
 
     def _check_neighbours(self, route: str, destination: AnyDestination) -> None:
@@ -75,6 +80,29 @@ class History:
         for other, theirs in self.ledger.places().items():
             if theirs == place and other not in self.routes and self.ledger.last_number(other):
                 raise self._met_past(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
+
+    def missing(self, route: str, destination: AnyDestination) -> str:
+        """What the ledger counts as delivered and the destination does not know of: it is older than the ledger. Empty
+        if there is nothing, or if the destination does not remember its batches."""
+        if not destination.capabilities.transactions:
+            return ""
+        own = [
+            load.batch.number
+            for load in destination.newest_loads()
+            if (load.batch.scope, load.batch.route) == (self.ledger.scope, route)
+        ]
+        newest = max(own, default=0)
+        lacking = [batch for batch in self.ledger.batches(route, last=MAX_LISTED) if batch.loaded]
+        lacking = [batch for batch in lacking if batch.number > max(newest, self.ledger.accepted(route))]
+        if not lacking:
+            return ""
+        starts: dict[int, int] = {}
+        for batch in lacking:
+            for partition, (start, _) in batch.ranges.items():
+                starts[partition] = min(start, starts.get(partition, start))
+        rows = sum(batch.loaded for batch in lacking)
+        verbs = " and ".join(f"penstock offset rewind {route} --to {at} --partition {p}" for p, at in starts.items())
+        return f"the destination lacks {rows} rows that were delivered to it. To deliver them again: {verbs}"
 
     def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:
         """Partitions in which the log has other records than the route has delivered: from which offset on, and up to

@@ -92,6 +92,7 @@ class Stepper:
             pipeline.ledger,
             pipeline.failed_store,
             stopping=Event(),
+            history=pipeline.history(),
         )
         self._lock = EngineLock(pipeline.layout.run)
 
@@ -99,11 +100,13 @@ class Stepper:
         self._lock.take()
         try:
             self._pipeline.check_log()
+            self._pipeline.history().check_ground(self._plan.name, self._plan.sources)
             open_route(self._pipeline.log, self._pipeline.ledger, self._plan.name, self._plan.sources)
         except BaseException:
             self._lock.release()
             raise
         self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
+        self._delivery.settle_adopted()
         return self
 
     def __exit__(self, *exception: object) -> None:

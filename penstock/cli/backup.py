@@ -1,0 +1,114 @@
+"""``penstock backup`` and ``penstock restore``: a consistent copy of a pipeline's data, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import opened, read_config
+from penstock.cli.operators import operator
+from penstock.cli.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli.screen import JsonValue, console, count, counted, note, print_json, size
+
+if TYPE_CHECKING:
+    from penstock.engine.backup.making import Told
+    from penstock.engine.backup.manifest import Manifest
+    from penstock.engine.backup.restoring import Resumed
+
+
+def back_up(
+    target: Annotated[Path, typer.Argument(metavar="DEST", help="A folder that is new, or empty.")],
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Copy log, ledger, failed store and what sources remember into a folder, also while the pipeline runs."""
+    from penstock.engine.backup.making import back_up as make
+
+    with opened(config) as pipeline, _bar("copying") as told:
+        manifest = make(pipeline, target.absolute(), told)
+    if json:
+        print_json({"backup": str(target), **_described(manifest)})
+        return
+    sys.stdout.write(f"{target}: {counted(len(manifest.files), 'file')}, {size(manifest.bytes)}\n")
+    if not manifest.has_ledger:
+        note("the ledger is a PostgreSQL database and is not in it: back it up with pg_dump, before this")
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `penstock backup` made.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the place of data that is there; it is kept beside the new.")
+    ] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Put a backup in the place of `data_dir`, and let every route go on behind what its destination has."""
+    from penstock.engine.backup.restoring import restore as put_back
+
+    with _bar("restoring") as told:
+        done = put_back(read_config(config), source.absolute(), operator("restore"), force, told)
+    if json:
+        print_json(
+            {
+                "restored": str(source),
+                "before": None if done.before is None else str(done.before),
+                "routes": [_route_object(route) for route in done.routes],
+                **_described(done.manifest),
+            }
+        )
+        return
+    if done.before is not None:
+        note(f"what was there before is in {done.before}")
+    for route in done.routes:
+        for line in _route_lines(route):
+            note(line)
+    made = done.manifest.made_at
+    sys.stdout.write(f"{source}, made at {made}, is restored: {counted(len(done.manifest.files), 'file')}\n")
+
+
+def _route_lines(route: Resumed) -> Iterator[str]:
+    if route.adopted:
+        yield f"{route.route}: {count(route.adopted)} offsets are at the destination already; they are not sent again"
+    if route.missing:
+        yield f"{route.route}: {route.missing}"
+    if route.unknown:
+        yield f"{route.route}: the destination could not be asked, and is when the route starts: {route.unknown}"
+
+
+def _route_object(route: Resumed) -> dict[str, JsonValue]:
+    return {
+        "route": route.route,
+        "adopted": route.adopted,
+        "missing": route.missing or None,
+        "unknown": route.unknown or None,
+    }
+
+
+def _described(manifest: Manifest) -> dict[str, JsonValue]:
+    return {
+        "pipeline": manifest.pipeline,
+        "made_at": manifest.made_at,
+        "files": len(manifest.files),
+        "bytes": manifest.bytes,
+        "has_ledger": manifest.has_ledger,
+    }
+
+
+@contextmanager
+def _bar(doing: str) -> Iterator[Told]:
+    """How far it is, on a terminal; into a pipe nothing is shown."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=screen, transient=True) as bars:
+        task = bars.add_task(doing)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

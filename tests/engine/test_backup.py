@@ -1,0 +1,181 @@
+"""A backup is one moment of a pipeline, or nothing; a restore goes on right against whatever warehouse there is."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock import faults
+from penstock.config.loading import load
+from penstock.engine.backup.making import back_up
+from penstock.engine.backup.manifest import MANIFEST, Manifest
+from penstock.engine.backup.restoring import Restored, restore
+from penstock.errors import PenstockError
+from penstock.log.local import LocalLog
+from penstock.record import Record, entries
+from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
+
+SMALL_SEGMENTS = ONE_ROUTE.replace("sources:", "log: {segment_bytes: 4KB}\nsources:")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path, SMALL_SEGMENTS)
+
+
+def wanted(*ranges: range) -> list[int]:
+    return sorted(n for numbers in ranges for n in numbers if n % 10 != 9)
+
+
+def make_backup(site: Site, name: str = "backup") -> Manifest:
+    pipeline = site.open()
+    try:
+        return back_up(pipeline, site.folder / name)
+    finally:
+        pipeline.ledger.close()
+
+
+def put_back(site: Site, name: str = "backup", force: bool = True) -> Restored:
+    return restore(load(site.folder / "pipeline.yaml"), site.folder / name, OPERATOR, force)
+
+
+def test_a_restored_pipeline_resumes_behind_what_a_newer_warehouse_has(site: Site) -> None:
+    site.append(range(100))
+    site.deliver(size=40)
+    site.append(range(100, 130))
+    make_backup(site)
+    site.append(range(130, 200))
+    site.deliver()
+    done = put_back(site)
+    assert done.before is not None
+    assert [(route.route, route.adopted) for route in done.routes] == [("a", 30)]
+    site.append(range(1000, 1050))
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(200), range(1000, 1050))
+    assert site.totals() == (180, 162, 18, 0)
+
+
+@pytest.mark.parametrize("newer", [False, True], ids=["empty", "older"])
+def test_a_restore_says_what_a_warehouse_lacks_and_how_to_deliver_it(site: Site, newer: bool) -> None:
+    site.append(range(50))
+    site.deliver()
+    warehouse = site.folder / "warehouse.duckdb"
+    older = warehouse.read_bytes()
+    site.append(range(50, 100))
+    site.deliver()
+    make_backup(site)
+    warehouse.unlink()
+    if newer:
+        warehouse.write_bytes(older)
+    (route,) = put_back(site).routes
+    start = 50 if newer else 0
+    assert f"lacks {90 - start * 9 // 10} rows" in route.missing
+    assert f"penstock offset rewind a --to {start} --partition 0" in route.missing
+
+
+def test_a_backup_made_while_everything_is_at_work_is_one_moment(site: Site) -> None:
+    """What the copy's ledger counts as delivered is in the copy's log, which ends in a whole frame."""
+    site.append(range(10))
+    stop = threading.Event()
+
+    def append() -> None:
+        log = LocalLog(site.data / "log", load(site.folder / "pipeline.yaml").log)
+        n = 10
+        with log.writer("web") as writer:
+            while not stop.is_set():
+                writer.append(entries(Record(json.dumps({"n": n + i}).encode(), namespace="web") for i in range(7)))
+                n += 7
+
+    def deliver() -> None:
+        while not stop.is_set():
+            assert site.deliver() == ""
+
+    workers = [threading.Thread(target=append), threading.Thread(target=deliver)]
+    for worker in workers:
+        worker.start()
+    try:
+        for number in range(3):
+            make_backup(site, f"backup{number}")
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    assert site.deliver() == ""
+    end = LocalLog(site.data / "log").bounds(0).end
+    for number in range(3):
+        put_back(site, f"backup{number}")
+        copied = LocalLog(site.data / "log").bounds(0).end
+        assert site.deliver() == ""
+        # Whatever the copy has was delivered before: not a row is added by it.
+        assert site.rows() == wanted(range(end))
+        assert site.totals()[0] == copied
+
+
+@pytest.mark.parametrize("point", ["backup.ledger_copied", "backup.file_copied@2", "backup.before_manifest"])
+def test_a_backup_that_was_cut_short_is_none(site: Site, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.append(range(20))
+    site.deliver()
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+        with pytest.raises(faults.InjectedFault):
+            make_backup(site)
+    assert not (site.folder / "backup").exists()
+    with pytest.raises(PenstockError, match="PEN-BAK-001"):
+        put_back(site, "backup.partial")
+    make_backup(site)
+    put_back(site)
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(20))
+
+
+@pytest.mark.parametrize("point", ["restore.file_copied@2", "restore.before_rename", "restore.exchanged"])
+def test_a_restore_that_was_cut_short_has_done_nothing_or_all(
+    site: Site, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.append(range(20))
+    site.deliver()
+    make_backup(site)
+    site.append(range(20, 40))
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+        with pytest.raises(faults.InjectedFault):
+            put_back(site)
+    assert LocalLog(site.data / "log").bounds(0).end == (20 if point == "restore.exchanged" else 40)
+    put_back(site)
+    assert LocalLog(site.data / "log").bounds(0).end == 20
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(20))
+
+
+def test_a_damaged_backup_is_refused(site: Site) -> None:
+    site.append(range(20))
+    site.deliver()
+    make_backup(site)
+    (segment,) = (site.folder / "backup" / "log" / "0").glob("*.seg")
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    with pytest.raises(PenstockError, match="PEN-BAK-013"):
+        put_back(site)
+    segment.unlink()
+    with pytest.raises(PenstockError, match=r"PEN-BAK-013.*is missing"):
+        put_back(site)
+    (site.folder / "backup" / MANIFEST).unlink()
+    with pytest.raises(PenstockError, match="PEN-BAK-001"):
+        put_back(site)
+    assert LocalLog(site.data / "log").bounds(0).end == 20
+
+
+def test_data_that_is_there_is_not_replaced_unasked(site: Site) -> None:
+    site.append(range(20))
+    site.deliver()
+    make_backup(site)
+    with pytest.raises(PenstockError, match="PEN-BAK-011"):
+        put_back(site, force=False)
+    with site.open().log.writer("web"), pytest.raises(PenstockError, match="PEN-BAK-014"):
+        put_back(site)
+    with pytest.raises(PenstockError, match="PEN-BAK-005"):
+        make_backup(site)
