@@ -63,6 +63,7 @@ def run(
     if yes:
         raise typer.BadParameter("there is nothing to ask without --step.", param_hint="--yes")
     from penstock.engine.data_dir import require_writable
+    from penstock.engine.layout import Layout
     from penstock.engine.supervisor import Supervisor, run_once
 
     path = config.absolute()
@@ -81,7 +82,9 @@ def run(
         if once:
             code = run_once(path, bounded_sources(pipeline), stopping, hurry, patience)
         else:
-            code = Supervisor(path, list(pipeline.sources), pipeline.engine.drain).run(stopping, hurry)
+            engine, run_dir = pipeline.engine, Layout(pipeline.data_dir).run
+            supervisor = Supervisor(path, list(pipeline.sources), engine.drain, run_dir, engine.silence)
+            code = supervisor.run(stopping, hurry)
     if code == Exit.START:
         raise typer.Exit(code)
     # A child that a signal ended has the signal as its code, below zero.

@@ -83,6 +83,8 @@ def status_object(found: PipelineStatus) -> dict[str, JsonValue]:
     return {
         "name": found.name,
         "engine_pid": found.engine_pid,
+        "engine_silent_seconds": found.engine_silent,
+        "still_seconds": dict(found.still),
         "routes": [route_object(route) for route in found.routes],
         "partitions": [asdict(partition) for partition in found.partitions],
     }
@@ -131,8 +133,11 @@ def _batch_object(batch: UnderWay) -> dict[str, JsonValue]:
 
 def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
     """What a person sees: a line on the engine, the accounting, and the details that there are."""
-    pid = found.engine_pid
-    yield f"{found.name}: " + ("the engine does not run" if pid is None else f"the engine runs, pid {pid}")
+    from penstock.engine.presence import silence_told
+
+    yield f"{found.name}: {silence_told(found.engine_pid, found.engine_silent)}"
+    for name, seconds in found.still.items():
+        yield f"{name}: its tasks have not moved for {seconds:.0f} s"
     yield routes_table(found)
     for what in ("skipped", "added"):
         by_step = {route.route: route.skipped_by if what == "skipped" else route.added_by for route in found.routes}

@@ -74,6 +74,11 @@ class EngineConfig(ComponentConfig):
         default=1.0, gt=0, description="Wait before a crashed route is started again; doubles with each crash in a row."
     )
     restart_backoff_max: Duration = Field(default=60.0, gt=0, description="The longest such wait.")
+    silence: Duration = Field(
+        default=60.0,
+        ge=20,
+        description="How long the engine, or its JVM, may give no sign of life before it is killed and started anew.",
+    )
     metrics: Address | None = Field(
         default=None,
         description="host:port on which the engine shows its counters to Prometheus (`/metrics`); absent: nowhere.",
@@ -144,6 +149,13 @@ class RouteConfig(ComponentConfig):
         description="What happens to a record that a step fails or the destination refuses. `dead_letter`: it goes to"
         " the failed store, and the route goes on. `stop`: the route stops before it and waits for an operator"
         " (`penstock offset ack`); other routes go on.",
+    )
+
+    step_timeout: Duration | None = Field(
+        default=120.0,
+        gt=0,
+        description="How long the steps may take for one batch of records from the log (8 MiB at most). What takes"
+        " longer is ended, cut down to the record that it hangs at, and that fails with `timed_out`. null: for ever.",
     )
 
     @property

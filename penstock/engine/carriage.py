@@ -13,12 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.lost import WorkerLost
 from penstock.engine.pieces import Ranges
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reports import BatchReport, FailedFile, TaskReport, add_up
+from penstock.engine.task_note import TaskNote
 from penstock.log.local import LocalLog
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled, place_key
+from penstock.steps.whereabouts import entering
 
 FAILED_RECORD_SCHEMA: pa.Schema = pa.schema(
     [*RECORD_SCHEMA, *(field for field in STEP_FAILURE_SCHEMA if field.name not in RECORD_SCHEMA.names)]
@@ -43,13 +46,14 @@ def carry(
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()
     items = staged = 0
-    with FailedWriter(plan.stage_dir) as failed:
+    with TaskNote(plan.stage_dir, plan.step_timeout) as note, FailedWriter(plan.stage_dir) as failed:
         for batch, outcome in (ran for read in batches for ran in chain.runs(read)):
             items += batch.num_rows
             skipped.update(outcome.skipped)
             added.update(outcome.added)
             for failures in outcome.failures:
                 failed.add(batch, failures)
+            entering(STAGE_LABEL)
             taken = stager.add(outcome.kept, batch)
             check_sum(STAGE_LABEL, outcome.kept.num_rows, taken)
             staged += taken.kept.num_rows
@@ -57,6 +61,7 @@ def carry(
                 skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
                 failed.add(batch, labelled(taken.failures, STAGE_LABEL))
+            note.moved()
         parts = stager.finish()
     return TaskReport(items, staged, dict(skipped), parts, failed.files, partition, start, end, dict(added))
 
@@ -67,6 +72,27 @@ def carried(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
         carry(plan, plan.head_chain(), log.read(partition, start, end), partition, start, end)
         for partition, (start, end) in ranges.items()
     )
+
+
+def failed_by(plan: RoutePlan, log: LocalLog, ranges: Ranges, lost: WorkerLost) -> BatchReport:
+    """The report on ranges whose records end the process that carries them: all of them have failed."""
+    reports = []
+    for partition, (start, end) in ranges.items():
+        with FailedWriter(plan.stage_dir) as failed:
+            items = 0
+            for rows in log.read(partition, start, end):
+                items += rows.num_rows
+                failed.add(rows, lost_records(rows, lost))
+        reports.append(TaskReport(items, 0, {}, (), failed.files, partition, start, end))
+    return add_up(reports)
+
+
+def lost_records(rows: pa.RecordBatch, lost: WorkerLost) -> pa.RecordBatch:
+    """The failures of records over which a worker was lost."""
+    reason = (lost.code.value, str(lost), lost.step or STAGE_LABEL)
+    texts = [pa.repeat(pa.scalar(text), rows.num_rows) for text in reason]
+    places = [rows.column("partition"), rows.column("offset")]
+    return pa.RecordBatch.from_arrays([*places, *texts], schema=STEP_FAILURE_SCHEMA)
 
 
 def pass_on(
@@ -83,14 +109,16 @@ def pass_on(
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()
     items = 0
-    with FailedWriter(plan.stage_dir) as failed:
+    with TaskNote(plan.stage_dir, plan.step_timeout) as note, FailedWriter(plan.stage_dir) as failed:
         for batch, outcome in (ran for read in batches for ran in chain.runs(read)):
             items += batch.num_rows
             skipped.update(outcome.skipped)
             added.update(outcome.added)
             for failures in outcome.failures:
                 failed.add(batch, failures)
+            note.rest()
             yield outcome.kept
+            note.moved()
     report = TaskReport(items, 0, dict(skipped), (), failed.files, partition, start, end, dict(added))
     scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
     scratch.write_text(report.to_json())

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -28,7 +29,7 @@ from penstock.config.pipeline import OnError
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import narrate
 from penstock.engine.adopting import account_for
-from penstock.engine.carriage import carried
+from penstock.engine.carriage import carried, failed_by
 from penstock.engine.failed import FailedStore
 from penstock.engine.history import History
 from penstock.engine.ledger import (
@@ -41,6 +42,7 @@ from penstock.engine.ledger import (
     Settlement,
     Standing,
 )
+from penstock.engine.lost import WorkerLost
 from penstock.engine.origin import Origin
 from penstock.engine.pieces import Piece, Ranges, around, begins, course, halves, left_of, span
 from penstock.engine.plan import RoutePlan
@@ -96,14 +98,21 @@ class Delivery:
 
         ``began`` is the monotonic time at which the batch's tasks started.
         """
+        self._deliver(report.ranges, report, began)
+
+    def deliver_apart(self, ranges: Ranges, began: float | None = None) -> None:
+        """The same for ranges over which a worker was lost: there is no report, they are carried anew, in pieces."""
+        self._deliver(ranges, None, began)
+
+    def _deliver(self, ranges: Ranges, report: BatchReport | None, began: float | None) -> None:
         started = time.monotonic() if began is None else began
-        if not report.ranges:
+        if not ranges:
             return
         owners = self.log.partitions()
-        self.ledger.recognise({partition: owners[partition].identity for partition in report.ranges})
+        self.ledger.recognise({partition: owners[partition].identity for partition in ranges})
         self._check_ground()
         standing = self.ledger.standing(self.plan.name)
-        left = left_of(report.ranges, {p: position.committed for p, position in standing.positions.items()})
+        left = left_of(ranges, {p: position.committed for p, position in standing.positions.items()})
         if not left:
             narrate.batch_known(self.plan.name)
             return
@@ -113,9 +122,13 @@ class Delivery:
             if piece.acknowledged:
                 self._pass_over(piece.ranges)
                 continue
-            whole = piece.ranges == report.ranges
             behind = sum(span(other.ranges) for other in todo)
-            todo.extendleft(reversed(self._piece(piece, report if whole else self._carried(piece), behind, started)))
+            try:
+                found = report if report is not None and piece.ranges == ranges else self._carried(piece)
+            except WorkerLost as lost:
+                todo.extendleft(reversed(self._lost(piece, lost)))
+            else:
+                todo.extendleft(reversed(self._piece(piece, found, behind, started)))
             started = time.monotonic()
             if todo and self.stopping.is_set():
                 raise Stopped
@@ -289,9 +302,21 @@ class Delivery:
     def _carried(self, piece: Piece) -> BatchReport:
         """A piece of a batch, staged anew; what the batch had staged is of no use to it."""
         clean_stage(self.plan.stage_dir)
-        if self.carry_again is not None:
-            return self.carry_again(piece.ranges)
-        return carried(self.plan, self.log, piece.ranges)
+        carry = self.carry_again or partial(carried, self.plan, self.log)
+        try:
+            return carry(piece.ranges)
+        except WorkerLost as lost:
+            # What was begun was carried once, and may be at the destination: it is not to blame, and stays as it is.
+            if piece.again or span(piece.ranges) > 1:
+                raise
+            narrate.record_lost(self.plan.name, piece.ranges, str(lost))
+            return failed_by(self.plan, self.log, piece.ranges, lost)
+
+    def _lost(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
+        if piece.again:
+            raise lost
+        narrate.range_lost(self.plan.name, piece.ranges, str(lost))
+        return [Piece(half) for half in halves(piece.ranges)]
 
     def _halted(self, halt: Halt) -> Halted:
         route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"

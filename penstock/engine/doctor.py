@@ -26,7 +26,7 @@ from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
 from penstock.config.problems import ConfigError
 from penstock.engine.layout import Layout
-from penstock.engine.presence import engine_pid
+from penstock.engine.presence import engine_pid, engine_silence, routes_still, silence_told
 from penstock.errors import PenstockError, SourceAway, TransientError
 from penstock.redaction import redacted
 
@@ -171,7 +171,15 @@ def _is_healthy(host: str, port: int, tls: bool) -> bool:
 
 
 def _engine(config: PipelineConfig) -> Finding:
-    pid = engine_pid(Layout(config.data_dir))
+    layout = Layout(config.data_dir)
+    pid = engine_pid(layout)
+    if (silence := engine_silence(layout, pid)) is not None:
+        fix = "It is started anew by itself soon; look for the reason in its log, and at the load of the machine."
+        return Finding("engine", Verdict.FAIL, silence_told(pid, silence), fix)
+    if still := routes_still(layout, pid):
+        told = ", ".join(f"route {name} for {seconds:.0f} s" for name, seconds in still.items())
+        fix = "A step that takes longer than `step_timeout` is cut off by itself, and its record fails."
+        return Finding("engine", Verdict.WARN, f"runs, pid {pid}; tasks have not moved: {told}", fix)
     return Finding("engine", Verdict.OK, "does not run" if pid is None else f"runs, pid {pid}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,8 +24,10 @@ from penstock.engine.ledger import RouteState
 from penstock.engine.left_routes import left_route
 from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.pulse import Pulse
 from penstock.engine.route import Pace, RouteRunner
-from penstock.engine.session import Jvm, build_session
+from penstock.engine.session import Jvm, JvmDied, build_session, slots
+from penstock.engine.steady import SteadyClock
 from penstock.engine.warm_up import warm_up
 from penstock.errors import PenstockError
 
@@ -55,15 +58,18 @@ class Engine:
         self._patience = patience
         self._leave = leave
         self._lock = EngineLock(pipeline.layout.run)
+        self._clock = SteadyClock(pipeline.layout.run / "clock.json")
         self._compacting = Compacting(pipeline.log)
         self._runners: Sequence[RouteRunner] = ()
         self._runs = Event()
+        self._pulse = Pulse(pipeline.layout.run, os.getpid(), len(pipeline.config.routes))
 
     def run(self, stopping: Event) -> bool:
         """Returns whether everything that was begun was finished."""
         self._lock.take()
         self._pipeline.check_log()
         self._note_starting()
+        self._pulse.start()
         if self._leave is None:
             return self._run(stopping)
         with leaving_in_time(stopping, self._may_leave, self._runs, self._leave):
@@ -74,8 +80,10 @@ class Engine:
         # While the JVM starts there is time to load what the first batch would otherwise wait for.
         warming = threading.Thread(target=warm_up, name="warm-up", daemon=True)
         warming.start()
-        spark = build_session(config.name, config.engine.master, layout.run / "spark", config.engine.spark)
+        master = slots(config.engine.master, os.cpu_count() or 1, len(config.routes), self._most_tasks())
+        spark = build_session(config.name, master, layout.run / "spark", config.engine.spark)
         jvm = Jvm(spark)
+        self._pulse.ask = jvm.answer
         try:
             self._lock.note_jvm(jvm.pid)
             run_first_job(spark)
@@ -89,6 +97,8 @@ class Engine:
             for route in self._pipeline.left_routes():
                 narrate.route_left(route, left_route(self._pipeline, route).lag)
             self._runs.set()
+            self._pulse.running = True
+            self._pulse.still = lambda: {runner.plan.name: runner.still_for() for runner in runners}
             if self._once:
                 whole = self._to_the_end(runners, stopping, jvm)
                 if not stopping.is_set():
@@ -97,6 +107,7 @@ class Engine:
             self._until(stopping, jvm)
             return self._drain(runners, jvm)
         finally:
+            self._pulse.end()
             if jvm.alive:
                 spark.stop()
                 self._lock.release()
@@ -133,15 +144,33 @@ class Engine:
     def _until(self, stopping: Event, jvm: Jvm) -> None:
         due = time.monotonic() + RETENTION_EVERY
         while not stopping.wait(JVM_CHECK_EVERY):
-            jvm.check()
+            self._attend(jvm)
             if time.monotonic() >= due:
                 self._release()
                 due = time.monotonic() + RETENTION_EVERY
 
+    def _attend(self, jvm: Jvm) -> None:
+        jvm.check()
+        try:
+            for runner in self._runners:
+                runner.cut_off_what_hangs()
+        except JvmDied:
+            # It would not listen to a polite end either.
+            jvm.kill()
+            raise
+
+    def _most_tasks(self) -> int:
+        """How many tasks a batch may have: one per worker of a route's sources, and its replays."""
+        config = self._pipeline.config
+        workers = {name: getattr(source, "workers", 1) for name, source in config.sources.items()}
+        return 1 + max((sum(workers[name] for name in route.from_) for route in config.routes.values()), default=0)
+
     def _release(self) -> None:
         try:
             floors = self._pipeline.floors()
-            removed = self._pipeline.log.apply_retention(floors, datetime.now(UTC))
+            settles = self._pipeline.config.log.retention.max_age or 0.0
+            now = datetime.fromtimestamp(self._clock.now(settles), UTC)
+            removed = self._pipeline.log.apply_retention(floors, now)
         except (PenstockError, OSError, SQLAlchemyError) as error:
             # Disk that is not freed is no reason to stop delivering.
             narrate.retention_failed(str(error))
@@ -154,7 +183,7 @@ class Engine:
 
     def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event, jvm: Jvm) -> bool:
         while any(runner.is_alive() for runner in runners):
-            jvm.check()
+            self._attend(jvm)
             if stopping.wait(0.05):
                 return self._drain(runners, jvm)
         return all(runner.finished for runner in runners)
@@ -164,7 +193,7 @@ class Engine:
         deadline = time.monotonic() + self._pipeline.config.engine.drain
         streams = [r for r in runners if self._pipeline.config.routes[r.plan.name].mode == "stream"]
         while time.monotonic() < deadline and not all(r.halted or not r.is_alive() or r.caught_up() for r in streams):
-            jvm.check()
+            self._attend(jvm)
             time.sleep(0.05)
         whole = [runner.stop(deadline - time.monotonic()) for runner in runners]
         for runner in runners:

@@ -13,8 +13,7 @@ import os
 import time
 from pathlib import Path
 
-import psutil
-
+from penstock.engine.birth import birth
 from penstock.errors import RouteError
 
 
@@ -32,7 +31,7 @@ class EngineLock:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode().strip() or "unknown"
+            holder = next(iter(os.pread(handle, 64, 0).decode().split()), "unknown")
             os.close(handle)
             raise RouteError(
                 "PEN-ENG-001",
@@ -40,7 +39,7 @@ class EngineLock:
                 "Stop it first, or use another `data_dir`.",
             ) from None
         os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        os.pwrite(handle, f"{os.getpid()} {birth(os.getpid())}".encode(), 0)
         self._handle = handle
         try:
             self._outlive_old_jvm(patience)
@@ -50,7 +49,7 @@ class EngineLock:
 
     def note_jvm(self, pid: int) -> None:
         """Remember the JVM of this driver for whoever comes after a crash."""
-        self._jvm.write_text(json.dumps({"pid": pid, "created": psutil.Process(pid).create_time()}))
+        self._jvm.write_text(json.dumps({"pid": pid, "birth": birth(pid)}))
 
     def release(self) -> None:
         """After Spark was stopped: its JVM may live on, but writes to no checkpoint any more."""
@@ -67,17 +66,17 @@ class EngineLock:
     def _outlive_old_jvm(self, patience: float) -> None:
         try:
             noted = json.loads(self._jvm.read_text())
-            process = psutil.Process(noted["pid"])
-            if process.create_time() != noted["created"]:
-                return
-        except (OSError, ValueError, KeyError, psutil.Error):
+            pid = int(noted["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
             return
+        # A note of an earlier version does not say which process it means; its number is all there is.
+        born = noted.get("birth") or birth(pid)
         deadline = time.monotonic() + patience
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        while born is not None and birth(pid) == born:
             if time.monotonic() > deadline:
                 raise RouteError(
                     "PEN-ENG-002",
-                    f"the JVM of an engine that was killed (pid {process.pid}) is still alive.",
-                    f"End it with: kill {process.pid}",
+                    f"the JVM of an engine that was killed (pid {pid}) is still alive.",
+                    f"End it with: kill {pid}",
                 )
             time.sleep(0.05)

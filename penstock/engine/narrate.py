@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
+from penstock.engine.pieces import Ranges
 from penstock.errors import RouteError
 
 log = logging.getLogger("penstock")
@@ -22,7 +23,10 @@ _HALTS = Counter("penstock_route_halts_total", "Records at which a route stopped
 _OVERFLOWED = Counter(
     "penstock_tables_overflowed_total", "Tables of batches whose rows went beyond `max_tables`.", ["route"]
 )
+_LOST = Counter("penstock_workers_lost_total", "Processes that records ended, or that took too long.", ["route"])
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
+_BEAT = Gauge("penstock_engine_heartbeat_timestamp_seconds", "When engine and JVM last gave a sign of life.")
+_STILL = Gauge("penstock_route_still_seconds", "How long the tasks of its batch have not moved.", ["route"])
 _RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
 _COMPACTED = Counter("penstock_log_compacted_bytes_total", "Bytes of log that compaction freed.")
 
@@ -61,6 +65,31 @@ def destination_unavailable(route: str, reason: str, wait: float) -> None:
 
 def batch_cut(route: str, number: int, reason: str) -> None:
     log.info("route %s: batch %d was refused as a whole, its halves are tried: %s", route, number, reason)
+
+
+def worker_lost(route: str, ranges: Ranges, reason: str) -> None:
+    _LOST.labels(route).inc()
+    log.warning("route %s: lost a worker on %s: %s. It is carried again, apart.", route, shown(ranges), reason)
+
+
+def range_lost(route: str, ranges: Ranges, reason: str) -> None:
+    _LOST.labels(route).inc()
+    log.warning("route %s: %s is cut in two: %s", route, shown(ranges), reason)
+
+
+def record_lost(route: str, ranges: Ranges, reason: str) -> None:
+    _LOST.labels(route).inc()
+    log.error("route %s: %s fails, for each time that it was carried alone %s", route, shown(ranges), reason)
+
+
+def shown(ranges: Ranges) -> str:
+    """Ranges as a person reads them: the first and last offset of each partition."""
+    return ", ".join(
+        f"offset {start} of partition {partition}"
+        if end - start == 1
+        else f"offsets {start}..{end - 1} of partition {partition}"
+        for partition, (start, end) in sorted(ranges.items())
+    )
 
 
 def record_refused(route: str, number: int, behind: int, reason: str) -> None:
@@ -164,6 +193,29 @@ def compaction_failed(partition: int, reason: str) -> None:
 
 def left_early() -> None:
     log.info("stopped: nothing is to deliver")
+
+
+def heart_beat(still: Mapping[str, float]) -> None:
+    """``still``: per route that is on a batch, for how many seconds that has not moved."""
+    _BEAT.set_to_current_time()
+    for route, seconds in still.items():
+        _STILL.labels(route).set(seconds)
+
+
+def heart_missed(reason: str) -> None:
+    log.warning("the engine could not give a sign of life: %s", reason)
+
+
+def process_silent(name: str, pid: int, seconds: float) -> None:
+    log.error("%s (pid %d) has given no sign of life for %.0f s; it is killed and started anew", name, pid, seconds)
+
+
+def process_continued(name: str, pid: int, seconds: float) -> None:
+    log.warning("%s (pid %d) was stopped by a signal for %.0f s; it is told to go on", name, pid, seconds)
+
+
+def job_stalled(route: str, seconds: float) -> None:
+    log.error("route %s: a task has not moved for %.0f s; it is cut off", route, seconds)
 
 
 def process_started(name: str, pid: int) -> None:

@@ -121,4 +121,5 @@ def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
         stage_dir=Layout(config.data_dir).stage(route),
         only_keys=tuple(chosen.only_keys),
         on_error=chosen.on_error,
+        step_timeout=chosen.step_timeout,
     )

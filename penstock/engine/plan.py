@@ -53,6 +53,8 @@ class RoutePlan:
     stage_dir: Path
     only_keys: tuple[str, ...] = ()
     on_error: OnError = OnError.DEAD_LETTER
+    step_timeout: float | None = None
+    """Seconds that the steps may take for one batch of records."""
 
     @cached_property
     def head(self) -> tuple[PlannedStep, ...]:

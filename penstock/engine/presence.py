@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-import psutil
-
+from penstock.engine.birth import birth
 from penstock.engine.layout import Layout
-
-_CLOCK_GRAIN = 1.0
+from penstock.heartbeat import SILENT, read_beat
 
 
 def engine_pid(layout: Layout) -> int | None:
     """The engine's process, or ``None``. Takes no lock: asking must never make a starting engine fail.
 
-    The lock file keeps the number of the last engine; a process that is younger than the file only reuses the number.
+    The lock file keeps the number of the last engine and when it was born; another process may have that number by now.
     """
-    lock = layout.run / "engine.lock"
     try:
-        pid, written = int(lock.read_text()), lock.stat().st_mtime
-        process = psutil.Process(pid)
-        alive = process.status() != psutil.STATUS_ZOMBIE
-        return pid if alive and process.create_time() <= written + _CLOCK_GRAIN else None
-    except (OSError, ValueError, psutil.Error):
+        pid, *born = (layout.run / "engine.lock").read_text().split()
+        alive = birth(int(pid))
+    except (OSError, ValueError):
         return None
+    return int(pid) if alive is not None and born in ([], [alive]) else None
+
+
+def engine_silence(layout: Layout, pid: int | None) -> float | None:
+    """For how many seconds the engine that runs has given no sign of life, if that is longer than it should be."""
+    beat = None if pid is None else read_beat(layout.run)
+    if beat is None or beat.pid != pid:
+        return None
+    silence = beat.silence()
+    return silence if silence > SILENT else None
+
+
+def routes_still(layout: Layout, pid: int | None) -> dict[str, float]:
+    """Per route whose tasks have not moved for a while, for how many seconds."""
+    beat = None if pid is None else read_beat(layout.run)
+    if beat is None or beat.pid != pid:
+        return {}
+    return {route: seconds for route, seconds in beat.routes.items() if seconds > SILENT}
+
+
+def silence_told(pid: int | None, silence: float | None) -> str:
+    """A line on the engine: whether it runs, and whether it only seems to."""
+    if pid is None:
+        return "the engine does not run"
+    if silence is None:
+        return f"the engine runs, pid {pid}"
+    return f"the engine, pid {pid}, has given no sign of life for {silence:.0f} s"

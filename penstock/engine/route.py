@@ -15,17 +15,23 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from penstock.backoff import Backoff
 from penstock.engine import narrate
+from penstock.engine.apart import Apart
 from penstock.engine.carriage import reports_left
 from penstock.engine.delivery import Delivery, Halted, OutOfPatience, Stopped, clean_stage
 from penstock.engine.gaps import open_route
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
-from penstock.engine.pieces import Ranges
+from penstock.engine.lost import STALLED, lost_worker
+from penstock.engine.pieces import Ranges, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reading import route_source, through_spark
 from penstock.engine.reports import BatchReport, TaskReport, add_up
-from penstock.engine.session import loud_queries, quiet_queries
+from penstock.engine.session import JvmDied, cancel_jobs, loud_queries, quiet_queries
+from penstock.engine.stillness import Stillness
+from penstock.engine.task_note import traces
+from penstock.engine.trials import Trial, TrialServer
 from penstock.errors import LedgerAway, TransientError
+from penstock.log.ranges import offsets_from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,8 +40,13 @@ if TYPE_CHECKING:
 
 RESUME_CHECK_EVERY = 0.5
 """Seconds between looks at whether an operator has let a halted route go on."""
+STALL_GRACE = 30.0
+"""Seconds beyond the limit of a step after which its task is given up, and Spark, if it does not let go of it."""
 ONCE_TRIES = 5
 """How often in a row a route may crash in a run that is to come to an end."""
+
+_STARTING = threading.Lock()
+"""A query takes the session's settings with it when it starts."""
 
 _PASSING = (TransientError, LedgerAway, OperationalError)
 """What passes by itself when the database that is away comes back."""
@@ -68,12 +79,16 @@ class RouteRunner(threading.Thread):
     def __init__(self, spark: SparkSession, delivery: Delivery, layout: Layout, pace: Pace, backoff: Backoff) -> None:
         super().__init__(name=f"route-{delivery.plan.name}", daemon=True)
         self._spark = spark
-        self._delivery = replace(delivery, carry_again=self._carried_again if delivery.plan.rest else None)
+        self._trials = TrialServer(delivery.plan, layout.log)
+        self._delivery = replace(delivery, carry_again=Apart(self._carry_apart, delivery.plan.step_timeout).carry)
         self._layout = layout
         self._pace = pace
         self._backoff = backoff
         self._gate = threading.Lock()
         self._query: StreamingQuery | None = None
+        self._stillness = Stillness()
+        self._carrying: float | None = None
+        self._cut_off: float | None = None
         self._crashes = 0
         self._cause: Exception | None = None
         self.finished = False
@@ -226,8 +241,12 @@ class RouteRunner(threading.Thread):
         if pace.once or pace.in_rounds:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=_interval(pace.every))
-        return writer.foreachBatch(self._take).start()
+            # Spark's own interval goes by the wall clock: one that is set back would have it sleep for hours. So it is
+            # told to go on at once, `_take` keeps the pace, and this is how often it looks while there is nothing.
+            writer = writer.trigger(processingTime="0 seconds")
+        with _STARTING:
+            self._spark.conf.set("spark.sql.streaming.pollingDelay", _interval(pace.every))
+            return writer.foreachBatch(self._take).start()
 
     def _checkpoint(self) -> Path:
         """The checkpoint that counts. Those from before the route was moved back go: their offsets hold no more."""
@@ -257,7 +276,7 @@ class RouteRunner(threading.Thread):
             options["fixedRange"] = json.dumps({"start": _text_keys(begun), "end": _text_keys(ended)})
         return options
 
-    def _take(self, frame: DataFrame, _: int) -> None:
+    def _take(self, frame: DataFrame, number: int) -> None:
         with self._gate:
             if self._delivery.stopping.is_set():
                 quiet_queries(self._spark)
@@ -265,7 +284,7 @@ class RouteRunner(threading.Thread):
             began = time.monotonic()
             clean_stage(self.plan.stage_dir)
             try:
-                self._delivery.deliver(self._carried(frame), began)
+                self._deliver(frame, number, began)
             except Stopped as stopped:
                 self._cause = stopped
                 quiet_queries(self._spark)
@@ -276,6 +295,68 @@ class RouteRunner(threading.Thread):
             self._crashes = 0
             self._delivery.patience.reset()
             clean_stage(self.plan.stage_dir)
+        if not (self._pace.once or self._pace.in_rounds):
+            self._delivery.stopping.wait(max(0.0, began + self._pace.every - time.monotonic()))
+
+    def still_for(self) -> float:
+        """Seconds for which the tasks of the batch that is carried have not moved; 0 if none is."""
+        carrying = self._carrying
+        moved = None if carrying is None else [trace.moved for trace in traces(self.plan.stage_dir)]
+        still = self._stillness.look((carrying, moved), time.monotonic())
+        return 0.0 if carrying is None else still
+
+    def cut_off_what_hangs(self) -> None:
+        """End a job whose tasks do not move: a task ends itself when its steps take too long, but not if its process
+        was stopped. Raises ``JvmDied`` if even that is of no use."""
+        limit, still, query = self.plan.step_timeout, self.still_for(), self._query
+        if limit is None or query is None or still < limit + STALL_GRACE:
+            self._cut_off = None
+        elif self._cut_off is None:
+            self._cut_off = time.monotonic()
+            narrate.job_stalled(self.plan.name, still)
+            cancel_jobs(self._spark, str(query.runId), STALLED)
+        elif time.monotonic() - self._cut_off > STALL_GRACE:
+            raise JvmDied(f"Spark does not end a job of route {self.plan.name} that hangs")
+
+    def _deliver(self, frame: DataFrame, number: int, began: float) -> None:
+        try:
+            self._carrying = began
+            report = self._carried(frame)
+            self._carrying = None
+        except Exception as error:
+            lost = lost_worker(error, traces(self.plan.stage_dir))
+            if lost is None:
+                raise
+            self._carrying = None
+            ranges = self._asked_for(number)
+            narrate.worker_lost(self.plan.name, ranges, str(lost))
+            apart = Apart(self._carry_apart, self.plan.step_timeout, span(ranges), lost)
+            replace(self._delivery, carry_again=apart.carry).deliver_apart(ranges, began)
+        else:
+            self._delivery.deliver(report, began)
+        finally:
+            self._carrying = None
+            self._trials.close()
+
+    def _carry_apart(self, ranges: Ranges, limit: float | None) -> BatchReport:
+        """Carry a part of a batch where its records can harm nobody: by Spark if a step runs there."""
+        if not self.plan.rest:
+            return self._trials.carry(Trial(ranges, limit))
+        try:
+            return self._carried_again(ranges)
+        except Exception as error:
+            lost = lost_worker(error, traces(self.plan.stage_dir))
+            if lost is None:
+                raise
+            raise lost from error
+
+    def _asked_for(self, number: int) -> Ranges:
+        """What of Spark's batch is not behind the route: it ends where the checkpoint says, as Spark fixed it before it
+        began."""
+        # A version, the batch's own data, and a line per source: there is one.
+        end = (self._checkpoint() / "offsets" / str(number)).read_text().splitlines()[2]
+        committed = {p: position.committed for p, position in self._ledger.offsets(self.plan.name).items()}
+        return left_of({p: (0, stop) for p, stop in offsets_from_json(json.loads(end)).items()}, committed)
 
     def _carried_again(self, ranges: Ranges) -> BatchReport:
         """Run the tasks of a part of a batch, whose steps need Spark, as a job of its own."""
@@ -325,7 +406,7 @@ def _reports(frame: DataFrame) -> list[TaskReport]:
 
 
 def _interval(seconds: float) -> str:
-    return f"{max(1, round(seconds * 1000))} milliseconds"
+    return f"{max(1, round(seconds * 1000))}ms"
 
 
 def _text_keys(offsets: Mapping[int, int]) -> dict[str, int]:

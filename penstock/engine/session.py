@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+
+
+def slots(master: str, cores: int, routes: int, tasks: int) -> str:
+    """The master, with so many places for tasks that two routes whose tasks all hang leave places for the others:
+    a route runs one batch at a time, in at most ``tasks`` tasks or as many as there are cores. Only a local master is
+    ours to choose, and ``local[4]`` means four cores."""
+    found = re.fullmatch(r"local\[(\*|\d+)\]", master)
+    if found is None:
+        return master
+    wanted = cores if found[1] == "*" else int(found[1])
+    return f"local[{wanted if routes < 2 else max(wanted, tasks) * min(routes, 3)}]"
 
 
 def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str]) -> SparkSession:
@@ -67,6 +79,11 @@ def loud_queries(spark: SparkSession) -> None:
     _tell_of_queries(spark, "ERROR")
 
 
+def cancel_jobs(spark: SparkSession, group: str, reason: str) -> None:
+    """End the jobs of a query, which Spark knows by its run."""
+    spark.sparkContext._jsc.sc().cancelJobGroup(group, reason)
+
+
 def _tell_of_queries(spark: SparkSession, level: str) -> None:
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     query = f"{_STREAMING}.runtime.MicroBatchExecution"
@@ -91,6 +108,7 @@ class Jvm:
                 "PEN-ENG-003", "Spark has no gateway.", "Run Penstock as the driver, not inside another one."
             )
         self._process: subprocess.Popen[bytes] = gateway.proc
+        self._view = gateway.jvm
 
     @property
     def pid(self) -> int:
@@ -99,6 +117,14 @@ class Jvm:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    def answer(self) -> None:
+        """Returns when it has answered. One that hangs, or was stopped, does not."""
+        self._view.java.lang.System.nanoTime()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def check(self) -> None:
         """Raises ``JvmDied`` if it is gone: routes would go on knocking at a door that nobody will open."""
@@ -122,6 +148,9 @@ def _settings(scratch: Path) -> dict[str, str]:
         # Routes share the cores; a large batch of one must not queue up before the small ones of another.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": cores,
+        "spark.default.parallelism": cores,
+        # A Python process that starts on a busy machine is slow, not lost.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "penstock.engine.worker_daemon",
         # Spark's default checkpoint writer forks processes for every small file; ours needs one driver per
@@ -131,6 +160,8 @@ def _settings(scratch: Path) -> dict[str, str]:
         ),
         "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Driver and executor are one process, which cannot lose sight of itself; a clock that is set forward could.
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "100d",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.numRecentProgressUpdates": "2",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.positions import positions_at
-from penstock.engine.presence import engine_pid
+from penstock.engine.presence import engine_pid, engine_silence, routes_still
 
 LEFT = "not in the config"
 """The state of a route that the ledger knows and the config no longer has. It keeps its place until it is dropped."""
@@ -84,6 +84,10 @@ class PipelineStatus:
     engine_pid: int | None
     partitions: Sequence[PartitionStatus]
     routes: Sequence[RouteStatus]
+    engine_silent: float | None = None
+    """Seconds for which an engine that should run has given no sign of life."""
+    still: Mapping[str, float] = field(default_factory=dict)
+    """Per route whose tasks do not move, for how many seconds."""
 
 
 def status(pipeline: Pipeline) -> PipelineStatus:
@@ -97,7 +101,8 @@ def status(pipeline: Pipeline) -> PipelineStatus:
     pid = engine_pid(pipeline.layout)
     routes = [route_status(pipeline, name, pid is not None) for name in pipeline.config.routes]
     routes += [replace(route_status(pipeline, name), state=LEFT) for name in pipeline.left_routes()]
-    return PipelineStatus(pipeline.config.name, pid, partitions, routes)
+    silent, still = engine_silence(pipeline.layout, pid), routes_still(pipeline.layout, pid)
+    return PipelineStatus(pipeline.config.name, pid, partitions, routes, silent, still)
 
 
 def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> RouteStatus:
@@ -107,7 +112,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
     under_way = _under_way(account)
     recent = pipeline.ledger.batches(route, last=200)
     now = time.time()
-    window = [batch for batch in recent if now - batch.committed_at <= RATE_WINDOW]
+    window = [batch for batch in recent if 0 <= now - batch.committed_at <= RATE_WINDOW]
     noted = account.activity.state if account.activity else None
     return RouteStatus(
         route=route,

@@ -19,6 +19,7 @@ from threading import Event
 from penstock.backoff import Backoff
 from penstock.engine import narrate
 from penstock.engine.child import EXIT_HOPELESS, EXIT_UNFINISHED, STOP_SIGNALS, SUPERVISOR_VARIABLE
+from penstock.engine.hangs import EngineLife, StoppedProcesses
 
 POLL = 0.05
 
@@ -71,11 +72,15 @@ class Child:
 class Supervisor:
     """``run`` keeps all children up until ``stopping``; ``hurry`` set means: now."""
 
-    def __init__(self, config_path: Path, sources: Sequence[str], drain: float) -> None:
+    def __init__(
+        self, config_path: Path, sources: Sequence[str], drain: float, run_dir: Path, silence: float = 60.0
+    ) -> None:
         path = str(config_path)
         self._sources = [Child(f"source {name}", [path, "source", name]) for name in sources]
         self._engine = Child("engine", [path, "engine"])
         self._drain = drain
+        self._life = EngineLife(run_dir, silence)
+        self._stopped = StoppedProcesses()
 
     def run(self, stopping: Event, hurry: Event) -> int:
         """Returns the exit code for the whole: 0 if everything that was begun was finished."""
@@ -83,6 +88,7 @@ class Supervisor:
         for child in children:
             child.start()
         while not stopping.wait(POLL):
+            self._watch_for_hangs()
             for child in children:
                 if self._look_after(child) == EXIT_HOPELESS:
                     self._stop(children, hurry, grace=5.0)
@@ -90,6 +96,13 @@ class Supervisor:
         self._stop(self._sources, hurry, grace=10.0)
         self._stop([self._engine], hurry, grace=self._drain + 10.0)
         return self._engine.code or 0
+
+    def _watch_for_hangs(self) -> None:
+        self._stopped.continue_them()
+        pid = self._engine.process.pid if self._engine.alive and self._engine.process is not None else None
+        if pid is not None and (silent := self._life.silent_too_long(pid)):
+            narrate.process_silent("engine", pid, silent)
+            self._engine.kill()
 
     def _look_after(self, child: Child) -> int | None:
         if child.alive:

@@ -218,7 +218,7 @@ class PartitionWriter:
             os.fsync(self._fd)
             self._head = HeadFile(self._directory)
             self._index, self._indexed = open_index(self._segment, found.base, found.end)
-            self._created = self._index.created
+            self._old_at = self._grows_old(self._index.created)
         self._durable = self._end.position
         self._publish(self._end, self._next, self._durable)
         self._head.sync()
@@ -238,7 +238,7 @@ class PartitionWriter:
             raise
         self._fd, self._segment, self._base, self._index = fd, path, base, index
         self._end = self._indexed = first_place(base)
-        self._created = index.created
+        self._old_at = self._grows_old(index.created)
         self._durable = 0
 
     def _is_time_to_roll(self, frame_bytes: int) -> bool:
@@ -246,7 +246,13 @@ class PartitionWriter:
         if position == 0:
             return False
         too_large = position + frame_bytes > self._config.segment_bytes
-        return too_large or time.time() - self._created > self._config.segment_age
+        return too_large or time.monotonic() > self._old_at
+
+    def _grows_old(self, created: float) -> float:
+        """When the segment is to be closed, by a clock that nobody sets. How old it is already, only the wall clock can
+        say; one that was set back says that it is new."""
+        age = min(max(0.0, time.time() - created), self._config.segment_age)
+        return time.monotonic() + self._config.segment_age - age
 
     def _roll(self) -> None:
         """Close the segment and start the next. If that fails the old one stays in use."""

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from penstock.errors import RouteError
 from penstock.record import Header
 from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome, TooMuch
+from penstock.steps.whereabouts import entering
 
 SOURCE_LABEL = "source"
 NAMESPACE_LABEL = "namespace"
@@ -91,6 +92,7 @@ class Chain:
         for link in self.links:
             if batch.num_rows == 0:
                 break
+            entering(link.label)
             outcome = _apply(link, batch)
             batch = _settle(link.label, batch, outcome, skipped, failures)
             if outcome.added:

@@ -149,8 +149,7 @@ def test_the_state_is_believed_while_the_engine_runs(shop: Project) -> None:
 def test_a_lock_file_of_an_engine_that_is_gone_means_nothing(shop: Project) -> None:
     lock = Layout(shop.folder / "data").run / "engine.lock"
     lock.parent.mkdir(parents=True)
-    lock.write_text(str(os.getpid()))
-    os.utime(lock, (0, 0))  # older than this process: the number was given out again
+    lock.write_text(f"{os.getpid()} 1")  # born at another time: the number was given out again
     assert engine_pid(Layout(shop.folder / "data")) is None
 
 

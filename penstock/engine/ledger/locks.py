@@ -2,7 +2,10 @@
 
 A lock is a lease which its holder renews for as long as it lives, however long its work takes. Of a holder that was
 killed it is free after the lease. A holder that lost its lock all the same (its machine stood still, say) is told at
-the end, so that its work is done again and not taken for whole. Clocks must agree to well within a lease.
+the end, so that its work is done again and not taken for whole.
+
+No clock of one machine is compared with another's, or with what it was before it was set: who wants the lock sees
+whether it is renewed, and measures by itself for how long it was not.
 """
 
 from __future__ import annotations
@@ -23,6 +26,31 @@ from penstock.errors import TransientError
 
 LEASE = 120.0
 _LOOK_EVERY = 0.05
+
+
+_Renewal = tuple[str, float]
+"""The holder of a lock and the number that it puts there anew as long as it lives."""
+
+
+class Sightings:
+    """Since when this process has seen a lock as it is. Kept over several tries to get it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], tuple[_Renewal, float]] = {}
+
+    def unchanged_for(self, lock: tuple[str, str], found: _Renewal | None, now: float) -> float:
+        """Seconds, by a clock that nobody sets, for which the lock was seen like this; none if it is free."""
+        if found is None:
+            self._seen.pop(lock, None)
+            return 0.0
+        before, since = self._seen.get(lock, (found, now))
+        if before != found:
+            since = now
+        self._seen[lock] = (found, since)
+        return now - since
+
+
+_SIGHTINGS = Sightings()
 
 
 @contextmanager
@@ -67,14 +95,30 @@ class _Claim:
     lease: float
 
     def take(self) -> bool:
-        locks, now = self.ledger.names.locks, time.time()
+        locks = self.ledger.names.locks
+        abandoned = self._abandoned()
         try:
             with self.ledger.writing() as connection:
-                connection.execute(sa.delete(locks).where(locks.c.name == self.name, locks.c.until < now))
-                connection.execute(sa.insert(locks).values(name=self.name, holder=self.holder, until=now + self.lease))
+                if abandoned is not None:
+                    holder, until = abandoned
+                    connection.execute(sa.delete(locks).filter_by(name=self.name, holder=holder, until=until))
+                connection.execute(sa.insert(locks).values(name=self.name, holder=self.holder, until=self._renewed()))
         except IntegrityError:
             return False
         return True
+
+    def _abandoned(self) -> _Renewal | None:
+        """Who holds the lock and has not renewed it for a lease, as far as this process has seen."""
+        locks = self.ledger.names.locks
+        with self.ledger.reading() as connection:
+            row = connection.execute(sa.select(locks.c.holder, locks.c.until).filter_by(name=self.name)).first()
+        found = None if row is None else (str(row.holder), float(row.until))
+        unchanged = _SIGHTINGS.unchanged_for((self.ledger.scope, self.name), found, time.monotonic())
+        return found if unchanged > self.lease else None
+
+    def _renewed(self) -> float:
+        """A number that is another one each time. Engines of earlier versions take it for the time when it is free."""
+        return time.time() + self.lease
 
     def renew_until(self, done: threading.Event) -> None:
         """Whether the lock was lost meanwhile shows when it is freed: only a row that is still ours can be."""
@@ -83,7 +127,7 @@ class _Claim:
             try:
                 with self.ledger.writing() as connection:
                     mine = sa.update(locks).filter_by(name=self.name, holder=self.holder)
-                    connection.execute(mine.values(until=time.time() + self.lease))
+                    connection.execute(mine.values(until=self._renewed()))
             except SQLAlchemyError as error:
                 narrate.lock_not_renewed(self.name, str(getattr(error, "orig", error)))
 

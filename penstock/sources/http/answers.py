@@ -53,6 +53,11 @@ def closing(answer: Answer) -> Answer:
     return Answer(answer.status, [*answer.headers, ("connection", "close")], answer.body)
 
 
+def ready(engine: str) -> Answer:
+    """Events are taken. How the engine does is told beside it: without one they are safe, and wait."""
+    return Answer(200, _JSON, orjson.dumps({"status": "ready", "engine": engine}))
+
+
 def later(code: str, message: str) -> Answer:
     """503: nothing was taken, and the same request may work soon."""
     return refused(HTTPStatus.SERVICE_UNAVAILABLE, code, message, ("retry-after", str(RETRY_AFTER_SECONDS)))
@@ -88,7 +93,7 @@ OVERLOADED = later("overloaded", "too much is waiting for the disk; nothing was 
 LOG_FULL = later("log_full", "the disk is full; nothing was taken, send it again")
 LOG_FAILED = later("log_failed", "the log cannot be written; nothing was taken, send it again")
 NOT_READY = later("not_ready", "the collector is starting or stopping; nothing was taken, send it again")
-READY = Answer(200, _JSON, b'{"status":"ready"}')
+
 ALIVE = Answer(200, _JSON, b'{"status":"ok"}')
 BODY_TIMEOUT = closing(
     refused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was taken")

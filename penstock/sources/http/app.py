@@ -253,7 +253,7 @@ class Collector:
 
     def _ready(self) -> Answer:
         problem = self.readiness.problem
-        return answers.READY if problem is None else answers.later("not_ready", problem)
+        return answers.ready(self.readiness.engine) if problem is None else answers.later("not_ready", problem)
 
     def _metrics(self) -> Answer:
         self.tally.save(self._tally_path)

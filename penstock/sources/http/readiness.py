@@ -4,7 +4,10 @@ before that it does not listen."""
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from time import monotonic
+
+from penstock.heartbeat import SILENT, read_beat
 
 FAILURE_MEMORY_SECONDS = 5.0
 
@@ -18,6 +21,16 @@ class Readiness:
         self.disk_free = sys.maxsize
         """Bytes that the log's disk has left, as last looked at."""
         self._failed_at = -FAILURE_MEMORY_SECONDS
+        self.run_dir: Path | None = None
+        """Where the engine leaves its signs of life."""
+
+    @property
+    def engine(self) -> str:
+        """How the engine does, for whoever asks: events are taken, and safe, also without one."""
+        beat = None if self.run_dir is None else read_beat(self.run_dir)
+        if beat is None:
+            return "unknown"
+        return "ok" if beat.silence() <= SILENT else f"silent for {beat.silence():.0f} s"
 
     def commit_failed(self) -> None:
         self._failed_at = monotonic()

@@ -75,6 +75,7 @@ async def _serve(job: Job) -> None:
     tally_path = job.metrics_dir / f"{job.index}.json"
     collector = Collector(config, job.source, Tally.load(tally_path), tally_path, connections)
     collector.tally.pending_bytes = 0
+    collector.readiness.run_dir = job.log_dir.parent / "run"
     server = _server(config, job, collector)
 
     def stop() -> None:

@@ -1,0 +1,62 @@
+"""The engine's sign of life: a small file that it writes every second, as long as it and its JVM answer.
+
+Whoever watches the engine for long sees whether its number moves, by its own clock. Who only looks once reads how long
+ago the last beat was: the clock that counts is one that nobody sets and that is the same for all processes of a
+machine. The file is written in place, so that a full disk does not make an engine look dead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+EVERY = 1.0
+"""Seconds from one beat to the next."""
+SILENT = 15.0
+"""Seconds without a beat after which something is wrong."""
+NAME = "heartbeat"
+
+_ROOM = 256
+
+
+@dataclass(frozen=True)
+class Beat:
+    """``routes``: per route that is on a batch, the seconds for which that has not moved."""
+
+    pid: int
+    number: int
+    at: float
+    running: bool
+    """Whether the routes have been started."""
+    routes: Mapping[str, float] = field(default_factory=dict)
+
+    def silence(self, now: float | None = None) -> float:
+        """Seconds since it was made."""
+        return max(0.0, (time.monotonic() if now is None else now) - self.at)
+
+
+class HeartbeatFile:
+    """Written by the engine alone."""
+
+    def __init__(self, directory: Path, routes: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = _ROOM * (routes + 1)
+
+    def write(self, beat: Beat) -> None:
+        os.pwrite(self._file, json.dumps(asdict(beat)).encode().ljust(self._size)[: self._size], 0)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_beat(directory: Path) -> Beat | None:
+    """The last beat; ``None`` if there never was one, or it is being written just now."""
+    try:
+        return Beat(**json.loads((directory / NAME).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None

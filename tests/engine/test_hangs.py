@@ -1,0 +1,154 @@
+"""What lives and does nothing: the supervisor sees it, status and doctor say it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.engine.birth import birth
+from penstock.engine.hangs import START_SILENCE, EngineLife, StoppedProcesses
+from penstock.engine.layout import Layout
+from penstock.engine.presence import engine_silence, routes_still
+from penstock.engine.pulse import Pulse
+from penstock.engine.session import slots
+from penstock.engine.stillness import Stillness
+from penstock.heartbeat import Beat, HeartbeatFile, read_beat
+from penstock.sources.http.readiness import Readiness
+from tests.cli.processes import Terminal
+from tests.engine.projects import pipeline
+from tests.support.waiting import eventually
+
+CONFIG = """\
+name: shop
+sources: {web: {type: file, path: ./web.ndjson}}
+routes: {audit: {from: web, to: {type: "null"}}}
+"""
+
+
+def test_time_in_which_the_watcher_itself_did_not_run_is_not_held_against_anybody() -> None:
+    stillness = Stillness()
+    assert [stillness.look("a", now) for now in (0.0, 0.5, 1.0, 9_000.0, 9_000.5)] == [0.0, 0.5, 1.0, 2.0, 2.5]
+    assert stillness.look("b", 9_001.0) == 0.0
+
+
+class Clock:
+    """The clock of a watcher, in steps of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr("penstock.engine.hangs.time.monotonic", lambda: self.now)
+
+
+def watch(clock: Clock, life: EngineLife, pid: int, seconds: float) -> float:
+    """The longest silence that is found too long in so many seconds of looking."""
+    found = 0.0
+    for _ in range(int(seconds)):
+        clock.now += 1.0
+        found = max(found, life.silent_too_long(pid))
+    return found
+
+
+def test_an_engine_is_given_up_when_its_number_does_not_move_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, life, file = Clock(monkeypatch), EngineLife(tmp_path, 60.0), HeartbeatFile(tmp_path, 1)
+    assert watch(clock, life, 7, START_SILENCE - 10) == 0, "it is starting, and may take its time"
+    for number in range(100):
+        file.write(Beat(7, number, 0.0, running=True))
+        assert watch(clock, life, 7, 2) == 0
+    clock.now += 100_000
+    assert watch(clock, life, 7, 50) == 0, "the machine slept, and the engine with it"
+    assert watch(clock, life, 7, 15) > 60
+    assert watch(clock, life, 8, 100) == 0, "its successor starts"
+    assert watch(clock, life, 8, START_SILENCE) > START_SILENCE, "and never comes to an end with it"
+
+
+def test_a_stopped_process_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
+        eventually(lambda: bool(psutil.Process(child.pid).children()), "it has a child of its own")
+        (grandchild,) = psutil.Process(child.pid).children()
+        for pid in (child.pid, grandchild.pid):
+            os.kill(pid, signal.SIGSTOP)
+        stopped = StoppedProcesses(stopped_for=1.5)
+
+        def go_on() -> bool:
+            stopped.continue_them()
+            states = {psutil.Process(pid).status() for pid in (child.pid, grandchild.pid)}
+            return psutil.STATUS_STOPPED not in states
+
+        assert not go_on(), "somebody may look at it for a moment"
+        eventually(go_on, "both go on", 60)
+        child.communicate(b"\n")
+        assert child.returncode == 0
+
+
+def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text(CONFIG)
+    (tmp_path / "web.ndjson").write_text("")
+    terminal, layout = Terminal(tmp_path), Layout(tmp_path / "data")
+    layout.run.mkdir(parents=True)
+    (layout.run / "engine.lock").write_text(f"{os.getpid()} {birth(os.getpid())}")
+    pipeline(tmp_path, CONFIG).ledger.close()
+    readiness, file = Readiness(), HeartbeatFile(layout.run, 1)
+    readiness.run_dir = layout.run
+    assert readiness.engine == "unknown"
+
+    file.write(Beat(os.getpid(), 1, time.monotonic(), True, {"audit": 40.0}))
+    assert engine_silence(layout, os.getpid()) is None
+    assert readiness.engine == "ok"
+    assert routes_still(layout, os.getpid()) == {"audit": 40.0}
+    assert "audit: its tasks have not moved for 40 s" in terminal.penstock("status").stdout
+
+    file.write(Beat(os.getpid(), 2, time.monotonic() - 100, True))
+    assert readiness.engine.startswith("silent for 10")
+    assert "has given no sign of life for 1" in terminal.penstock("status").stdout
+    assert terminal.json("status")["engine_silent_seconds"] > 99
+    examined = terminal.penstock("doctor", "--json")
+    (engine,) = [found for found in json.loads(examined.stdout) if found["subject"] == "engine"]
+    assert engine["verdict"] == "fail"
+    assert "has given no sign of life" in engine["found"]
+
+
+def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_disk(tmp_path: Path) -> None:
+    pulse = Pulse(tmp_path / "run", 7, 1)
+    pulse.running = True
+    pulse.start()
+    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.number > 0, "it beats", 30)
+
+    def fail() -> None:
+        raise OSError("No space left on device")
+
+    pulse.ask = fail
+    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() > 3, "it is silent", 30)
+    assert pulse.is_alive()
+    pulse.ask = lambda: None
+    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() < 2, "it beats again", 30)
+    pulse.end()
+    pulse.join(30)
+
+
+@pytest.mark.parametrize(
+    ("master", "routes", "tasks", "chosen"),
+    [
+        ("local[*]", 1, 3, "local[2]"),
+        ("local[*]", 2, 3, "local[6]"),
+        ("local[*]", 2, 1, "local[4]"),
+        ("local[*]", 9, 1, "local[6]"),
+        ("local[4]", 2, 3, "local[8]"),
+        ("local", 2, 3, "local"),
+        ("spark://host:7077", 2, 3, "spark://host:7077"),
+    ],
+)
+def test_a_route_whose_tasks_all_hang_leaves_places_for_the_others(
+    master: str, routes: int, tasks: int, chosen: str
+) -> None:
+    assert slots(master, 2, routes, tasks) == chosen
