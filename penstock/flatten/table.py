@@ -7,7 +7,7 @@ documents, except through the column's type. The rules for names are in ``names`
 
 - booleans, integers, floats: the lowest common type of the batch;
 - a number beyond its type (an integer beyond 64 bits, ``1e400``) makes the column STRING for this batch, every value in
-  its JSON spelling. So does an integer that a double would round in a column of doubles; but where values may stay JSON
+  its JSON spelling. So does a number that a double would round in a column of doubles; but where values may stay JSON
   (``keep_json``), the column is FLOAT64 like any of integers and doubles;
 - a key that comes again in its object replaces what it said before, as every JSON reader has it. What was replaced goes
   to ``_unmapped`` under its path and a number (``/a#1``);
@@ -19,7 +19,7 @@ documents, except through the column's type. The rules for names are in ``names`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -163,7 +163,14 @@ class _Sheet:
         self.columns.append(Column(name, settled.paths, typed.type, asked.sql_type if asked else None, typed.json))
 
     def set_aside(self, leftovers: Sequence[Leftover]) -> None:
-        self._leftovers += leftovers
+        """Leftovers under keys that nothing else has: a path may end like the number of a value that was replaced."""
+        taken = {leftover.key for leftover in self._leftovers}
+        for leftover in leftovers:
+            key = leftover.key
+            while key in taken:
+                key += "#"
+            taken.add(key)
+            self._leftovers.append(replace(leftover, key=key))
 
     def finish(self) -> pa.Table:
         if self._leftovers:

@@ -149,20 +149,20 @@ class ClickhouseDialect(Dialect):
         return f"({there} WHERE ({keys}) IN (SELECT {waiting} FROM {staged}))"
 
     def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        """Members are put together as text where none of the old ones goes. Else ClickHouse must take the text apart,
-        and spells numbers its own way."""
+        """Members are cut out of the text and put together as text: ClickHouse's own functions for JSON spell numbers
+        their own way."""
         old, new = f"ifNull({there}, '{{}}')", f"ifNull({comes}, '{{}}')"
         names = ", ".join(f"if(isNull({value}), '', {self.literal(name)})" for name, value in carried.items())
-        gone = f"arrayConcat(array({names or chr(39) * 2}), JSONExtractKeys({new}))"
-        members = f"JSONExtractKeysAndValuesRaw({old})"
-        left = f"arrayFilter(m -> NOT has({gone}, m.1), {members})"
-        texts = f"arrayMap(m -> concat(toJSONString(m.1), ':', m.2), {left})"
-        kept = f"if(hasAny({gone}, JSONExtractKeys({old})), arrayStringConcat({texts}, ','), {_inside(old)})"
+        gone = f"arrayConcat(array({names or chr(39) * 2}), {_keys(new)})"
+        left = f"arrayFilter(m -> NOT has({gone}, JSONExtractString(m[1])), {_members(_inside(old))})"
+        texts = f"arrayMap(m -> arrayStringConcat(m), {left})"
+        kept = f"if(hasAny({gone}, {_keys(old)}), arrayStringConcat({texts}, ','), {_inside(old)})"
         both = f"arrayStringConcat(arrayFilter(x -> x != '', [{kept}, {_inside(new)}]), ',')"
         return f"if(isNull({there}), {comes}, nullIf(concat('{{', {both}, '}}'), '{{}}'))"
 
     def is_aside(self, spare: str, name: str) -> str:
-        return f"JSONHas({spare}, {self.literal(name)})"
+        kept = f"ifNull({spare}, '{{}}')"
+        return f"has({_keys(kept)}, {self.literal(name)})"
 
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
         return self.taking(table, staged, columns, merge)
@@ -184,6 +184,24 @@ class ClickhouseDialect(Dialect):
 def _inside(members: str) -> str:
     """The text of an object without its braces."""
     return f"substring({members}, 2, length({members}) - 2)"
+
+
+def _members(inside: str) -> str:
+    """The members that stand between an object's braces, each as an array of pieces of text, of which the first is its
+    name."""
+    pieces = f"extractAll({inside}, '{_PIECES}')"
+    depths = f"arrayCumSum(arrayMap(p -> multiIf(p IN ('[', '{{'), 1, p IN (']', '}}'), -1, 0), {pieces}))"
+    split = f"arraySplit((p, depth) -> p = ',' AND depth = 0, {pieces}, {depths})"
+    return f"arrayMap(m -> if(m[1] = ',', arrayPopFront(m), m), {split})"
+
+
+def _keys(text: str) -> str:
+    """The names of an object's members. ClickHouse's own function finds none where a number is beyond a double."""
+    return f"arrayMap(m -> JSONExtractString(m[1]), {_members(_inside(text))})"
+
+
+_PIECES = r'"(?:[^"\\\\]|\\\\.)*"|[\\[\\]{},]|[^\\[\\]{},"]+'
+"""Strings, brackets, commas, and what is between them, as a literal of ClickHouse."""
 
 
 def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:

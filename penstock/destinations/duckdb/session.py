@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.groups import row_groups
 from penstock.destinations.duckdb.kept import DuckdbKeptValues
@@ -52,6 +53,7 @@ class DuckdbSession(Session):
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection
         self._path = path
+        merge_function.register(connection)
 
     def table(self, name: str) -> Table | None:
         with self._explained():

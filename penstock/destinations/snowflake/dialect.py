@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.destinations.snowflake.type_names import SNOWFLAKE_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import AddColumn, Key, Operation, Table, TypedColumn
+from penstock.destinations.sql.wrapping import wrapped
 from penstock.flatten.casts import Cast, Form, parse_cast
 from penstock.flatten.types import InnerType
 
@@ -59,6 +62,9 @@ class SnowflakeDialect(Dialect):
         if known.precision >= 19 and known.scale == 0:
             return Cast(sql_type, InnerType.INT64)
         return known
+
+    def spare_values(self, text: pa.Array) -> pa.Array:
+        return wrapped(text, decimal_digits=38)
 
     # Statements
 

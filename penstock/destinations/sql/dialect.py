@@ -54,6 +54,8 @@ class Dialect(ABC):
     """Names that no column can have, quoted or not; fields of such a name are kept with what fits nowhere."""
     takes_nul: bool = True
     """Whether text may hold U+0000; where not, it is taken out."""
+    json_keeps_repeats: bool = True
+    """Whether the JSON type keeps both values of a key that comes twice in an object."""
     widens: frozenset[tuple[InnerType, InnerType]] = frozenset()
     """From which type to which a column can be changed in place."""
     converts_numbers: bool = False

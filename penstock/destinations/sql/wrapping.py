@@ -1,8 +1,9 @@
 """JSON that an engine's own JSON type would change or refuse, kept whole as text under the key ``""``.
 
-Such a type reads numbers into doubles, or strings into something of limited length. What would not come back as it was
-is not handed to it as JSON: ``{"a":1e400}`` becomes ``{"":"{\\"a\\":1e400}"}``. Text that is too long for one string is
-cut: ``{"":["...","..."]}``, to be read one after the other.
+Such a type reads numbers into doubles, strings into something of limited length, or one value of a key that comes twice
+in an object. What would not come back as it was is not handed to it as JSON: ``{"a":1e400}`` becomes
+``{"":"{\\"a\\":1e400}"}``. Text that is too long for one string is cut: ``{"":["...","..."]}``, to be read one
+after the other.
 """
 
 from __future__ import annotations
@@ -15,20 +16,23 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_LONG_NUMBER = r"[0-9.]{16,}|[0-9][eE]"
-"""Where this is not found, every number is short enough for a double to keep it."""
+from penstock.destinations.sql.readable import keeps_its_shape
+
+_DOUBTFUL = r"[0-9.]{16,}|[0-9][eE]|[\[,:]\s*\{"
+"""Where this is not found, every number is short enough for a double to keep it, and no value holds an object."""
 
 
-def wrapped(text: pa.Array, max_string: int | None = None) -> pa.Array:
-    """The objects, wrapped where a double would not keep a number or a string has more than ``max_string`` bytes."""
-    doubtful = pc.match_substring_regex(text, _LONG_NUMBER)
+def wrapped(text: pa.Array, max_string: int | None = None, decimal_digits: int = 0) -> pa.Array:
+    """The objects, wrapped where the engine would not keep a number, a string of more than ``max_string`` bytes or a
+    key that comes twice. It keeps numbers as doubles do, and those of up to ``decimal_digits`` plain digits."""
+    doubtful = pc.match_substring_regex(text, _DOUBTFUL)
     if max_string is not None:
         doubtful = pc.or_(doubtful, pc.greater(pc.binary_length(text), max_string))
     doubtful = pc.fill_null(doubtful, False)
     if not pc.any(doubtful).as_py():
         return text
     kept = [
-        value if _comes_back(value, max_string) else _under_nothing(value, max_string)
+        value if _comes_back(value, max_string, decimal_digits) else _under_nothing(value, max_string)
         for value in text.filter(doubtful).to_pylist()
     ]
     return pc.replace_with_mask(text, doubtful, pa.array(kept, text.type))
@@ -53,7 +57,7 @@ def _under_nothing(value: str, max_string: int | None) -> str:
     return orjson.dumps({"": cut[0] if len(cut) == 1 else cut}).decode()
 
 
-def _comes_back(value: str, max_string: int | None) -> bool:
+def _comes_back(value: str, max_string: int | None, decimal_digits: int) -> bool:
     numbers: list[str] = []
 
     def keep(spelling: str) -> int:
@@ -65,10 +69,13 @@ def _comes_back(value: str, max_string: int | None) -> bool:
         strings = [] if max_string is None else [len(string.encode()) for string in _strings(found)]
     except RecursionError:
         return False  # so deep that the engine would not take it either
-    return all(map(_is_kept, numbers)) and max(strings, default=0) <= (max_string or 0)
+    kept = all(_is_kept(number, decimal_digits) for number in numbers)
+    return kept and max(strings, default=0) <= (max_string or 0) and keeps_its_shape(value)
 
 
-def _is_kept(number: str) -> bool:
+def _is_kept(number: str, decimal_digits: int) -> bool:
+    if sum(map(str.isdigit, number)) <= decimal_digits and "e" not in number.lower():
+        return True
     if number.lstrip("-").isdigit() and -(2**63) <= int(number[:21]) < 2**63 and len(number) <= 20:
         return True
     double = float(number)

@@ -115,7 +115,7 @@ class MirrorFitting:
                 chosen = pc.fill_null(pc.not_equal(values[column.name], NULL_TEXT), False)
                 members.append((column.name, chosen, values[column.name]))
         text = with_members(None, rows, [(name, chosen, array.filter(chosen)) for name, chosen, array in members])
-        return self.dialect.spare_values(readable_json(text, self.dialect.takes_nul))
+        return self.dialect.spare_values(readable_json(text, self.dialect.takes_nul, self.dialect.json_keeps_repeats))
 
 
 def described(column: MirrorColumn, table: Table) -> str:

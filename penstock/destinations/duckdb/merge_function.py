@@ -1,0 +1,37 @@
+"""The SQL function that puts two ``_unmapped`` together, member by member, each value as it is written.
+
+DuckDB's own ``json_merge_patch`` reads numbers into doubles and writes them anew: digits that a double does not keep
+would be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+from duckdb.func import SPECIAL
+
+from penstock.json.merge import members_of
+
+MERGE_UNMAPPED = "penstock_merge_unmapped"
+
+
+def register(connection: duckdb.DuckDBPyConnection) -> None:
+    """Give the connection the function ``MERGE_UNMAPPED(there, comes, outdated)``."""
+    text = duckdb.sqltypes.VARCHAR
+    texts = connection.list_type(text)
+    connection.create_function(MERGE_UNMAPPED, merged, [text, text, texts], text, null_handling=SPECIAL)
+
+
+def merged(there: str, comes: str | None, outdated: Sequence[str | None]) -> str | None:
+    """The members of both objects without the ``outdated`` ones of the first; where both have one, the second's."""
+    kept = members_of(there.strip().encode())
+    for name in outdated:
+        if name is not None:
+            kept.pop(name, None)
+    if comes is not None:
+        new = members_of(comes.strip().encode())
+        kept = {name: member for name, member in kept.items() if name not in new} | new
+    if not kept:
+        return None
+    return (b"{" + b",".join(name + b":" + value for name, value in kept.values()) + b"}").decode()
