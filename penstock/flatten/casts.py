@@ -3,7 +3,7 @@
 The text goes to the destination as it was written; what is read from it here is only how to convert values. A type
 that is not known here (``jsonb``, ``LowCardinality(String)``) converts nothing: the column keeps the type of its values
 and the destination casts. ``integer`` is 32 bits wide, as in standard SQL; ``numeric`` alone is ``numeric(38,18)``.
-A cast to ``timestamp(3)`` keeps three digits of a second.
+A cast to ``timestamp(3)`` takes times of up to three digits of a second.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cast:
     bits: int = 64
     """For INT64: values must fit this many. For FLOAT64: those of the number's own type, 32 or 64."""
     unsigned: bool = False
-    """For INT64: values must not be below zero."""
+    """For INT64, and FLOAT64 with a precision: values must not be below zero."""
     precision: int = 0
     """For FLOAT64: a decimal of this many digits, ``scale`` of them after the point; 0 means a double."""
     scale: int = 0
@@ -50,8 +50,12 @@ class Cast:
     """For STRING: the most bytes of UTF-8, for engines that count those."""
     fraction: int = MICROSECOND_DIGITS
     """For TIMESTAMP: digits after the point of a second; no more than our own timestamps have."""
+    padded: bool = False
+    """For STRING: the engine fills a value up with spaces, and does not know them from the value's own."""
     form: Form | None = None
     """For a type that is not known here: the form that its text has, if that is known."""
+    pattern: str | None = None
+    """For a type that is not known here, where the engine would change some texts that it takes: those it keeps."""
 
     @property
     def arrow(self) -> pa.DataType | None:
@@ -96,7 +100,7 @@ def _limit(cast: Cast) -> float:
     return min(limits, default=float("inf"))
 
 
-_INTEGER_DIGITS = {16: 5, 32: 10, 64: 19}
+_INTEGER_DIGITS = {8: 3, 9: 3, 16: 5, 17: 5, 32: 10, 33: 10, 64: 19}
 
 
 DEFAULT_CASTS: dict[tuple[str, ...], Cast] = {
@@ -114,7 +118,7 @@ def parse_cast(sql_type: str) -> Cast:
     if match is None:
         return Cast(sql_type, None)
     name = f"{match['name'].strip()}{match['tail'] or ''}"
-    numbers = [int(number) for number in re.findall(r"\d+", match["arguments"] or "")]
+    numbers = [int(number) for number in re.findall(r"-?\d+", match["arguments"] or "")]
     if name in _TIMESTAMPS:
         digits = numbers[0] if numbers else _TIMESTAMPS[name]
         return Cast(sql_type, InnerType.TIMESTAMP, fraction=min(digits, MICROSECOND_DIGITS))
@@ -126,18 +130,40 @@ def parse_cast(sql_type: str) -> Cast:
         return Cast(sql_type, InnerType.FLOAT64, bits=32)
     if name in ("numeric", "decimal", "number"):
         precision, scale = (*numbers, 0)[:2] if numbers else (38, DEFAULT_SCALE)
-        if not (1 <= precision <= 38 and scale <= precision):
-            return Cast(sql_type, None)
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            return Cast(sql_type, None, pattern=decimal_pattern(precision, scale))
         return Cast(sql_type, InnerType.FLOAT64, precision=precision, scale=scale)
     if name in _TEXTS:
         limited = numbers and name not in ("text", "string")
-        return Cast(sql_type, InnerType.STRING, max_length=numbers[0] if limited else None)
+        padded = bool(limited) and name in _PADDED
+        return Cast(sql_type, InnerType.STRING, max_length=numbers[0] if limited else None, padded=padded)
     if name in ("boolean", "bool"):
         return Cast(sql_type, InnerType.BOOL)
-    return Cast(sql_type, None, form=_FORMS.get(name))
+    if name in _TIMES:
+        digits = min(numbers[0], MICROSECOND_DIGITS) if numbers else MICROSECOND_DIGITS
+        return Cast(sql_type, None, pattern=_time_pattern(digits, _TIMES[name]))
+    return Cast(sql_type, None, form=_FORMS.get(name), pattern=_PATTERNS.get(name))
 
 
-_SHAPE = re.compile(r"(?P<name>[a-z_][a-z0-9_ ]*)(?:\((?P<arguments>[\d, ]*)\))?(?P<tail> [a-z ]+)?")
+def decimal_pattern(precision: int, scale: int) -> str:
+    """The texts of numbers of so many digits, for a decimal that is too wide for Arrow."""
+    whole, zeros = max(precision - scale, 0), max(-scale, 0)
+    digits = rf"(0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
+    if zeros:
+        digits = rf"(0|[1-9][0-9]{{0,{max(precision - 1, 0)}}}0{{{zeros}}})"
+    return rf"^-?{digits}(\.[0-9]{{0,{min(max(scale, 0), 1000)}}}0*)?$"
+
+
+INTEGER = r"^-?(0|[1-9][0-9]*)$"
+"""The texts of integers of any size."""
+
+
+def _time_pattern(digits: int, zone: bool) -> str:
+    fraction = rf"(\.[0-9]{{1,{digits}}}0*)?" if digits else r"(\.0+)?"
+    return rf"^[0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}{fraction})?{'(Z|[+-][0-9]{2}(:[0-9]{2})?)' if zone else ''}$"
+
+
+_SHAPE = re.compile(r"(?P<name>[a-z_][a-z0-9_ ]*)(?:\((?P<arguments>[-\d, ]*)\))?(?P<tail> [a-z ]+)?")
 
 _TIMESTAMPS = {
     "timestamp": 6,
@@ -169,4 +195,12 @@ _INTEGER_BITS = {
 _DOUBLES = frozenset(("double", "double precision", "float", "float8", "float64"))
 _SINGLES = frozenset(("real", "float4", "float32"))
 _FORMS = {"date": Form.DATE, "date32": Form.DATE, "uuid": Form.UUID, "json": Form.JSON, "jsonb": Form.JSON}
-_TEXTS = frozenset(("text", "string", "varchar", "character varying", "char", "character"))
+_TIMES = {"time": False, "time without time zone": False, "time with time zone": True, "timetz": True}
+"""Times of day, and whether they have a zone."""
+_PATTERNS = {
+    "money": r"^-?[0-9]{1,16}(\.[0-9]{1,2}0*)?$",
+    # Fractions of a second are all that is rounded.
+    "interval": r"^([^.]|\.[0-9]{0,6}0*([^0-9.]|$))*$",
+}
+_PADDED = frozenset(("char", "character", "bpchar"))
+_TEXTS = frozenset(("text", "string", "varchar", "character varying", "char", "character", "bpchar"))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.flatten.casts import Cast
+from penstock.flatten.lossless import survives_single
 from penstock.flatten.numbers import (
     cast_booleans,
     cast_decimals,
@@ -55,9 +56,11 @@ def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = 
                 return Typed(json_array(spans, rows), InnerType.INT64, json=True)
             return Typed(_array(InnerType.INT64.arrow, integers, spans.row, rows), InnerType.INT64)
     elif kinds <= _NUMBERS:
-        doubles = exact_doubles(spans)
-        if doubles is not None and (not keep_json or (kinds == _FLOATS and keep_their_spelling(spans, doubles))):
-            return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
+        found = exact_doubles(spans)
+        if found is not None and found[1].all():
+            doubles = found[0]
+            if not keep_json or (kinds == _FLOATS and keep_their_spelling(spans, doubles)):
+                return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
         if keep_json and _numbers_by_themselves(spans):
             return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
     elif infer_timestamps and kinds <= _STRINGS:
@@ -113,14 +116,15 @@ def _limited_text(spans: Spans, rows: int, max_length: int | None) -> Typed:
 def _converted(spans: Spans, asked: Cast) -> tuple[npt.NDArray[np.generic], Bools]:
     if asked.type is InnerType.TIMESTAMP:
         micros, converted = cast_timestamps(spans)
-        return micros - micros % asked.microseconds, converted
+        return micros, converted & (micros % asked.microseconds == 0)
     if asked.type is InnerType.INT64:
         return cast_integers(spans, asked.bits)
     if asked.type is InnerType.BOOL:
         return cast_booleans(spans)
     if asked.precision:
         return cast_decimals(spans, asked.precision, asked.scale)
-    return cast_doubles(spans)
+    doubles, converted = cast_doubles(spans)
+    return doubles, converted & survives_single(doubles) if asked.bits == 32 else converted
 
 
 def _array(arrow_type: pa.DataType, values: npt.NDArray[np.generic], present: Int32s, rows: int) -> pa.Array:

@@ -4,9 +4,9 @@ A value fits if nothing of it is lost, that is, if it could be had back:
 
 - anything fits text, in its JSON spelling (``true``, ``7``, ``1.5``, ``9.0``, ``1e+30``; a timestamp in RFC 3339),
   unless the column is too short for it;
-- a number fits a type that has the same number: ``9.0`` fits a bigint, ``9.5`` does not; ``1`` fits a boolean, ``2``
-  does not. One exception: a double goes into numeric(38,18), our own type for doubles, rounded to 18 digits after the
-  point; but not if it is too large, or if nothing but zero would be left of it;
+- a number fits a type that has the same number, by its digits: ``9.0`` fits a bigint, ``9.5`` does not; ``1`` fits a
+  boolean, ``2`` does not; ``12.345`` does not fit numeric(12,2). A floating type has those numbers that it gives back:
+  0.1 is the fewest digits that lead to its double, so it fits one; 0.10000000000000001 leads to the same and does not;
 - text fits numbers if it spells one in plain digits: ``7``, ``7.0`` and ``1.50`` do; ``007``, ``+7`` and ``1e3`` do
   not, nor do more digits than the column keeps. (A double also takes back the text that it was spelled as.)
 - text fits a boolean as ``true`` or ``false``, and a timestamp as RFC 3339 with up to six digits of fraction, where a
@@ -18,7 +18,6 @@ A type that is not known here gets text, and the database decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,12 +37,13 @@ from penstock.flatten.lossless import (
     numbers_of,
     survives_single,
 )
-from penstock.flatten.numbers import cast_integers
+from penstock.flatten.numbers import cast_decimals, cast_doubles, cast_integers
 from penstock.flatten.spans import Bools, text_spans
 from penstock.flatten.spelling import json_text, spelled
 from penstock.flatten.text import text_array
 from penstock.flatten.timestamps import cast_timestamps
 from penstock.flatten.types import InnerType
+from penstock.json.documents import documents
 
 __all__ = ["Fitted", "fit", "fit_json", "held", "json_values", "plain_text"]
 
@@ -78,9 +78,12 @@ def held(array: pa.Array, target: Cast) -> Fitted:
     numbers = numbers_of(array)
     limit = 10 ** (target.precision - target.scale)
     if pa.types.is_floating(array.type):
-        # No double below a power of ten is rounded up to it: it has at most 17 digits, so none beyond the scale.
         size = np.abs(numbers)
-        fits = (size < float(limit)) & ((size == 0) | (size >= 0.5 * 10.0**-target.scale))
+        # No double below a power of ten is rounded up to it: it has at most 17 digits, so none beyond the scale.
+        fits = (size < float(limit)) & ((size == 0) | (size >= 10.0 ** (_DOUBLE_DIGITS - 1 - target.scale)))
+        small = np.flatnonzero(~fits & (size < 1))
+        if len(small):
+            fits[small] = as_decimals(pa.array(numbers[small]), target.precision, target.scale)[1]
     elif limit > 2**63:
         return Fitted(array)
     else:
@@ -92,55 +95,66 @@ def held(array: pa.Array, target: Cast) -> Fitted:
     return Fitted(pc.if_else(mask, pa.scalar(None, array.type), array), mask)
 
 
+_DOUBLE_DIGITS = 17
+"""The most that it takes to say which double is meant."""
+
+
 def fit_json(values: pa.Array, target: Cast) -> Fitted:
     """The same for values that are there as JSON: a string by the rules for text, a number by those for numbers. What
     becomes of a value does not depend on those beside it."""
     if target.type is None or target.type is InnerType.STRING:
         return fit(plain_text(values), target)
-    bare = list(_bare(values))
-    texts = values
-    for chosen, _ in bare:
-        texts = pc.if_else(pa.array(chosen), pa.scalar(None, values.type), texts)
-    fitted = fit(plain_text(texts), target)
+    numbers, booleans = _bare(values)
+    if numbers.all():
+        return _fitted(values, target.arrow, *_of_numbers(values, target))
+    is_text = pa.array(~(numbers | booleans))
+    fitted = fit(plain_text(pc.if_else(is_text, values, pa.scalar(None, values.type))), target)
     array = fitted.array
     lost = np.zeros(len(values), np.bool_) if fitted.lost is None else flags(fitted.lost)
-    for chosen, typed in bare:
-        again = fit(typed, target)
+    for chosen in (numbers, booleans):
+        if not chosen.any():
+            continue
+        some = values.filter(pa.array(chosen))
+        again = (
+            _fitted(some, target.arrow, *_of_numbers(some, target))
+            if chosen is numbers
+            else fit(pc.equal(some, "true"), target)
+        )
         array = pc.replace_with_mask(array, pa.array(chosen), again.array)
         if again.lost is not None:
             lost[chosen] = flags(again.lost)
     return Fitted(array, pa.array(lost) if lost.any() else None)
 
 
-def _bare(values: pa.Array) -> Iterator[tuple[Bools, pa.Array]]:
-    """Booleans and numbers in the types that they have by themselves, each with where they are. A number that is beyond
-    its type is none: it is text."""
-    for pattern, read in _READ.items():
-        chosen = flags(pc.match_substring_regex(values, pattern))
-        if chosen.any():
-            typed = read(values.filter(pa.array(chosen)))
-            known = typed.is_valid().to_numpy(zero_copy_only=False)
-            chosen[chosen] = known
-            yield chosen, typed.filter(pa.array(known))
+def _bare(values: pa.Array) -> tuple[Bools, Bools]:
+    """Which JSON values are numbers, and which are booleans: their first character says so."""
+    docs = documents(values)
+    first = np.zeros(len(docs), np.uint8)
+    there = docs.valid & (docs.offsets[1:] > docs.offsets[:-1])
+    first[there] = docs.buffer[docs.offsets[:-1][there]]
+    return (first == ord("-")) | ((first >= ord("0")) & (first <= ord("9"))), (first == ord("t")) | (first == ord("f"))
 
 
-def _integers(spellings: pa.Array) -> pa.Array:
-    integers, inside = cast_integers(text_spans(spellings), 64)
-    return pa.array(integers, mask=~inside)
-
-
-def _doubles(spellings: pa.Array) -> pa.Array:
-    doubles = spellings.cast(pa.float64())
-    vanished = pc.and_(pc.equal(doubles, 0), pc.match_substring_regex(spellings, "^[-0.]*[1-9]"))
-    return pc.if_else(pc.and_not(pc.is_finite(doubles), vanished), doubles, None)
-
-
-_READ: dict[str, Callable[[pa.Array], pa.Array]] = {
-    r"^(true|false)$": lambda spellings: pc.equal(spellings, "true"),
-    r"^-?[0-9]{1,19}$": _integers,
-    r"^-?[0-9]+(\.[0-9]+|(\.[0-9]+)?[eE][+-]?[0-9]+)$": _doubles,
-}
-"""How JSON spells what has an Arrow type."""
+def _of_numbers(spellings: pa.Array, target: Cast) -> tuple[Values, Bools]:
+    """Numbers by their digits, none of which goes through another type."""
+    spans = text_spans(spellings)
+    if target.type is InnerType.TIMESTAMP:
+        return np.zeros(len(spans), np.int64), np.zeros(len(spans), np.bool_)
+    if target.type is InnerType.BOOL:
+        integers, fits = cast_integers(spans, 64)
+        return integers == 1, fits & ((integers == 0) | (integers == 1))
+    if target.type is InnerType.INT64:
+        integers, fits = cast_integers(spans, target.bits)
+        return integers, fits & (integers >= 0) if target.unsigned else fits
+    if target.precision:
+        words, fits = cast_decimals(spans, target.precision, target.scale)
+        # The sign of a number of 128 bits is the highest bit of its second word.
+        return words, fits & (words[:, 1].view(np.int64) >= 0) if target.unsigned else fits
+    doubles, fits = cast_doubles(spans)
+    zeros = np.flatnonzero((doubles == 0) & np.signbit(doubles))
+    # An integer has no sign there, also where it stands alone.
+    doubles[zeros[flags(pc.equal(spellings.take(pa.array(zeros)), "-0"))]] = 0.0
+    return doubles, fits & survives_single(doubles) if target.bits == 32 else fits
 
 
 def json_values(array: pa.Array | pa.ChunkedArray, chosen: pa.BooleanArray | pa.ChunkedArray) -> pa.StringArray:
@@ -154,7 +168,7 @@ def json_values(array: pa.Array | pa.ChunkedArray, chosen: pa.BooleanArray | pa.
 def _fit(array: pa.Array, target: Cast) -> Fitted:
     array = _known(array)
     if target.type is None:
-        return _into_form(spelled(array), target.form)
+        return _into_form(spelled(array), target)
     if pa.types.is_null(array.type):
         return Fitted(pa.nulls(len(array), target.arrow))
     if target.type is InnerType.STRING:
@@ -171,6 +185,8 @@ def _fit(array: pa.Array, target: Cast) -> Fitted:
             fits = fits & (values.view(np.int64) >= 0)
     elif target.precision:
         values, fits = as_decimals(array, target.precision, target.scale)
+        if target.unsigned:
+            fits = fits & (values[:, 1].view(np.int64) >= 0)
     else:
         values, fits = as_doubles(array)
         if target.bits == 32:
@@ -200,20 +216,24 @@ def _into_text(array: pa.Array, target: Cast) -> Fitted:
         too_long = pc.greater(pc.utf8_length(text), target.max_length).fill_null(False)
     else:
         return Fitted(text)
+    if target.padded:
+        # The engine does not know them from those that it fills the value up with.
+        too_long = pc.or_(too_long, pc.ends_with(text, " ").fill_null(False))
     if not too_long.true_count:
         return Fitted(text)
     return Fitted(pc.if_else(too_long, pa.scalar(None, text.type), text), too_long)
 
 
-def _into_form(text: pa.Array, form: Form | None) -> Fitted:
-    """Text for a type that only the database has. What it would surely refuse is told apart."""
-    if form is None:
+def _into_form(text: pa.Array, target: Cast) -> Fitted:
+    """Text for a type that only the database has. What it would surely refuse or change is told apart."""
+    form = target.form
+    if form is None and target.pattern is None:
         return Fitted(text)
     if form is Form.JSON:
         return Fitted(_as_json(text))
     if form is Form.UUID:
         text = pc.ascii_lower(text)  # one way to write it, so that equal ones are equal
-    fits = pc.match_substring_regex(text, _FORMS[form])
+    fits = pc.match_substring_regex(text, target.pattern if form is None else _FORMS[form])
     if form is Form.DATE:
         fits = pc.and_(fits, pa.array(cast_timestamps(text_spans(text))[1]))
     lost = pc.invert(fits).fill_null(False)

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.flatten.casts import DEFAULT_SCALE
 from penstock.flatten.decimals import short_decimals
 from penstock.flatten.numbers import Doubles, UInt64s, cast_decimals, cast_integers
+from penstock.flatten.same_number import same_numbers
 from penstock.flatten.spans import Bools, Int64s, text_spans
 from penstock.flatten.spelling import double_text, spelled
 from penstock.flatten.timestamps import cast_timestamps
@@ -49,7 +49,12 @@ def as_integers(array: pa.Array, bits: int) -> tuple[Values, Bools]:
         doubles = numbers_of(array)
         # 2.0 ** 63 is the first double that does not fit, so the upper limit is tested from the outside.
         fits = (doubles >= float(least)) & (doubles < 2.0 ** (bits - 1)) & (doubles == np.trunc(doubles))
-        return np.where(fits, doubles, 0.0).astype(np.int64), fits
+        integers = np.where(fits, doubles, 0.0).astype(np.int64)
+        large = np.flatnonzero(fits & (np.abs(doubles) > 2.0**53))
+        if len(large):
+            # Here doubles lie so wide apart that the number a double stands for is another than its own value.
+            integers[large], fits[large] = cast_integers(text_spans(double_text(pa.array(doubles[large]))), bits)
+        return integers, fits
     text = spelled(array)
     integers, fits = cast_integers(text_spans(text), bits)
     return integers, _unless_spelled_oddly(text, fits, integers == 0)
@@ -65,16 +70,22 @@ def as_doubles(array: pa.Array) -> tuple[Values, Bools]:
     if pa.types.is_int64(array.type):
         integers = numbers_of(array)
         doubles = integers.astype(np.float64)
-        inside = doubles < 2.0**63
-        return doubles, inside & (np.where(inside, doubles, 0.0).astype(np.int64) == integers)
+        fits = (integers >= -(2**53)) & (integers <= 2**53)
+        if not fits.all():
+            large = pa.array(~fits)
+            text = pa.array(integers).filter(large).cast(pa.string())
+            fits[~fits] = same_numbers(text, double_text(pa.array(doubles[~fits])))
+        return doubles, fits
     return _doubles_of_text(spelled(array))
 
 
 def survives_single(doubles: Values) -> Bools:
-    """Whether a number is still the same in 32 bits. What stands after the point is rounded, as that type does."""
+    """Whether the fewest digits that lead to the nearest number of 32 bits are those of the double."""
     with np.errstate(over="ignore", invalid="ignore"):
-        single = doubles.astype(np.float32).astype(np.float64)
-    found: Bools = np.isfinite(single) & ((single == doubles) | (doubles != np.trunc(doubles)))
+        single = doubles.astype(np.float32)
+    found: Bools = np.isfinite(single)
+    digits = pa.array(np.where(found, single, np.float32(0))).cast(pa.string())
+    found &= digits.cast(pa.float64()).to_numpy() == doubles
     return found
 
 
@@ -85,16 +96,13 @@ def as_decimals(array: pa.Array, precision: int, scale: int) -> tuple[Values, Bo
         array = array.cast(pa.int64())
     if not pa.types.is_integer(array.type) and not pa.types.is_floating(array.type):
         text = spelled(array)
-        words, fits = cast_decimals(text_spans(text), precision, scale, exact=True)
+        words, fits = cast_decimals(text_spans(text), precision, scale)
         return words, _unless_spelled_oddly(text, fits, _zero(words))
     numbers = numbers_of(array)
     words, fits = short_decimals(numbers.astype(np.float64), precision, scale)
     if not fits.all():
         rest = ~fits
-        # The scale that doubles get from us may round them; one that somebody chose is a promise about cents.
-        exact = scale < DEFAULT_SCALE
-        found, converted = cast_decimals(text_spans(spelled(pa.array(numbers[rest]))), precision, scale, exact=exact)
-        words[rest], fits[rest] = found, converted & (_zero(found) == (numbers[rest] == 0))
+        words[rest], fits[rest] = cast_decimals(text_spans(spelled(pa.array(numbers[rest]))), precision, scale)
     return words, fits
 
 

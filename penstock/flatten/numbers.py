@@ -1,8 +1,9 @@
 """Numbers and booleans from their JSON spelling, exactly or not at all.
 
-Doubles are correctly rounded. ``exact_*`` are for columns without a cast: they say whether every value keeps its whole
-meaning. ``cast_*`` are for columns with one: they also read numbers out of strings (``"7"``, ``"1.5"``), and say for
-each value whether it could be converted.
+``exact_*`` are for columns without a cast: they say whether every value keeps its whole meaning. ``cast_*`` are for
+columns with one: they also read numbers out of strings (``"7"``, ``"1.5"``), and say for each value whether it could be
+converted. Nothing is rounded. A double is the number that the fewest digits say which lead to it: 0.1 is one, and
+0.10000000000000001 is not, though it is nearest to the same double.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.flatten.same_number import same_numbers
 from penstock.flatten.spans import Bools, Int64s, Kinds, Spans
 from penstock.flatten.spelling import spelled
 from penstock.flatten.text import text_array
@@ -26,19 +28,20 @@ def exact_integers(spans: Spans) -> Int64s | None:
     return values if _integers(spans.buffer, spans.start, spans.end, spans.kind, values) else None
 
 
-def exact_doubles(spans: Spans) -> Doubles | None:
-    """Values of numbers and booleans, or None if one is too large (a number for a double, an integer for 64
-    bits), so small that nothing is left of it, or an integer that a double would round."""
+def exact_doubles(spans: Spans) -> tuple[Doubles, Bools] | None:
+    """Values of numbers and booleans, and which of them a double keeps; or None if one is too large (a number for a
+    double, an integer for 64 bits), so small that nothing is left of it, or an integer that a double would round."""
     values = np.empty(len(spans), np.float64)
     hard = np.zeros(len(spans), np.bool_)
     if not _doubles(spans.buffer, spans.start, spans.end, spans.kind, values, hard):
         return None
+    kept = np.ones(len(spans), np.bool_)
     if hard.any():
         hard_spans = spans.where(hard)
-        values[hard] = _hard_doubles(hard_spans)
+        values[hard], kept[hard] = _hard_doubles(hard_spans)
         if not np.isfinite(values).all() or _vanishes(hard_spans, values[hard]):
             return None
-    return values
+    return values, kept
 
 
 def keep_their_spelling(spans: Spans, doubles: Doubles) -> bool:
@@ -55,7 +58,7 @@ def keep_their_spelling(spans: Spans, doubles: Doubles) -> bool:
 
 
 def cast_doubles(spans: Spans) -> tuple[Doubles, Bools]:
-    """Values as doubles, and which of them could be converted."""
+    """Values as doubles, and which of them could be converted: those that a double keeps."""
     values = np.zeros(len(spans), np.float64)
     converted = _numeric(spans.buffer, spans.start, spans.end, spans.kind)
     some = converted.nonzero()[0]
@@ -64,28 +67,25 @@ def cast_doubles(spans: Spans) -> tuple[Doubles, Bools]:
     hard = np.zeros(len(chosen), np.bool_)
     _doubles(chosen.buffer, chosen.start, chosen.end, chosen.kind, easy, hard)
     if hard.any():
-        easy[hard] = _hard_doubles(chosen.where(hard))
+        easy[hard], kept = _hard_doubles(chosen.where(hard))
+        converted[some[hard]] = kept
     values[some] = easy
-    converted[some[~np.isfinite(easy)]] = False
     return values, converted
 
 
 def cast_integers(spans: Spans, bits: int) -> tuple[Int64s, Bools]:
     """Values as integers of so many bits, and which of them could be converted: ``9.0`` can, ``9.5`` cannot."""
     words, converted = _scaled(
-        spans.buffer, spans.start, spans.end, spans.kind, 0, _limbs(2 ** (bits - 1) - 1), _limbs(2 ** (bits - 1)), True
+        spans.buffer, spans.start, spans.end, spans.kind, 0, _limbs(2 ** (bits - 1) - 1), _limbs(2 ** (bits - 1))
     )
     return words[:, 0].view(np.int64), converted
 
 
-def cast_decimals(spans: Spans, precision: int, scale: int, exact: bool = False) -> tuple[UInt64s, Bools]:
-    """Values as 128-bit integers scaled by ``10 ** scale`` (two words each), and which of them could be converted.
-
-    Digits past the scale are rounded, half away from zero, as SQL does (``exact``: refused); digits before the point
-    are never lost.
-    """
+def cast_decimals(spans: Spans, precision: int, scale: int) -> tuple[UInt64s, Bools]:
+    """Values as 128-bit integers scaled by ``10 ** scale`` (two words each), and which of them could be converted: not
+    those with more digits than that, before the point or behind it."""
     most = _limbs(10**precision - 1)
-    return _scaled(spans.buffer, spans.start, spans.end, spans.kind, scale, most, most, exact)
+    return _scaled(spans.buffer, spans.start, spans.end, spans.kind, scale, most, most)
 
 
 def cast_booleans(spans: Spans) -> tuple[Bools, Bools]:
@@ -102,11 +102,14 @@ def _vanishes(spans: Spans, doubles: Doubles) -> bool:
     )
 
 
-def _hard_doubles(spans: Spans) -> Doubles:
+def _hard_doubles(spans: Spans) -> tuple[Doubles, Bools]:
+    """Values as the nearest doubles, and which of them a double keeps."""
     rows = np.arange(len(spans), dtype=np.int32)
     text = text_array(Spans(spans.buffer, rows, spans.kind, spans.start, spans.end, spans.kinds), len(spans))
     found: Doubles = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+    kept = np.isfinite(found)
+    kept[kept] = same_numbers(text.filter(pa.array(kept)), spelled(pa.array(found[kept])))
+    return found, kept
 
 
 def _limbs(number: int) -> UInt64s:
@@ -142,8 +145,8 @@ _POWERS = np.array([10.0**n for n in range(23)])
 
 @compiled
 def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Doubles, hard: Bools) -> bool:
-    """Values that one exact division or multiplication gives; others are marked ``hard``. False: an integer
-    is too large or would be rounded."""
+    """Values that one exact division or multiplication gives, and that a double keeps; others are marked ``hard``.
+    False: an integer is too large or would be rounded."""
     unrounded = True
     for k in range(len(start)):
         if kind[k] == TRUE or kind[k] == FALSE:
@@ -182,7 +185,8 @@ def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Double
                 power = min(power * 10 + int(buf[i] - 0x30), 100_000)
                 i += 1
             exponent += -power if down else power
-        if digits <= 19 and mantissa <= np.uint64(1 << 53) and -22 <= exponent <= 22:
+        # Up to 52 bits, decimals lie wider apart than doubles: no two of them share one.
+        if digits <= 19 and mantissa <= np.uint64(1 << 52) and -22 <= exponent <= 22:
             value = np.float64(mantissa)
             value = value / _POWERS[-exponent] if exponent < 0 else value * _POWERS[exponent]
             values[k] = -value if negative else value
@@ -248,9 +252,8 @@ def _scaled(
     scale: int,
     most: UInt64s,
     least: UInt64s,
-    exact: bool,
 ) -> tuple[UInt64s, Bools]:
-    """``value * 10 ** scale`` as 128-bit integers from ``-least`` to ``most``; if ``exact``, only unrounded ones."""
+    """``value * 10 ** scale`` as 128-bit integers from ``-least`` to ``most``, where it is one."""
     words = np.zeros((len(start), 2), np.uint64)
     converted = _numeric(buf, start, end, kind)
     limbs = np.zeros(4, np.uint64)
@@ -266,7 +269,7 @@ def _scaled(
                 fits = fits and _shift_in(limbs, np.uint64(0))
         else:
             negative = buf[start[k]] == 0x2D
-            fits = _read_scaled(buf, start[k] + (1 if negative else 0), end[k], scale, exact, limbs)
+            fits = _read_scaled(buf, start[k] + (1 if negative else 0), end[k], scale, limbs)
         if not fits or not _at_most(limbs, least if negative else most):
             converted[k] = False
             continue
@@ -281,8 +284,8 @@ def _scaled(
 
 
 @compiled
-def _read_scaled(buf: Bytes, i: int, end: int, scale: int, exact: bool, limbs: UInt64s) -> bool:
-    """An unsigned JSON number times ``10 ** scale``, rounded, to ``limbs``. False: too large or, ``exact``, rounded."""
+def _read_scaled(buf: Bytes, i: int, end: int, scale: int, limbs: UInt64s) -> bool:
+    """An unsigned JSON number times ``10 ** scale`` to ``limbs``. False: it is too large, or no integer."""
     first = i
     digits = 0
     after_point = 0
@@ -316,10 +319,8 @@ def _read_scaled(buf: Bytes, i: int, end: int, scale: int, exact: bool, limbs: U
         if seen < kept:
             if not _shift_in(limbs, digit):
                 return False
-        elif digit != 0 and exact:
+        elif digit != 0:
             return False
-        elif seen == kept and digit >= 5:
-            _add_one(limbs)
         zero = zero and digit == 0
         seen += 1
     if shift > 0 and not zero:
@@ -338,15 +339,6 @@ def _shift_in(limbs: UInt64s, digit: np.uint64) -> bool:
         limbs[k] = total & np.uint64(0xFFFFFFFF)
         carry = total >> np.uint64(32)
     return bool(carry == 0)
-
-
-@compiled
-def _add_one(limbs: UInt64s) -> None:
-    for k in range(4):
-        limbs[k] += np.uint64(1)
-        if limbs[k] <= np.uint64(0xFFFFFFFF):
-            return
-        limbs[k] = np.uint64(0)
 
 
 @compiled

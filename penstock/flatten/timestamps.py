@@ -1,8 +1,8 @@
 """Timestamps from strings, as microseconds since 1970 in UTC.
 
 RFC 3339: ``2026-11-15T08:05:26.123456Z``. Fraction and zone are optional; no zone means UTC. A cast is more generous
-than inference: it also takes a space for the ``T``, a date alone (midnight), and more than six digits of fraction, of
-which it keeps six. Inference takes only what keeps its whole meaning.
+than inference: it also takes a space for the ``T``, a date alone (midnight), and more than six digits of fraction where
+the rest are zeros.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ def _timestamp(buf: Bytes, i: int, end: int, generous: bool) -> int:
         while i < end and buf[i] >= 0x30 and buf[i] <= 0x39:
             if digits < 6:
                 micros = micros * 10 + int(buf[i] - 0x30)
+            elif buf[i] != 0x30:
+                return _REFUSED
             digits += 1
             i += 1
         if digits == 0 or (digits > 6 and not generous):

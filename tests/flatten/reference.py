@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from penstock.flatten.names import column_name
 from penstock.flatten.types import InnerType, common_type
@@ -82,8 +83,13 @@ def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sh
 
 def column_type(values: list[str], infer_timestamps: bool) -> InnerType:
     found = common_type(value_type(value, infer_timestamps) for value in values)
-    rounded = any(is_integer(value) and int(float(value)) != int(value) for value in values)
-    return InnerType.STRING if found is InnerType.FLOAT64 and rounded else found
+    rounded = found is InnerType.FLOAT64 and not all(map(is_kept, values))
+    return InnerType.STRING if rounded else found
+
+
+def is_kept(value: str) -> bool:
+    """Whether a double gives these digits back."""
+    return value in ("true", "false") or Decimal(value) == Decimal(repr(float(value)))
 
 
 def value_type(value: str, infer_timestamps: bool) -> InnerType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -31,12 +32,31 @@ def test_a_known_type_is_known_in_any_spelling(sql_type: str, inner: InnerType) 
     assert cast.sql_type == sql_type
 
 
-@pytest.mark.parametrize(
-    "sql_type", ["inet", "Nullable(String)", "numeric(50,2)", "numeric(3,5)", "", "interval", "int[]"]
-)
+@pytest.mark.parametrize("sql_type", ["inet", "Nullable(String)", "", "int[]"])
 def test_an_unknown_type_is_left_to_the_destination(sql_type: str) -> None:
     assert parse_cast(sql_type) == Cast(sql_type, None)
     assert parse_cast(sql_type).arrow is None
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "kept", "changed"),
+    [
+        ("numeric(50,2)", ["0", "-12.34", "12.3400", "9" * 48], ["12.345", "9" * 49, "1e5", "+1", "007"]),
+        ("numeric(3,5)", ["0.00123", "0"], ["1", "0.000001"]),
+        ("numeric(50,-2)", ["100", "0"], ["150", "1.5"]),
+        ("time(3)", ["10:00:00.123", "10:00"], ["10:00:00.1234", "x"]),
+        ("time with time zone", ["10:00:00.123456+02"], ["10:00:00.1234567Z"]),
+        ("interval", ["1 day 0.123456 seconds", "P1D"], ["0.1234567 seconds", "1.1234567"]),
+        ("money", ["12.34", "-1"], ["12.345", "$12"]),
+    ],
+)
+def test_of_a_type_that_rounds_those_texts_are_known_that_it_keeps(
+    sql_type: str, kept: list[str], changed: list[str]
+) -> None:
+    cast = parse_cast(sql_type)
+    assert cast.type is None
+    assert cast.pattern is not None
+    assert [text for text in kept + changed if re.match(cast.pattern, text)] == kept
 
 
 def test_a_decimal_has_its_digits() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from penstock.flatten.casts import Cast, Form, parse_cast
+from penstock.flatten.casts import INTEGER, Cast, Form, parse_cast
 from penstock.flatten.types import InnerType
 
 _WRAPPED = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)", re.DOTALL)
@@ -77,13 +77,16 @@ def held_by(sql_type: str) -> Cast:
         return Cast(sql_type, InnerType.TIMESTAMP if digits <= 6 else None, fraction=min(digits, 6))
     if inner.startswith("Decimal("):
         return parse_cast(inner)
-    return Cast(sql_type, _HOLDS.get(inner), form=_FORMS.get(inner))
+    if inner == "Float32":
+        return Cast(sql_type, InnerType.FLOAT64, bits=32)
+    return Cast(sql_type, _HOLDS.get(inner), form=_FORMS.get(inner), pattern=_PATTERNS.get(inner))
 
 
 _HOLDS = {
     "String": InnerType.STRING,
     "Bool": InnerType.BOOL,
     "Float64": InnerType.FLOAT64,
-    "Float32": InnerType.FLOAT64,
 }
+_PATTERNS = dict.fromkeys(("Int128", "Int256"), INTEGER) | dict.fromkeys(("UInt128", "UInt256"), r"^(0|[1-9][0-9]*)$")
+"""Of what ClickHouse reads into these, texts that it does not cut."""
 _FORMS = {"Date": Form.DATE, "Date32": Form.DATE, "UUID": Form.UUID}

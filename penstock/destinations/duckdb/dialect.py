@@ -8,9 +8,11 @@ from functools import cache
 
 import duckdb
 
+from penstock.destinations.duckdb.merge_function import MERGE_UNMAPPED
 from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.mirror.declared import declared
+from penstock.flatten.casts import INTEGER, Cast
 from penstock.flatten.types import InnerType, promotions
 
 
@@ -18,6 +20,9 @@ class DuckdbDialect(Dialect):
     def cast_type(self, asked: str) -> str:
         """Spelled as DuckDB's catalogue does; a type that it does not have is refused."""
         return _canonical(super().cast_type(asked))
+
+    def target(self, sql_type: str) -> Cast:
+        return _OWN_TYPES.get(sql_type) or super().target(sql_type)
 
     def mirrored(self, declared_type: str) -> str | None:
         asked = declared(declared_type)
@@ -42,16 +47,12 @@ class DuckdbDialect(Dialect):
         return _READS.get(sql_type)
 
     def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        """Text is left as it is where all of the old members go, or none. Else DuckDB must take it apart, and spells
-        numbers its own way."""
+        """Text is left as it is where all of the old members go, or none. Else a function of ours takes it apart."""
         names = ", ".join(
             f"CASE WHEN {value} IS NOT NULL THEN {self.literal(name)} END" for name, value in carried.items()
         )
         gone = f"list_concat([{names}]::VARCHAR[], json_keys({comes}))"
-        # A member that a patch has as null is taken out.
-        nulls = f"list_transform({gone}, lambda n: to_json(n) || ':null')"
-        taken = f"'{{' || array_to_string({nulls}, ',') || '}}'"
-        patched = f"NULLIF(json_merge_patch({there}, {taken}, COALESCE({comes}, '{{}}')), '{{}}')"
+        patched = f"CAST({MERGE_UNMAPPED}({there}::VARCHAR, {comes}::VARCHAR, [{names}]::VARCHAR[]) AS JSON)"
         added = f"CAST(left({there}::VARCHAR, -1) || ',' || substr({comes}::VARCHAR, 2) AS JSON)"
         return (
             f"CASE WHEN {there} IS NULL OR list_has_all({gone}, json_keys({there})) THEN {comes}"
@@ -65,6 +66,19 @@ class DuckdbDialect(Dialect):
 
 _T = InnerType
 
+_OWN_TYPES = {
+    "FLOAT": Cast("FLOAT", _T.FLOAT64, bits=32),
+    "TINYINT": Cast("TINYINT", _T.INT64, bits=8),
+    # An unsigned number of 8 bits is a signed one of 9 that is not below zero.
+    "UTINYINT": Cast("UTINYINT", _T.INT64, bits=9, unsigned=True),
+    "USMALLINT": Cast("USMALLINT", _T.INT64, bits=17, unsigned=True),
+    "UINTEGER": Cast("UINTEGER", _T.INT64, bits=33, unsigned=True),
+    # As many digits as the type always has room for.
+    "UBIGINT": Cast("UBIGINT", _T.FLOAT64, precision=19, unsigned=True),
+    "HUGEINT": Cast("HUGEINT", _T.FLOAT64, precision=38),
+    "UHUGEINT": Cast("UHUGEINT", _T.FLOAT64, precision=38, unsigned=True),
+    "BIGNUM": Cast("BIGNUM", None, pattern=INTEGER),
+}
 _MIRRORED = {
     "text": "VARCHAR",
     "character varying": "VARCHAR",

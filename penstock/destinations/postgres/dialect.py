@@ -11,6 +11,7 @@ from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.mirror.declared import declared
 from penstock.destinations.sql.operations import DropKey, Operation, Table, TypedColumn
+from penstock.flatten.casts import Cast
 from penstock.flatten.types import InnerType, promotions
 
 _T = InnerType
@@ -22,6 +23,9 @@ TYPES = {
     _T.TIMESTAMP: "timestamp with time zone",
 }
 SYSTEM_COLUMNS = frozenset(("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"))
+
+_SHORT_TEXTS = {"name": 63, '"char"': 1}
+"""With the bytes that they keep."""
 
 BUILT_IN = frozenset((
     "smallint", "integer", "bigint", "real", "double precision", "numeric", "money", "boolean", "oid",
@@ -61,6 +65,12 @@ class PostgresDialect(Dialect):
         elif inner is _T.TIMESTAMP:
             value = f"to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} TYPE {column.type} USING {value}::{column.type}"
+
+    def target(self, sql_type: str) -> Cast:
+        # Both cut off what is longer without a word.
+        if sql_type in _SHORT_TEXTS:
+            return Cast(sql_type, _T.STRING, max_bytes=_SHORT_TEXTS[sql_type])
+        return super().target(sql_type)
 
     def mirrored(self, declared_type: str) -> str | None:
         """As it is declared, if every PostgreSQL has the type. Others (enums, those of extensions) may not be here."""
@@ -114,6 +124,7 @@ def postgres_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
                    "timestamp_tz": "timestamp with time zone"},
         reserved=SYSTEM_COLUMNS,
         takes_nul=False,
+        json_keeps_repeats=False,
         converts_numbers=True,
         widens=promotions(),
         database_schema=database_schema,

@@ -75,7 +75,7 @@ class Fitting:
             # Rows that are folded by their key need one type per column.
             if dialect.converts_numbers
             and (not key or name in of_one_type)
-            and _is_rounded(staged.field(name).type, self._targets[name])
+            and _into_wide_decimal(staged.field(name).type, self._targets[name])
         }
         self.may_lose = frozenset(self._targets if self._brings_spare else self.doubtful)
         """Columns of which a row may bring a value that ends in ``_unmapped``; casts put theirs there when staging."""
@@ -157,7 +157,7 @@ class Fitting:
                 for name, chosen, array in members
             ],
         )
-        return self._dialect.spare_values(readable_json(text, self._takes_nul))
+        return self._dialect.spare_values(readable_json(text, self._takes_nul, self._dialect.json_keeps_repeats))
 
     def _failures(
         self, rows: pa.RecordBatch, fitted: dict[str, Fitted]
@@ -239,12 +239,12 @@ def without_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
 def _surely_fits(staged: pa.DataType, target: Cast) -> bool:
     """Whether every value of the staged type is a value of the target as it is."""
     if target.type is None:
-        return target.form is None and bool(pa.types.is_string(staged))
+        return target.form is None and target.pattern is None and bool(pa.types.is_string(staged))
     return not target.limited and bool(target.arrow == staged)
 
 
-def _is_rounded(staged: pa.DataType, target: Cast) -> bool:
-    """Whether the target takes these numbers with no more loss than that of its own digits after the point."""
+def _into_wide_decimal(staged: pa.DataType, target: Cast) -> bool:
+    """Whether the target is a decimal that nearly all of these numbers fit: the few others are found by a look."""
     number = pa.types.is_floating(staged) or pa.types.is_integer(staged)
     return bool(number) and target.precision > 0 and target.scale >= DEFAULT_SCALE
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from penstock.flatten.casts import Cast
 from penstock.flatten.conversion import inferred
-from penstock.flatten.fitting import fit
+from penstock.flatten.fitting import fit_json
 from penstock.flatten.spans import Bools, Spans, by_column
-from penstock.flatten.text import text_array
+from penstock.flatten.text import json_array
 from penstock.flatten.types import InnerType
 from penstock.json.leaves import leaves
 from penstock.json.members import without
@@ -56,12 +56,7 @@ class Member:
 
         The target's type must be known (``target.type``).
         """
-        if target.type is InnerType.STRING:
-            return fit(text_array(self.spans, self.rows), target).array
-        arrays = [
-            fit(inferred(part, self.rows, infer_timestamps=False).array, target).array for part in _by_kind(self.spans)
-        ]
-        return pc.coalesce(*arrays) if arrays else pa.nulls(self.rows, target.arrow)
+        return fit_json(json_array(self.spans, self.rows), target).array
 
 
 @dataclass(frozen=True)
@@ -104,14 +99,3 @@ def _removals(taken: Mapping[str, Bools]) -> Iterator[tuple[list[str], Bools]]:
             together.setdefault(rows.tobytes(), []).append(key)
     for rows_of, keys in together.items():
         yield keys, np.frombuffer(rows_of, np.bool_)
-
-
-def _by_kind(spans: Spans) -> Iterator[Spans]:
-    """The values apart by kind, so that what becomes of one does not hang on the others."""
-    for kinds in _KINDS:
-        part = spans.where(np.isin(spans.kind, list(kinds)))
-        if len(part):
-            yield replace(part, kinds=frozenset(Kind(kind) for kind in np.unique(part.kind).tolist()))
-
-
-_KINDS = ((Kind.TRUE, Kind.FALSE), (Kind.INT,), (Kind.FLOAT,), (Kind.STRING, Kind.ARRAY))
