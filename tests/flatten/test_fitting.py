@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pytest
@@ -376,16 +376,16 @@ def test_a_double_goes_into_a_decimal_by_the_digits_it_is_spelled_with(
     precision, scale = digits
     fitted = fit(pa.array(doubles, pa.float64()), parse_cast(f"numeric({precision},{scale})"))
     fitted.array.validate(full=True)
-    assert fitted.array.to_pylist() == [rounded(double, precision, scale) for double in doubles]
+    assert fitted.array.to_pylist() == [exactly(double, precision, scale) for double in doubles]
 
 
-def rounded(double: float, precision: int, scale: int) -> Decimal | None:
+def exactly(double: float, precision: int, scale: int) -> Decimal | None:
     if not math.isfinite(double):
         return None
-    found = Decimal(repr(double)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=400))
-    if scale < 18 and found != Decimal(repr(double)):
+    found = Decimal(repr(double)).quantize(Decimal(1).scaleb(-scale), context=Context(prec=400))
+    if found != Decimal(repr(double)) or abs(found) >= Decimal(10) ** (precision - scale):
         return None
-    return None if abs(found) >= Decimal(10) ** (precision - scale) or bool(found) != bool(double) else found
+    return found
 
 
 def same(returned: object, value: object, source: pa.DataType) -> bool:

@@ -61,7 +61,7 @@ class Engine:
         self, table: str, documents: Sequence[bytes], casts: Mapping[str, str] | None = None, **options: Any
     ) -> int:
         """How many failed."""
-        destination = self.make({"table": table, **options})
+        destination = self.make({"table": table, "adopt": [table], "max_tables": 10_000, **options})
         self.made += 1
         parts = Staging(destination, self.folder, casts).stage(documents)
         receipt = destination.write(batch(self.made), parts)
