@@ -67,5 +67,10 @@ class TransientError(PenstockError):
     """The destination cannot take the batch now (away, locked, overloaded). The same write is tried again later."""
 
 
+class TableRefusedError(PenstockError):
+    """What has a table's name at the destination takes no row of this batch, whatever is in it (a view, a type, a
+    column that nobody can add). It is not about the rows, and waiting is of no use: somebody must mend the table."""
+
+
 class RefusedError(PenstockError):
     """The destination will never take this batch as it is (constraint, bad value). Trying again is of no use."""

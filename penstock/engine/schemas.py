@@ -17,7 +17,7 @@ from penstock.destinations.sql.session import Session
 from penstock.engine.book import KnownColumn, RouteBook, SchemaChange
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.plan import RoutePlan
-from penstock.errors import PenstockError, RefusedError, TransientError
+from penstock.errors import PenstockError, RefusedError, TableRefusedError, TransientError
 from penstock.flatten.casts import DEFAULT_CASTS
 from penstock.flatten.unmapped import UNMAPPED
 from penstock.json.paths import format_path, parse_path
@@ -132,7 +132,7 @@ def _all_or_nothing() -> Iterator[None]:
     """Nobody tries again here, so an engine that says no says so to a person."""
     try:
         yield
-    except (TransientError, RefusedError) as error:
+    except (TransientError, RefusedError, TableRefusedError) as error:
         raise PenstockError(error.code, error.what, "Nothing was changed.") from error
 
 

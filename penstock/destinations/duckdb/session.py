@@ -23,7 +23,7 @@ from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.pieces import load_schema
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session, listed_mark
-from penstock.errors import RefusedError, TransientError
+from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"
 _RUN = "_penstock_run"
@@ -84,9 +84,12 @@ class DuckdbSession(Session):
             return self._connection.execute(f"FROM {DUCKDB.relation(table)} LIMIT 1").fetchone() is not None
 
     def change(self, statements: Sequence[str]) -> None:
-        with self._transaction():
-            for statement in statements:
-                self._connection.execute(statement)
+        try:
+            with self._transaction():
+                for statement in statements:
+                    self._connection.execute(statement)
+        except RefusedError as error:
+            raise _table_refused(error.what) from error
 
     def loses(self, widening: WidenColumn) -> bool:
         query = DUCKDB.lost_by(widening)
@@ -211,8 +214,23 @@ class DuckdbSession(Session):
             raise explained(self._path, error) from error
 
 
-def explained(path: Path, error: Exception) -> TransientError | RefusedError:
+def explained(path: Path, error: Exception) -> TransientError | RefusedError | TableRefusedError:
     """Whether the file cannot take the rows now (the disk, the memory, another transaction) or never will."""
     if isinstance(error, (duckdb.OperationalError, duckdb.FatalException, duckdb.InterruptException, OSError)):
         return TransientError("PEN-DST-023", f"{path} was not written: {line(error)}", "The batch is tried again.")
+    if isinstance(error, _NOT_THE_ROWS):
+        return _table_refused(f"DuckDB says: {line(error)}")
     return RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.")
+
+
+_NOT_THE_ROWS = (
+    duckdb.CatalogException,
+    duckdb.BinderException,
+    duckdb.DependencyException,
+    duckdb.ParserException,
+    duckdb.NotImplementedException,
+)
+
+
+def _table_refused(what: str) -> TableRefusedError:
+    return TableRefusedError("PEN-DST-094", what, "Mend the table, then: penstock failed replay")

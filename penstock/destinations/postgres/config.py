@@ -30,4 +30,10 @@ class PostgresConfig(SqlConfig):
         default=FloatType.NUMERIC,
         description="Numbers with a point: `numeric` is numeric(38,18), `double` is double precision.",
     )
+    lock_timeout: Duration = Field(
+        default=10.0,
+        gt=0,
+        description="How long to wait for a table that somebody has locked. It is tried again later, and other tables"
+        " do not wait for it.",
+    )
     connect_timeout: Duration = Field(default=10.0, gt=0, description="How long to wait for a connection.")

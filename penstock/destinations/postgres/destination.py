@@ -15,7 +15,8 @@ import psycopg
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
-from penstock.destinations.postgres.session import Connection, PostgresSession, explained
+from penstock.destinations.postgres.errors import About, explained
+from penstock.destinations.postgres.session import Connection, PostgresSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
 from penstock.errors import PenstockError, TransientError
@@ -67,12 +68,14 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
                 tcp_user_timeout=60_000,
             )
             connection.execute("SET TIME ZONE 'UTC'")
+            # A table that somebody has locked must not keep the others.
+            connection.execute(f"SET lock_timeout = {max(1, round(self.config.lock_timeout * 1000))}".encode())
             found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.config.database_schema,))
             if make_schema and found.fetchone() is None:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
         except psycopg.ProgrammingError as error:
             if error.sqlstate is not None:
-                raise explained(error, refuses=False) from error
+                raise explained(error, About.CONNECTION) from error
             # The address itself. What the driver says quotes it, and it may hold a password.
             raise TransientError(
                 "PEN-DST-026",
@@ -80,5 +83,5 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
                 "Write postgresql://user:password@host:5432/database.",
             ) from None
         except psycopg.Error as error:
-            raise explained(error, refuses=False) from error
+            raise explained(error, About.CONNECTION) from error
         return connection

@@ -119,6 +119,7 @@ def postgres_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         types=types,
         json_type="jsonb",
         max_name=63,
+        most_columns=1_600,
         known=POSTGRES_TYPES,
         spellings={"json": "jsonb", "numeric": "numeric(38,18)", "string": "text", "double": "double precision",
                    "timestamp_tz": "timestamp with time zone"},

@@ -45,6 +45,8 @@ class PostgresMirror(Mirror):
         try:
             with self._cursor.connection.transaction():
                 self._apply(changes)
+                # Before the changes behind them, and before the end of the transaction, where nobody could tell whose.
+                self._cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.errors.CardinalityViolation as error:
             # Keys that differ at the source and are equal here: one by one they replace each other.
             said = self._explained(error)

@@ -17,12 +17,13 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copying import lines, padded
 from penstock.destinations.postgres.dialect import PostgresDialect
+from penstock.destinations.postgres.errors import About, explained
 from penstock.destinations.postgres.kept import PostgresKeptValues
 from penstock.destinations.postgres.mirroring import PostgresMirror
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session, listed_mark
-from penstock.errors import PenstockError, RefusedError, TransientError
+from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"
 _NUMBERED, _NUMBER = "_penstock_numbered", "#number"
@@ -61,7 +62,7 @@ class PostgresSession(Session):
             return cursor.execute(_TAKEN, {"schema": self.dialect.database_schema, "name": name}).fetchone() is not None
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        with self._transaction(refuses=False) as cursor:
+        with self._transaction(about=About.CONNECTION) as cursor:
             return cursor.execute(_text(query)).fetchall()
 
     def comments(self, table: str) -> Comments:
@@ -75,8 +76,8 @@ class PostgresSession(Session):
             return cursor.execute(_text(f"SELECT FROM {self.dialect.relation(table)} LIMIT 1")).fetchone() is not None
 
     def change(self, statements: Sequence[str]) -> None:
-        # Inside the transaction that ``patching`` has open.
-        with self._explained(refuses=False), self._connection.cursor() as cursor:
+        # Inside the transaction that ``patching`` has open, which goes on if they are refused.
+        with self._explained(About.TABLE), self._connection.transaction(), self._connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(_text(statement))
 
@@ -84,12 +85,12 @@ class PostgresSession(Session):
         query = self.dialect.lost_by(widening)
         if query is None:
             return False
-        with self._explained(refuses=False), self._connection.cursor() as cursor:
+        with self._explained(About.CONNECTION), self._connection.cursor() as cursor:
             return cursor.execute(_text(query)).fetchone() is not None
 
     @contextmanager
     def patching(self, table: str, book: TableBook) -> Iterator[None]:
-        with self._transaction(refuses=False) as cursor:
+        with self._transaction(about=About.CONNECTION) as cursor:
             cursor.execute(_LOCK, (f"penstock {self.dialect.relation(table)}",))
             yield
 
@@ -120,7 +121,7 @@ class PostgresSession(Session):
         return self._list_marks(sql.SQL("scope = %s AND route = %s"), "failures", scope, route)
 
     def _list_marks(self, condition: sql.SQL, failures: str, *values: str) -> list[Mark]:
-        with self._transaction(refuses=False) as cursor:
+        with self._transaction(about=About.CONNECTION) as cursor:
             columns = self._mark_columns(cursor)
             if not columns:
                 return []
@@ -146,12 +147,32 @@ class PostgresSession(Session):
             if load.merge:
                 self._merge(cursor, load, load.merge)
             else:
-                self._copy(cursor, self.dialect.relation(load.table.name), load)
+                self._append(cursor, load)
+            # What a table checks at the end of a transaction is about these rows too: it is known now, also of a trial.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             if mark is not None:
                 self._note(cursor, mark())
                 faults.reach("destination.writing")
         if mark is not None:
             faults.reach("destination.committed")
+
+    def _append(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
+        target = self.dialect.relation(load.table.name)
+        try:
+            with self._connection.transaction():
+                self._copy(cursor, target, load)
+        except (psycopg.errors.FeatureNotSupported, psycopg.errors.WrongObjectType):
+            # COPY writes neither where rows are secured by policies nor through a view; INSERT may.
+            columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
+            names = self.dialect.names([load.table.columns[name].name for name in columns])
+            cursor.execute(
+                _text(
+                    f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
+                    f" {self.dialect.staging(load.table, columns, None)} FROM {target} WITH NO DATA"
+                )
+            )
+            self._copy(cursor, staged, load)
+            cursor.execute(_text(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
 
     def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         if not merge.in_turns and not self.has_rows(load.table.name) and self._copied(cursor, load, merge):
@@ -261,7 +282,7 @@ class PostgresSession(Session):
     def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[PostgresKeptValues]:
         kept = PostgresKeptValues(self._connection, self.dialect)
         if book is None:
-            with self._transaction(refuses=False):
+            with self._transaction(about=About.CONNECTION):
                 yield kept
             return
         with self.patching(table, book):
@@ -276,20 +297,22 @@ class PostgresSession(Session):
     # Transactions
 
     @contextmanager
-    def _transaction(self, keep: bool = True, refuses: bool = True) -> Iterator[psycopg.Cursor[tuple[object, ...]]]:
+    def _transaction(
+        self, keep: bool = True, about: About = About.ROWS
+    ) -> Iterator[psycopg.Cursor[tuple[object, ...]]]:
         with (
-            self._explained(refuses),
+            self._explained(about),
             self._connection.transaction(force_rollback=not keep),
             self._connection.cursor() as cursor,
         ):
             yield cursor
 
     @contextmanager
-    def _explained(self, refuses: bool = True) -> Iterator[None]:
+    def _explained(self, about: About = About.ROWS) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            raise explained(error, refuses) from error
+            raise explained(error, about) from error
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -329,17 +352,3 @@ _COMMENTS = """
 def _text(statement: str) -> sql.SQL:
     """A statement whose names were quoted by the dialect and whose values are parameters."""
     return sql.SQL(statement.replace("%", "%%"))
-
-
-def explained(error: psycopg.Error, refuses: bool = True) -> PenstockError:
-    """Whether the database says no to the rows themselves (a value, a constraint, a limit) or cannot take them now."""
-    said = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
-    detail = error.diag.message_detail
-    message = f"PostgreSQL says: {said}" + (f" ({detail})" if detail else "")
-    if refuses and (error.sqlstate or "")[:2] in _REFUSALS:
-        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
-    return TransientError("PEN-DST-027", message, "The batch is tried again.")
-
-
-_REFUSALS = ("22", "23", "54", "P0")
-"""Classes of errors that are about the rows: data, constraints, limits, and what the table's own triggers raise."""

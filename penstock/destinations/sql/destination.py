@@ -44,7 +44,7 @@ from penstock.destinations.sql.session import Comments, Mark, Session
 from penstock.destinations.sql.staged import MEANT_FOR, staged_files
 from penstock.destinations.sql.staging import TypedStager
 from penstock.destinations.sql.whole import write_whole
-from penstock.errors import TransientError
+from penstock.errors import TableRefusedError, TransientError
 
 SqlConfigT = TypeVar("SqlConfigT", bound=SqlConfig)
 
@@ -168,6 +168,9 @@ def _tried(table: str, load: Callable[[], TableReceipt]) -> TableReceipt:
         return load()
     except TransientError as error:
         return TableReceipt(table, 0, away=error)
+    except TableRefusedError as error:
+        # Of a mirror: its changes are in order, so they wait until somebody has mended the table.
+        return TableReceipt(table, 0, away=TransientError(error.code, error.what, "Mend the table; it is tried again."))
 
 
 def _loaded(mark: Mark) -> Loaded:

@@ -60,6 +60,8 @@ class Dialect(ABC):
     """From which type to which a column can be changed in place."""
     converts_numbers: bool = False
     """Whether the engine makes decimals of the text of doubles and integers, exactly; where not, we do."""
+    most_columns: int = 100_000
+    """Most columns of a table, with the one for what fits nowhere."""
     has_keys: bool = True
     """Whether tables get their key as a constraint; where not, merging goes by the config's word alone."""
 

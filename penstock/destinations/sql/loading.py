@@ -25,10 +25,12 @@ from penstock.destinations.sql.patching import TableRules, patched
 from penstock.destinations.sql.session import Load, Mark, Session, known_load
 from penstock.destinations.sql.staged import StagedFile, staged_files
 from penstock.destinations.sql.staging import OFFSET, PARTITION
-from penstock.errors import RefusedError, TransientError
+from penstock.errors import RefusedError, TableRefusedError
 from penstock.flatten.unmapped import UNMAPPED
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
+TABLE_REFUSED = "table_refused"
+"""The code of rows whose table takes none, whatever is in them."""
 MAX_CLASHES = 20
 """How many rows are looked for that are fine alone and not beside the others. Each costs as many loads as halves."""
 
@@ -50,6 +52,19 @@ def load_table(
             name, known.rows, from_text(known.failures), repeated=True, merged=merged_in(known.failures)
         )
     files = staged_files(parts, say_table)
+    try:
+        try:
+            return _load(session, rules, batch, name, files, book)
+        except TableRefusedError:
+            # It may have changed since it was looked at. If not, it says the same again.
+            return _load(session, rules, batch, name, files, book)
+    except TableRefusedError as error:
+        return TableReceipt(name, 0, all_failing(files, TABLE_REFUSED, error.what))
+
+
+def _load(
+    session: Session, rules: TableRules, batch: Batch, name: str, files: Sequence[StagedFile], book: TableBook
+) -> TableReceipt:
     table = patched(session, rules, name, files, book)
     if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
         failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
@@ -198,8 +213,8 @@ class _Loader:
         try:
             return self._attempt(batch, refused)
         except RefusedError as error:
-            # It is not the rows: what stands there (a view, say) takes none at all.
-            raise TransientError(error.code, error.what, "Mend the table; the batch is tried again.") from error
+            # It is not the rows: what stands there takes none at all.
+            raise TableRefusedError(error.code, error.what, error.fix) from error
 
     def _attempt(self, batch: Batch, refused: dict[int, str]) -> _Loaded:
         """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""

@@ -28,7 +28,7 @@ from penstock.destinations.sql.operations import (
 )
 from penstock.destinations.sql.session import Session
 from penstock.destinations.sql.staged import StagedFile
-from penstock.errors import RefusedError, TransientError
+from penstock.errors import TableRefusedError
 from penstock.flatten.column import Column
 from penstock.flatten.unmapped import UNMAPPED
 
@@ -58,8 +58,8 @@ class TableRules:
             config.mirrors and config.table is None,
         )
 
-    def keeping(self, columns: frozenset[str]) -> TableRules:
-        return replace(self, unwidened=columns)
+    def keeping(self, unwidened: frozenset[str], frozen: bool = False) -> TableRules:
+        return replace(self, unwidened=unwidened, frozen=self.frozen or frozen)
 
     def fitting(self, file: StagedFile, table: Table, dialect: Dialect, of_one_type: Collection[str] = ()) -> Fitting:
         key = table.key.columns if table.key else self.primary_key
@@ -72,38 +72,61 @@ def patched(
 ) -> Table | None:
     """The table, able to take the files. ``None``: it does not exist, and no row has the key it would get."""
 
-    def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
-        return needed(session.dialect, rules.keeping(unwidened), name, files, table)
+    def plan(table: Table | None, unwidened: frozenset[str], frozen: bool) -> list[Operation]:
+        return needed(session.dialect, rules.keeping(unwidened, frozen), name, files, table)
 
     return brought(session, name, plan, book)
 
 
-Plan = Callable[[Table | None, frozenset[str]], list[Operation]]
-"""The changes that a table needs as it is. The columns named keep their type: wider, they would lose what they have."""
+Plan = Callable[[Table | None, frozenset[str], bool], list[Operation]]
+"""The changes that a table needs as it is. The columns named keep their type: wider, they would lose what they have, or
+nobody can change them. If it is to be frozen it gets no new ones, but for the one that keeps what has no place."""
 
 
 def brought(session: Session, name: str, plan: Plan, book: TableBook) -> Table | None:
     """The table after the changes that it needs. ``None``: it does not exist, and none would make it."""
     table = session.table(name)
-    if not plan(table, frozenset()):
+    if not plan(table, frozenset(), False):
         return table
     with session.patching(name, book):
         table = session.table(name)
-        operations = plan(table, frozenset())
+        operations = plan(table, frozenset(), False)
         lossy = [step for step in operations if isinstance(step, WidenColumn) and session.loses(step)]
         if lossy:
-            operations = plan(table, frozenset(step.column.name.lower() for step in lossy))
-        statements = [session.dialect.render(step) for step in operations]
-        try:
-            session.change(statements)
-        except RefusedError as error:
-            # Whatever keeps a table from changing (an index, say) is not the fault of the records that wait for it.
-            raise TransientError(
-                error.code, error.what, "Change the table or the config; it is tried again."
-            ) from error
+            operations = plan(table, _columns(lossy), False)
+        statements = _changed(session, plan, table, operations)
     for statement in statements:
         book.changed(name, statement)
-    return session.table(name) if statements else table
+    table = session.table(name) if statements else table
+    if statements and table is None:
+        what = f"what is called '{name}' at the destination is no table."
+        raise TableRefusedError("PEN-DST-095", what, "Give it another name, then: penstock failed replay")
+    return table
+
+
+def _changed(session: Session, plan: Plan, table: Table | None, operations: Sequence[Operation]) -> list[str]:
+    """Make the changes, or as many of them as the engine lets us: what keeps a column from changing (a view or an index
+    that depends on it, say), or from being added, is not the fault of the records. Their values are kept aside then."""
+    widened = _columns([step for step in operations if isinstance(step, WidenColumn)])
+    refusal: TableRefusedError | None = None
+    tried: list[list[str]] = []
+    for frozen in (None, False, True):
+        steps = operations if frozen is None else plan(table, widened, frozen)
+        statements = [session.dialect.render(step) for step in steps]
+        if statements in tried:
+            continue
+        try:
+            session.change(statements)
+            return statements
+        except TableRefusedError as error:
+            refusal = refusal or error
+            tried.append(statements)
+    assert refusal is not None
+    raise refusal
+
+
+def _columns(widenings: Sequence[WidenColumn]) -> frozenset[str]:
+    return frozenset(step.column.name.lower() for step in widenings)
 
 
 def needed(
@@ -133,7 +156,7 @@ def needed(
         key=our_key(name, rules.primary_key, dialect.max_name) if dialect.has_keys else None,
         widened=widened,
         frozen=rules.frozen,
-        max_columns=rules.max_columns,
+        max_columns=min(rules.max_columns, dialect.most_columns - 1),
         first=rules.primary_key,
         spare=dialect.spare,
         spare_needed=kept_aside or any(column.name in homeless for column in header),

@@ -85,8 +85,9 @@ def _by_our_names(
 def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged: Staged, book: TableBook) -> Mark:
     """Apply changes; ``mark`` is what it would be if nothing failed."""
 
-    def plan(table: Table | None, unwidened: frozenset[str]) -> list[Operation]:
-        return schema_changes(session.dialect, rules.keeping(unwidened), name, staged, table, session.comments(name))
+    def plan(table: Table | None, unwidened: frozenset[str], frozen: bool) -> list[Operation]:
+        kept = rules.keeping(unwidened, frozen)
+        return schema_changes(session.dialect, kept, name, staged, table, session.comments(name))
 
     before = session.comments(name)
     if rules.one_source:

@@ -52,7 +52,7 @@ def needed(
         key=our_key(name, header.key, dialect.max_name) if dialect.has_keys else None,
         widened=[TypedColumn(column, kind) for column, kind in widened.items()],
         frozen=rules.frozen,
-        max_columns=rules.max_columns,
+        max_columns=min(rules.max_columns, dialect.most_columns - 1),
         first=header.key,
         spare=dialect.spare,
         spare_needed=bool(lost) and rules.on_type_conflict is not OnTypeConflict.FAIL,

@@ -1,0 +1,44 @@
+"""What PostgreSQL says, and who is to blame: the rows, the table, or the moment."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import psycopg
+
+from penstock.errors import PenstockError, RefusedError, TableRefusedError, TransientError
+
+
+class About(Enum):
+    """What was asked of the database when it said no, which tells who is to blame."""
+
+    CONNECTION = auto()
+    TABLE = auto()
+    ROWS = auto()
+
+
+def explained(error: psycopg.Error, about: About = About.ROWS) -> PenstockError:
+    """Whether the database says no to the rows themselves (a value, a constraint, a limit), to any row in this table as
+    it is, or cannot take them now."""
+    said = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
+    detail = error.diag.message_detail
+    message = f"PostgreSQL says: {said}" + (f" ({detail})" if detail else "")
+    state = error.sqlstate or ""
+    if about is About.ROWS and (state[:2] in _REFUSALS or _is_policy(state, said)):
+        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
+    if about is About.CONNECTION or not state or state[:2] in _PASSING or state in _PASSING_STATES:
+        return TransientError("PEN-DST-027", message, "The batch is tried again.")
+    return TableRefusedError("PEN-DST-093", message, "Mend the table, then: penstock failed replay")
+
+
+def _is_policy(state: str, said: str) -> bool:
+    """Rows that a policy keeps out have the code of a right that is missing; only its words tell."""
+    return state == "42501" and "row-level security policy" in said
+
+
+_REFUSALS = ("22", "23", "38", "39", "44", "54", "P0")
+"""Classes of errors that are about the rows: data, constraints, limits, and what the table's own triggers raise."""
+_PASSING = ("08", "25", "28", "40", "53", "57", "58", "F0", "XX")
+"""Classes of errors that pass by themselves: the connection, deadlocks, disk and memory, an operator, the server."""
+_PASSING_STATES = ("42501", "55P03", "55006")
+"""A right that is missing, a lock that was not to be had, an object in use."""
