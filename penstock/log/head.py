@@ -26,11 +26,12 @@ import google_crc32c
 from penstock.errors import LogError
 
 HEAD_FILE = "head"
-_LAYOUT = struct.Struct("<4sIqqqq")
+_LAYOUT = struct.Struct("<4sIqqqqq")
+_UNSTAMPED_LAYOUT = struct.Struct("<4sIqqqq")
 _CHECKSUM = struct.Struct("<Q")
 _MAGIC = b"PNSH"
-_VERSION = 1
-_BYTES = _LAYOUT.size + _CHECKSUM.size
+_VERSION = 2
+_UNSTAMPED_BYTES = _UNSTAMPED_LAYOUT.size + _CHECKSUM.size
 
 
 class Head(NamedTuple):
@@ -41,6 +42,8 @@ class Head(NamedTuple):
     next_offset: int
     durable: int
     """The segment is on disk up to here."""
+    stamp: int = 0
+    """The highest that a published record has: see ``clock``. A head of format 1 has none."""
 
 
 def pack(head: Head) -> bytes:
@@ -50,13 +53,14 @@ def pack(head: Head) -> bytes:
 
 def unpack(content: bytes) -> Head | None:
     """The head in ``content``, or None if it is not whole."""
-    if len(content) != _BYTES:
+    version, layout = (_VERSION, _LAYOUT) if len(content) > _UNSTAMPED_BYTES else (1, _UNSTAMPED_LAYOUT)
+    if len(content) != layout.size + _CHECKSUM.size:
         return None
-    (found,) = _CHECKSUM.unpack_from(content, _LAYOUT.size)
-    if google_crc32c.value(content[: _LAYOUT.size]) != found:
+    (found,) = _CHECKSUM.unpack_from(content, layout.size)
+    if google_crc32c.value(content[: layout.size]) != found:
         return None
-    magic, version, *fields = _LAYOUT.unpack_from(content)
-    return Head(*fields) if magic == _MAGIC and version == _VERSION else None
+    magic, said, *fields = layout.unpack_from(content)
+    return Head(*fields) if magic == _MAGIC and said == version else None
 
 
 def read_head(partition_dir: Path) -> Head | None:

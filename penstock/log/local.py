@@ -28,7 +28,7 @@ from penstock.log.files import is_full, locked, no_room, replace_durably
 from penstock.log.holds import Holds
 from penstock.log.housekeeping import housekeeping
 from penstock.log.lineage import Lineage, read_lineage
-from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, Holding, PartitionReader
+from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, Holding, PartitionReader, Reach, Run
 from penstock.log.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove
 from penstock.log.writer import PartitionWriter
 from penstock.record import RECORD_SCHEMA
@@ -99,7 +99,8 @@ class LocalLog:
         try:
             partition = self._allocate(PartitionOwner(source, worker))
             directory = self.partition_dir(partition)
-            return PartitionWriter(directory, partition, self.config, self.holds.highest(partition))
+            neighbours = [self.partition_dir(other) for other in self.partitions() if other != partition]
+            return PartitionWriter(directory, partition, self.config, self.holds.highest(partition), neighbours)
         except OSError as error:
             if is_full(error):
                 raise no_room(self.directory, error) from None
@@ -158,6 +159,34 @@ class LocalLog:
         """
         records, raw_bytes = (_NO_LIMIT if limit is None else limit for limit in (max_records, max_bytes))
         return self._reader(partition).advance(start, records, raw_bytes)
+
+    def reach(self, partition: int) -> Reach:
+        """How far a partition is published, by offset and by stamp."""
+        return self._reader(partition).reach()
+
+    def end_at(self, partition: int, stamp: int, start: int | None = None, stop: int | None = None) -> int:
+        """The offset before which every record has a stamp of at most this one, and behind which none has.
+
+        If it is known to lie in ``start..stop``, that saves looking for it; one that lies outside comes out as the
+        nearer of the two.
+        """
+        return self._reader(partition).end_at(stamp, start, stop)
+
+    def stamp_at(self, partition: int, offset: int) -> int:
+        """The stamp of the record at ``offset``, or of the next one; behind the last one, its own."""
+        return self._reader(partition).stamp_at(offset)
+
+    def runs(self, partition: int, start: int, stop: int) -> Iterator[Run]:
+        """The records with ``start <= offset < stop``, append by append, without opening more than must be."""
+        return self._reader(partition).runs(start, stop)
+
+    def marked_stamps(self, partition: int, start: int, stop: int) -> list[int]:
+        """Some of the stamps between two offsets, some thousand records apart, in order."""
+        return self._reader(partition).marked_stamps(start, stop)
+
+    def measure(self, partition: int, start: int, stop: int) -> tuple[int, int]:
+        """How many records there are with ``start <= offset < stop``, and about how many bytes they have in memory."""
+        return self._reader(partition).measure(start, stop)
 
     def split(self, partition: int, start: int, end: int, pieces: int, min_bytes: int = 0) -> list[tuple[int, int]]:
         """A range cut at frame boundaries into at most ``pieces`` stretches of about equal bytes.

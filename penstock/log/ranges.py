@@ -15,8 +15,7 @@ from pathlib import Path
 
 from penstock.errors import LogError
 from penstock.log.local import LocalLog
-
-Offsets = dict[int, int]
+from penstock.log.ordering import Offsets, beginning
 
 TASK_BYTES = 2**20
 """A stretch with fewer bytes than this is not worth a task of its own."""
@@ -105,33 +104,14 @@ def last_offsets(log: LocalLog, options: ReadOptions) -> Offsets:
     return _resolve(log, options, options.ending, options.ending_time)
 
 
-def ends(log: LocalLog, options: ReadOptions) -> Offsets:
-    """The end of every partition now."""
-    return {partition: log.bounds(partition).end for partition in log.partitions(options.sources)}
-
-
 def next_offsets(
     log: LocalLog, start: Offsets, limit: Offsets, max_records: int | None, max_bytes: int | None
 ) -> Offsets:
     """The end of a batch from ``start`` on: at most up to ``limit``, at most so many records, about so many bytes.
 
-    Partitions share the allowance; what one does not need the others get. With nothing to read it is ``start`` again.
+    It takes what is oldest, over all partitions: see ``ordering``. With nothing to read it is ``start`` again.
     """
-    end = dict(start)
-    waiting = {p: stop - start.get(p, 0) for p, stop in limit.items() if stop > start.get(p, 0)}
-    records_left = max_records
-    for turn, partition in enumerate(sorted(waiting, key=lambda p: (waiting[p], p))):
-        sharers = len(waiting) - turn
-        records = None if records_left is None else records_left // sharers
-        if records == 0:
-            continue
-        first = start.get(partition, 0)
-        size = None if max_bytes is None else max_bytes // len(waiting)
-        reached = min(log.advance(partition, first, records, size), limit[partition])
-        if records_left is not None:
-            records_left -= min(reached - first, records or 0)
-        end[partition] = reached
-    return dict(sorted(end.items()))
+    return dict(sorted((start | beginning(log, start, limit, max_records, max_bytes)).items()))
 
 
 def stretches(log: LocalLog, start: Offsets, end: Offsets, tasks: int) -> list[Stretch]:

@@ -6,10 +6,12 @@ longer there (removed, or compacted away) is passed over: the next higher one co
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +43,23 @@ class Holding:
     last: int | None
 
 
+@dataclass(frozen=True)
+class Reach:
+    """How far a partition is published: the offset that the next record gets, and the highest stamp of those before."""
+
+    end: int
+    stamp: int
+
+
+class Run(NamedTuple):
+    """Records of a partition that were appended together, one behind the other, with about their size in memory."""
+
+    stamp: int
+    partition: int
+    offsets: range | np.ndarray
+    bytes: int
+
+
 class PartitionReader:
     """Safe to use from several threads."""
 
@@ -53,6 +72,10 @@ class PartitionReader:
         if view is None:
             return Bounds(0, 0)
         return Bounds(view.bases[0], view.head.next_offset)
+
+    def reach(self) -> Reach:
+        view = self.chain.view()
+        return Reach(0, 0) if view is None else Reach(view.head.next_offset, view.head.stamp)
 
     def holding(self) -> Holding:
         """The first and the last record there is: after compaction that is not where the first segment begins."""
@@ -119,6 +142,71 @@ class PartitionReader:
             return int(offsets[int(np.argmax(times >= timestamp))])
         return end
 
+    def end_at(self, stamp: int, start: int | None = None, stop: int | None = None) -> int:
+        """The offset before which every record has a stamp of at most this one, and behind which none has.
+
+        If it is known to lie in ``start..stop``, that saves looking for it; one that lies outside comes out as the
+        nearer of the two.
+        """
+        first = self._base_at(stamp) if start is None else start
+        for segment, at in self.chain.segments(first):
+            if stop is not None and segment.base >= stop:
+                return stop
+            place = segment.seek_stamp(stamp)
+            if place.position < segment.size:
+                _, header = next(segment.walk(place))
+                found = max(at, _first_above(segment, place, header, stamp))
+                return found if stop is None else min(found, stop)
+        end = self.bounds().end
+        return max(first, end if stop is None else min(end, stop))
+
+    def stamp_at(self, offset: int) -> int:
+        """The stamp of the record at ``offset``, or of the next one; behind the last one, its own."""
+        for segment, at in self.chain.segments(offset):
+            place = segment.seek(at)
+            while place.position < segment.size:
+                _, header = next(segment.walk(place))
+                offsets = _remaining(segment, place, header, at)
+                if len(offsets):
+                    return int(segment.stamps(place, header)[-len(offsets)])
+                place = after(place, header)
+        return self.reach().stamp
+
+    def runs(self, start: int, stop: int) -> Iterator[Run]:
+        """The records with ``start <= offset < stop``, append by append, in order."""
+        for segment, place, header, at in self._frames(start, stop):
+            offsets = _remaining(segment, place, header, at)
+            first, offsets = header.records - len(offsets), offsets[: _below(offsets, stop)]
+            if not len(offsets):
+                continue
+            if header.flags & FrameFlag.STAMPED:
+                stamps = segment.stamps(place, header)[first : first + len(offsets)]
+                cuts = [0, *(np.flatnonzero(np.diff(stamps)) + 1).tolist(), len(offsets)]
+                for low, high in pairwise(cuts):
+                    size = header.raw_bytes * (high - low) // header.records
+                    yield Run(int(stamps[low]), self._partition, offsets[low:high], size)
+            else:
+                size = header.raw_bytes * len(offsets) // header.records
+                yield Run(header.stamp, self._partition, offsets, size)
+
+    def marked_stamps(self, start: int, stop: int) -> list[int]:
+        """Some of the stamps between two offsets, some thousand records apart, in order."""
+        return [
+            header.stamp
+            for segment, first, last in self._stretches(start, stop)
+            for place in segment.marks(first, last)
+            for _, header in [next(segment.walk(place))]
+        ]
+
+    def measure(self, start: int, stop: int) -> tuple[int, int]:
+        """How many records there are with ``start <= offset < stop``, and about how many bytes they have in memory."""
+        records = raw_bytes = 0
+        for segment, first, last in self._stretches(start, stop):
+            records += last.records - first.records
+            raw_bytes += last.raw_bytes - first.raw_bytes
+            records += _count_below(segment, last, stop) - _count_below(segment, first, start)
+        return records, raw_bytes
+
     def advance(self, start: int, max_records: int, max_bytes: int) -> int:
         """The end of a batch from ``start`` on of at most so many records, and about so many bytes of them in memory.
 
@@ -170,6 +258,18 @@ class PartitionReader:
             yield segment, segment.seek(at), segment.end if segment.end.offset <= end else segment.seek(end)
             if segment.end.offset >= end:
                 return
+
+    def _base_at(self, stamp: int) -> int:
+        """The first offset of a segment that begins with a record whose stamp is at most this one, if there is one."""
+        view = self.chain.view()
+        if view is None:
+            return 0
+        for base in reversed(view.bases):
+            segment = self.chain.segment(view, base)
+            first = None if segment is None else segment.first_frame()
+            if first is not None and first.stamp <= stamp:
+                return base
+        return view.bases[0]
 
     def _frames(self, start: int, stop: int) -> Iterator[tuple[Segment, Place, FrameHeader, int]]:
         """Frames with records before ``stop``, and from which offset on each one counts."""
@@ -234,6 +334,27 @@ def _remaining(segment: Segment, place: Place, header: FrameHeader, start: int) 
         return range(max(start, header.base_offset), header.last_offset + 1)
     offsets = segment.open(place, header)[1]
     return offsets[np.searchsorted(offsets, start) :]
+
+
+def _below(offsets: range | np.ndarray, stop: int) -> int:
+    """How many of the offsets, which ascend, are below ``stop``."""
+    return bisect_left(offsets, stop)
+
+
+def _count_below(segment: Segment, place: Place, offset: int) -> int:
+    """How many records of the frame at a place have offsets below this one."""
+    if place.position >= segment.size or place.offset >= offset:
+        return 0
+    _, header = next(segment.walk(place))
+    return 0 if header.base_offset >= offset else header.records - len(_remaining(segment, place, header, offset))
+
+
+def _first_above(segment: Segment, place: Place, header: FrameHeader, stamp: int) -> int:
+    """The offset of the first record of a frame whose stamp is above this one; there is one."""
+    if not header.flags & FrameFlag.STAMPED:
+        return header.base_offset
+    offsets = segment.open(place, header)[1]
+    return int(offsets[np.searchsorted(segment.stamps(place, header), stamp, "right")])
 
 
 def _boundaries(segment: Segment, first: Place, last: Place, pieces: int) -> list[Place]:

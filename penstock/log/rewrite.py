@@ -31,21 +31,22 @@ class Rewrite:
         self._new = scratch / path.name
         self._file = self._new.open("wb", buffering=2**20)
         self._places: list[Place] = []
+        self._stamp = 0
         self.end = first_place(base)
 
-    def add(self, body: Body, first: int, last: int) -> None:
-        """A frame with these entries, whose offsets go from ``first`` to ``last``."""
-        header, _ = place(body, first, last)
+    def add(self, body: Body, first: int, last: int, stamp: int) -> None:
+        """A frame with these entries, whose offsets go from ``first`` to ``last``, the last one with this stamp."""
+        header, _ = place(body, first, last, stamp)
         self.copy(header, *body.pieces)
 
     def copy(self, header: FrameHeader, *payload: pa.Buffer) -> None:
         """A frame as it was in another file, whose checksum was found right."""
         self._write(header._replace(generation=self._generation), *payload)
 
-    def reach_up_to(self, end: int) -> None:
-        """Say that the offsets from here up to ``end`` are gone, if there are any."""
+    def reach_up_to(self, end: int, stamp: int = 0) -> None:
+        """Say that the offsets from here up to ``end`` are gone, if there are any; the last of them had this stamp."""
         if self.end.offset < end:
-            self._write(gone(self.end.offset, end - 1, self._generation))
+            self._write(gone(self.end.offset, end - 1, self._generation, max(stamp, self._stamp)))
 
     def publish(self) -> None:
         """Put it in the place of the old file, durably; then its index beside it."""
@@ -70,6 +71,7 @@ class Rewrite:
         self._file.write(pack_header(header))
         for piece in payload:
             self._file.write(piece)
+        self._stamp = header.stamp
         self.end = after(self.end, header)
         if self.end.is_far_from(self._places[-1] if self._places else first_place(self._base)):
             self._places.append(self.end)

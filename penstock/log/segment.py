@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +18,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.files import damaged, index_path
-from penstock.log.frame import HEADER_BYTES, BadFrame, FrameHeader, decode, decode_header, payload_is_whole
+from penstock.log.frame import (
+    HEADER_BYTES,
+    BadFrame,
+    FrameFlag,
+    FrameHeader,
+    decode,
+    decode_header,
+    decode_stamps,
+    payload_is_whole,
+)
 from penstock.log.index import Place, first_place, place_at, read_index
+
+ABOVE_ALL = 2**63 - 1
+"""No record has this stamp."""
 
 
 class Segment:
@@ -81,6 +94,13 @@ class Segment:
                 return place
         return self.end
 
+    def seek_stamp(self, stamp: int) -> Place:
+        """The first frame with a record whose stamp is above ``stamp``; the end if there is none."""
+        for place, header in self.walk(self._last_place_stamped(stamp)):
+            if header.stamp > stamp:
+                return place
+        return self.end
+
     def leap(self, place: Place, records: int, raw_bytes: int) -> Place:
         """The last indexed place after ``place`` with no more than so much between them; ``place`` if there is none."""
         entries = self._places
@@ -97,6 +117,15 @@ class Segment:
         first = int(np.searchsorted(positions, start.position, "right"))
         last = int(np.searchsorted(positions, end.position, "left"))
         return [p for p in (place_at(self._places, i) for i in range(first, last)) if self._starts_frame(p)]
+
+    @property
+    def last_mark(self) -> Place:
+        """The last indexed place."""
+        return self._last_place_before("position", self.size, inclusive=True)
+
+    def first_frame(self) -> FrameHeader | None:
+        """The first frame that has records; None if there is none."""
+        return next((header for _, header in self.walk(first_place(self.base)) if header.records), None)
 
     def last_frame(self) -> FrameHeader | None:
         """The last frame that has records; None if there is none."""
@@ -117,6 +146,12 @@ class Segment:
     def open(self, place: Place, header: FrameHeader) -> tuple[pa.RecordBatch, np.ndarray]:
         """The entries of a frame and their offsets, after its checksum was found right."""
         return decode(header, self.payload(place, header))
+
+    def stamps(self, place: Place, header: FrameHeader) -> np.ndarray:
+        """The stamp of each record of a frame, which is opened only if they have several."""
+        if not header.flags & FrameFlag.STAMPED:
+            return np.full(header.records, header.stamp, np.int64)
+        return decode_stamps(header, self.payload(place, header))
 
     def payload(self, place: Place, header: FrameHeader) -> pa.Buffer:
         """The bytes behind a frame's header, after their checksum was found right."""
@@ -147,6 +182,19 @@ class Segment:
         number = int(np.searchsorted(self._places[field], value, "right" if inclusive else "left")) - 1
         place = place_at(self._places, number) if number >= 0 else first_place(self.base)
         return place if self._starts_frame(place) else first_place(self.base)
+
+    def _last_place_stamped(self, stamp: int) -> Place:
+        """An indexed place with nothing above ``stamp`` before it: the index does not say, the frames there do."""
+        places = self._places
+        number = bisect_right(range(len(places)), stamp, key=lambda n: self._stamp_at(place_at(places, n))) - 1
+        found = place_at(places, number) if number >= 0 else first_place(self.base)
+        return found if self._stamp_at(found) <= stamp else first_place(self.base)
+
+    def _stamp_at(self, place: Place) -> int:
+        """Of the frame at a place; behind the last one, and where none starts, higher than all."""
+        if place.position == self.size or not self._starts_frame(place):
+            return ABOVE_ALL
+        return decode_header(self.content[place.position : place.position + HEADER_BYTES]).stamp
 
     def _starts_frame(self, place: Place) -> bool:
         if place.position == self.size:

@@ -38,11 +38,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.log.local import LocalLog
+from penstock.log.ordering import Offsets, ends
 from penstock.log.ranges import (
-    Offsets,
     ReadOptions,
     Stretch,
-    ends,
     first_offsets,
     last_offsets,
     next_offsets,
@@ -106,17 +105,17 @@ class LogStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvaila
         end = next_offsets(
             self.log,
             first,
-            self._target if self._target is not None else ends(self.log, options),
+            self._target if self._target is not None else ends(self.log, options.sources),
             None if unlimited else options.max_records,
             None if unlimited else options.max_bytes,
         )
         return offsets_to_json(end)
 
     def reportLatestOffset(self) -> dict[str, int]:
-        return offsets_to_json(ends(self.log, self.options))
+        return offsets_to_json(ends(self.log, self.options.sources))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = ends(self.log, self.options)
+        self._target = ends(self.log, self.options.sources)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         cut = stretches(self.log, offsets_from_json(start), offsets_from_json(end), self.options.tasks)

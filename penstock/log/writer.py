@@ -23,6 +23,7 @@ import pyarrow as pa
 from penstock.durable import sync_directory
 from penstock.errors import LogError
 from penstock.faults import reach
+from penstock.log.clock import Clock, last_stamp
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.files import index_path, is_full, no_room, segment_bases, segment_path, try_lock
 from penstock.log.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
@@ -42,8 +43,16 @@ _REQUIRED = [ENTRY_SCHEMA.get_field_index(field.name) for field in ENTRY_SCHEMA 
 class PartitionWriter:
     """Safe to use from several threads; only one process can have it, until ``close``."""
 
-    def __init__(self, directory: Path, partition: int, config: LogConfig, first_offset: int = 0) -> None:
-        """Lock the partition, mend its end, go on from there, at ``first_offset`` or later."""
+    def __init__(
+        self,
+        directory: Path,
+        partition: int,
+        config: LogConfig,
+        first_offset: int = 0,
+        neighbours: Iterable[Path] = (),
+    ) -> None:
+        """Lock the partition, mend its end, go on from there, at ``first_offset`` or later. ``neighbours`` are the
+        folders of the log's other partitions: what is appended here is newer than all that is there."""
         self.partition = partition
         self.recovered: Recovery | None = None
         self.before_roll: Callable[[], None] | None = None
@@ -72,8 +81,15 @@ class PartitionWriter:
             )
         self._partition_lock = lock
         try:
-            self._open(recover(directory), first_offset)
+            found = recover(directory)
+            self._clock = Clock(directory.parent, partition, [directory, *neighbours])
         except BaseException:
+            os.close(lock)
+            raise
+        try:
+            self._open(found, first_offset)
+        except BaseException:
+            self._clock.close()
             os.close(lock)
             raise
         if isinstance(config.fsync, FsyncInterval):
@@ -147,12 +163,13 @@ class PartitionWriter:
                     f" {self._next}.",
                     "Nothing was written. Take these records into another partition: under another source's name.",
                 )
-            header, header_bytes = place(body, first, last)
             try:
                 if not self._is_noted:
                     # Before the first record, and no sooner: a full disk must not keep the partition from opening.
                     note_writer(self._directory, first, segment_bases(self._directory)[0])
                     self._is_noted = True
+                stamp = self._clock.tick()
+                header, header_bytes = place(body, first, last, stamp)
                 if self._is_time_to_roll(header.frame_bytes):
                     self._roll()
                 reach("log.append.before_write")
@@ -162,6 +179,7 @@ class PartitionWriter:
                     self._sync_file()
                 reach("log.append.after_fsync")
                 end = after(self._end, header)
+                self._stamp = stamp
                 self._publish(end, end.offset, end.position if self._always else self._durable)
             except OSError as error:
                 self._cut_back()
@@ -190,7 +208,7 @@ class PartitionWriter:
                     self._sync()
                     self._head.sync()
             finally:
-                for resource in (self._index, self._head):
+                for resource in (self._index, self._head, self._clock):
                     resource.close()
                 os.close(self._fd)
                 os.close(self._partition_lock)
@@ -204,6 +222,7 @@ class PartitionWriter:
         self.close()
 
     def _open(self, found: Recovered | None, first_offset: int) -> None:
+        self._stamp = last_stamp(self._directory)
         if found is None:
             self._next = first_offset
             self._head = HeadFile(self._directory)
@@ -279,7 +298,7 @@ class PartitionWriter:
                 views[0] = views[0][written:]
 
     def _publish(self, end: Place, next_offset: int, durable: int) -> None:
-        self._head.publish(Head(self._base, end.position, next_offset, durable))
+        self._head.publish(Head(self._base, end.position, next_offset, durable, self._stamp))
         self._durable = durable
 
     def _sync(self) -> None:

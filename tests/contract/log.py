@@ -7,12 +7,14 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog, PartitionOwner
+from penstock.log.ordering import RangeOrder, beginning, ends
 from penstock.log.reader import Bounds
 from penstock.record import RECORD_SCHEMA, records
 from tests.log.samples import START, number, numbered, numbers, rows
@@ -254,6 +256,26 @@ class LogContract:
         assert numbers(log) == [*((n, n) for n in range(10)), (25, 10), (26, 11)]
         assert numbers(log, 0, 12, 26) == [(25, 10)]
         assert log.advance(0, 8, max_records=3) == 26
+
+    def test_what_was_acknowledged_before_something_else_was_sent_is_older_in_every_partition(
+        self, log: LocalLog
+    ) -> None:
+        """Also if its writer was opened earlier or later, and if one was closed in between."""
+        sent: list[tuple[int, int]] = []
+        with log.writer("web", 0) as zero, log.writer("files") as files:
+            for turn in range(6):
+                for writer in (files, zero) if turn % 2 else (zero, files):
+                    sent += [(writer.partition, offset) for offset in writer.append(numbered(range(2)))]
+                with log.writer("web", 1) as one:
+                    sent += [(one.partition, offset) for offset in one.append(numbered(range(3)))]
+        stop = ends(log)
+        assert sum(stop.values()) == len(sent)
+        for size in range(1, len(sent) + 1):
+            reached = beginning(log, {}, stop, size, None)
+            taken = {(p, offset) for p, end in reached.items() for offset in range(end)}
+            assert taken == set(sent[:size])
+        partitions, offsets = np.array(sent).T
+        assert (np.diff(RangeOrder(log, {p: (0, end) for p, end in stop.items()}).ranks(partitions, offsets)) > 0).all()
 
     def test_retention_removes_only_whole_segments_below_the_floor(self, tmp_path: Path) -> None:
         log = self.filled(self.open(tmp_path / "log", segment_bytes=4096, retention={"max_age": "1h"}))

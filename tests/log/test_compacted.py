@@ -31,7 +31,7 @@ def log(tmp_path: Path) -> LocalLog:
     for segment, kept in zip(closed, KEPT, strict=True):
         columns = [pa.array(kept, pa.int64()), *numbered(kept).columns]
         body = encode(pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA), "lz4")
-        _, header = place(body, kept[0], kept[-1], generation=1)
+        _, header = place(body, kept[0], kept[-1], stamp=1 + kept[0] // 10, generation=1)
         last = int(segment.stem) + 9
         rest = pack_header(gone(kept[-1] + 1, last, generation=1)) if kept[-1] < last else b""
         segment.write_bytes(header + b"".join(piece.to_pybytes() for piece in body.pieces) + rest)

@@ -52,13 +52,16 @@ def test_a_stream_starts_where_it_is_told(log: LocalLog, options: dict[str, str]
     ("max_records", "end"),
     [
         (None, {0: 100, 1: 10, 2: 50}),
-        (30, {0: 10, 1: 10, 2: 10}),
-        (60, {0: 25, 1: 10, 2: 25}),
+        (30, {0: 30, 1: 0, 2: 0}),
+        (107, {0: 100, 1: 7, 2: 0}),
+        (112, {0: 100, 1: 10, 2: 2}),
         (1000, {0: 100, 1: 10, 2: 50}),
         (1, {0: 1, 1: 0, 2: 0}),
     ],
 )
-def test_partitions_share_what_a_batch_may_take(log: LocalLog, max_records: int | None, end: dict[int, int]) -> None:
+def test_a_batch_takes_what_is_oldest_over_all_partitions(
+    log: LocalLog, max_records: int | None, end: dict[int, int]
+) -> None:
     start, limit = {0: 0, 1: 0, 2: 0}, {0: 100, 1: 10, 2: 50}
     assert next_offsets(log, start, limit, max_records, None) == end
 
