@@ -24,10 +24,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.config.component import DestinationConfig
@@ -42,6 +44,7 @@ __all__ = [
     "Destination",
     "DestinationConfig",
     "Loaded",
+    "Order",
     "Part",
     "Receipt",
     "Stager",
@@ -76,6 +79,14 @@ class Part:
     """What ``write`` needs to know of the file (columns and types, say); its form is the destination's own."""
 
 
+class Order(Protocol):
+    """The order of a batch's records over all log partitions: what was acknowledged before something else was sent
+    comes before it."""
+
+    def ranks(self, partitions: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """A number for each of the records at these places: the later in the order, the higher."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """What is delivered: the ``number`` grows by one per batch of a route and is the same at every attempt."""
@@ -89,6 +100,8 @@ class Batch:
     origin: str = ""
     """Which records these are, as text: the log's identity, the ranges and who wrote them. Where a number comes a
     second time with another origin (an older ledger was put back), it is another batch. Empty if it is not known."""
+    order: Order | None = field(default=None, compare=False, repr=False)
+    """In which order its records count where several speak of one row; ``None``: by (partition, offset)."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from penstock.engine.ledger import (
 )
 from penstock.engine.lost import WorkerLost
 from penstock.engine.origin import Origin
-from penstock.engine.pieces import Piece, Ranges, around, begins, course, halves, left_of, span
+from penstock.engine.pieces import Order, Piece, Ranges, around, begins, course, halves, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.refusals import (
     DESTINATION_LABEL,
@@ -63,6 +63,7 @@ from penstock.engine.unnoted import TableWatch
 from penstock.engine.writing import BatchWriter, OutOfPatience, Stopped
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local import LocalLog
+from penstock.log.ordering import LogOrder, RangeOrder
 from penstock.steps.chain import OF_FAILED_LABEL
 
 __all__ = ["Delivery", "Halted", "OutOfPatience", "Stopped", "clean_stage"]
@@ -92,6 +93,10 @@ class Delivery:
     asked: Event = field(default_factory=Event)
     """Set once the destination was found to agree."""
 
+    @property
+    def _order(self) -> Order:
+        return LogOrder(self.log)
+
     def deliver(self, report: BatchReport, began: float | None = None) -> None:
         """Returns when all that the report covers is committed, by this call or an earlier one. Raises ``Stopped`` if
         asked to stop or out of patience, and ``Halted`` at a record that fails on a route with ``on_error: stop``.
@@ -116,7 +121,7 @@ class Delivery:
         if not left:
             narrate.batch_known(self.plan.name)
             return
-        todo = deque(_course(left, standing))
+        todo = deque(_course(left, standing, self._order))
         while todo:
             piece = todo.popleft()
             if piece.acknowledged:
@@ -181,7 +186,7 @@ class Delivery:
             self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target
         )
         try:
-            return writer.write(batch, parts, again)
+            return writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
         except ContradictionError as error:
             raise self._contradicted(error) from error
 
@@ -211,9 +216,9 @@ class Delivery:
         """Deliver a piece and commit it, or return the pieces to deliver instead. So many offsets are ``behind`` it."""
         stops = self.plan.on_error is OnError.STOP
         # What was begun may be at the destination, and must stay what it was.
-        failed = first_failed(report) if stops and not piece.again else None
+        failed = first_failed(report, self.log) if stops and not piece.again else None
         if failed is not None:
-            pieces = around(report.ranges, (failed.partition, failed.offset))
+            pieces = around(report.ranges, (failed.partition, failed.offset), self._order)
             if (failed.partition, failed.offset) not in _firsts(pieces[0].ranges):
                 return pieces
             raise self._halted(failed)
@@ -227,7 +232,7 @@ class Delivery:
         except RefusedError as error:
             # However many are refused: a good record may be among those that are left, and it is not to fail for them.
             if report.items > 1:
-                return self._in_halves(batch, error)
+                return self._in_halves(batch, report.items, error)
             if stops:
                 place = record_in(self.log, report.ranges)
                 raise self._halted(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
@@ -239,11 +244,11 @@ class Delivery:
         refused = originals(self.log, found)
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started)
         if stops and (missing := mendable(all_failed(report, refused))):
-            raise self._halted_behind(missing)
+            raise self._halted_behind(missing, report.ranges)
         return ()
 
-    def _in_halves(self, batch: Batch, error: RefusedError) -> Sequence[Piece]:
-        first, second = halves(batch.ranges)
+    def _in_halves(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:
+        first, second = halves(batch.ranges, records, self._order)
         self.ledger.shorten(batch, first)
         narrate.batch_cut(self.plan.name, batch.number, error.what)
         faults.reach("route.batch_cut")
@@ -328,9 +333,9 @@ class Delivery:
         )
         return self._stop_at(halt, message)
 
-    def _halted_behind(self, failed: Sequence[pa.RecordBatch]) -> Halted:
+    def _halted_behind(self, failed: Sequence[pa.RecordBatch], ranges: Ranges) -> Halted:
         """For a batch of which a part had been written before anything was refused: it could not be taken back."""
-        halt = first_of(failed)
+        halt = first_of(failed, self.log, ranges)
         count = sum(batch.num_rows for batch in failed)
         message = (
             f"stopped behind a batch that was delivered without {count} of its records, which are in the failed store;"
@@ -352,11 +357,11 @@ def clean_stage(directory: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _course(left: Ranges, standing: Standing) -> list[Piece]:
+def _course(left: Ranges, standing: Standing, order: Order) -> list[Piece]:
     pending, halt = standing.pending, standing.halt
     begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
     stopped_at = None if halt is None else (halt.partition, halt.offset)
-    return course(left, begun, standing.acknowledged, stopped_at)
+    return course(left, order, begun, standing.acknowledged, stopped_at)
 
 
 def _firsts(ranges: Ranges) -> set[tuple[int, int]]:

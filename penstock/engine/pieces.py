@@ -1,13 +1,16 @@
 """Cutting a batch into pieces that are delivered one after the other. Pure arithmetic over offset ranges.
 
 A piece covers per partition one stretch, and pieces follow each other without a gap: each begins where the ones before
-it end. In a range, records are in order of (partition, offset); that is the order in which a route stops at one.
+it end. Pieces keep the order of the log over all partitions: what is in one comes before what is in the next. That is
+also the order in which a route stops at a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 Range = tuple[int, int]
 """Offsets ``[start, end)``."""
@@ -15,6 +18,16 @@ Ranges = Mapping[int, Range]
 """Per log partition the offsets of a batch, or of a part of it."""
 Place = tuple[int, int]
 """Partition and offset of one record."""
+
+
+class Order(Protocol):
+    """The order of a log's records over its partitions."""
+
+    def before(self, ranges: Ranges, place: Place) -> dict[int, Range]:
+        """What of the ranges comes before a record."""
+
+    def first(self, ranges: Ranges, records: int) -> dict[int, Range]:
+        """The first so many records of the ranges."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +61,16 @@ def span(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges.values())
 
 
-def halves(ranges: Ranges) -> tuple[dict[int, Range], dict[int, Range]]:
-    """The ranges in two, about equally long. Of two offsets or more each half has one."""
-    wanted = span(ranges) // 2
-    first: dict[int, Range] = {}
-    for partition, (start, end) in sorted(ranges.items()):
-        taken = min(wanted, end - start)
-        if taken:
-            first[partition] = (start, start + taken)
-        wanted -= taken
+def halves(ranges: Ranges, records: int, order: Order) -> tuple[dict[int, Range], dict[int, Range]]:
+    """The ranges, which have so many records, in two, the first with half of them."""
+    first = order.first(ranges, records // 2)
     return first, behind(ranges, first)
 
 
-def around(ranges: Ranges, place: Place) -> list[Piece]:
+def around(ranges: Ranges, place: Place, order: Order) -> list[Piece]:
     """The ranges as what is before a record, the record itself, and what is behind it; without the empty ones."""
     partition, offset = place
-    before = {p: stretch for p, stretch in sorted(ranges.items()) if p < partition}
-    if ranges[partition][0] < offset:
-        before[partition] = (ranges[partition][0], offset)
+    before = order.before(ranges, place)
     record = {partition: (offset, offset + 1)}
     rest = behind(ranges, {**before, **record})
     return [Piece(some) for some in (before, record, rest) if some]
@@ -73,27 +78,34 @@ def around(ranges: Ranges, place: Place) -> list[Piece]:
 
 def course(
     ranges: Ranges,
+    order: Order,
     begun: Ranges | None = None,
     acknowledged: Mapping[int, Iterable[Range]] | None = None,
     stopped_at: Place | None = None,
 ) -> list[Piece]:
     """The pieces in which ranges are delivered.
 
-    First the batch that was ``begun``, exactly as it was. Then, in partitions where an operator ``acknowledged``
-    records or the route had ``stopped_at`` one: those are passed over, and up to the one it stopped at every record is
-    a piece of its own. The rest is one piece.
+    First the batch that was ``begun``, exactly as it was. Then what an operator ``acknowledged`` is passed over, and in
+    the partition where the route had ``stopped_at`` a record, every one up to it is a piece of its own. What lies
+    between them is delivered when its turn in the order comes.
     """
     pieces = [] if begun is None else [Piece(begun, again=True)]
     ranges = ranges if begun is None else behind(ranges, begun)
-    rest: dict[int, Range] = {}
-    for partition, (start, end) in sorted(ranges.items()):
-        careful = stopped_at[1] + 1 if stopped_at is not None and stopped_at[0] == partition else start
-        for first, last, done in _stretches((start, end), list((acknowledged or {}).get(partition, ())), careful):
-            if last == end and not done and first >= careful:
-                rest[partition] = (first, last)
-            else:
-                pieces.append(Piece({partition: (first, last)}, done))
-    return [*pieces, Piece(rest)] if rest else pieces
+    waiting = [
+        deque(found)
+        for partition, stretch in sorted(ranges.items())
+        if (found := _special(partition, stretch, (acknowledged or {}).get(partition, ()), stopped_at))
+    ]
+    while waiting:
+        turn, before = waiting[0], order.before(ranges, _start(waiting[0][0]))
+        for other in waiting[1:]:
+            if _lies_in(_start(other[0]), before):
+                turn, before = other, order.before(ranges, _start(other[0]))
+        piece = turn.popleft()
+        pieces += [Piece(before), piece] if before else [piece]
+        ranges = behind(behind(ranges, before), piece.ranges)
+        waiting = [each for each in waiting if each]
+    return [*pieces, Piece(ranges)] if ranges else pieces
 
 
 def joined(stretches: Iterable[Range]) -> list[Range]:
@@ -107,18 +119,25 @@ def joined(stretches: Iterable[Range]) -> list[Range]:
     return found
 
 
-def _stretches(whole: Range, acknowledged: Sequence[Range], careful: int) -> list[tuple[int, int, bool]]:
-    """A partition's range, cut: acknowledged or not, and one by one below ``careful``."""
+def _special(partition: int, whole: Range, acknowledged: Iterable[Range], stopped_at: Place | None) -> list[Piece]:
+    """Of a partition's range what comes alone: what is acknowledged, and else each record up to ``stopped_at``."""
     start, end = whole
+    careful = stopped_at[1] + 1 if stopped_at is not None and stopped_at[0] == partition else start
     done = [(max(start, a), min(end, b)) for a, b in joined(acknowledged) if a < end and start < b]
-    found: list[tuple[int, int, bool]] = []
+    found: list[Piece] = []
     for first, last in [*done, (end, end)]:
-        while start < min(first, careful):
-            found.append((start, start + 1, False))
-            start += 1
-        if start < first:
-            found.append((start, first, False))
-        if first < last:
-            found.append((first, last, True))
+        found += [Piece({partition: (offset, offset + 1)}) for offset in range(start, min(first, careful))]
+        found += [Piece({partition: (first, last)}, acknowledged=True)] if first < last else []
         start = last
     return found
+
+
+def _start(piece: Piece) -> Place:
+    """Where a piece of one partition begins."""
+    ((partition, (start, _)),) = piece.ranges.items()
+    return partition, start
+
+
+def _lies_in(place: Place, ranges: Ranges) -> bool:
+    partition, offset = place
+    return partition in ranges and ranges[partition][0] <= offset < ranges[partition][1]

@@ -17,6 +17,7 @@ from penstock.engine.pieces import Ranges
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reports import BatchReport
 from penstock.log.local import LocalLog
+from penstock.log.ordering import RangeOrder
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import SOURCE_LABEL, labelled, place_key
 from penstock.steps.contract import FAILURE_SCHEMA
@@ -26,10 +27,10 @@ REFUSED = "refused"
 _REASON = ["partition", "offset", "step", "code", "message"]
 
 
-def first_failed(report: BatchReport) -> Halt | None:
-    """The first record, in order of (partition, offset), that a step or the staging has failed."""
+def first_failed(report: BatchReport, log: LocalLog) -> Halt | None:
+    """The first record, in the order of the log, that a step or the staging has failed."""
     failed = mendable(batch for file in report.failed for batch in read_failed(file.path))
-    return first_of(failed) if failed else None
+    return first_of(failed, log, report.ranges) if failed else None
 
 
 def mendable(failed: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -39,10 +40,12 @@ def mendable(failed: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return [batch for batch in named if batch.num_rows]
 
 
-def first_of(failed: Iterable[pa.RecordBatch]) -> Halt:
-    """The first of some failures, by its place."""
+def first_of(failed: Iterable[pa.RecordBatch], log: LocalLog, ranges: Ranges) -> Halt:
+    """The first of some failures within the ranges, in the order of the log."""
     reasons = pa.Table.from_batches([batch.select(_REASON) for batch in failed])
-    (row,) = reasons.sort_by([("partition", "ascending"), ("offset", "ascending")]).slice(0, 1).to_pylist()
+    partitions, offsets = (reasons.column(name).to_numpy().astype(np.int64) for name in ("partition", "offset"))
+    first = int(np.argmin(RangeOrder(log, ranges).ranks(partitions, offsets)))
+    (row,) = reasons.slice(first, 1).to_pylist()
     return Halt(**row)
 
 

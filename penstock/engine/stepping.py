@@ -126,13 +126,14 @@ class Stepper:
         return Result(Fate.SKIPPED) if begun is None else self._delivered(self._carried(begun))
 
     def next(self) -> Look | None:
-        """The record that the route would read next: of several partitions, from the one where it is oldest."""
+        """The record that the route would read next: the first in the order of the log."""
         self._pass_over_acknowledged()
         heads = [self._head(p) for p in self._pipeline.log.partitions(self._plan.sources)]
         found = [head for head in heads if head is not None]
         if not found:
             return None
-        head = min(found, key=lambda rows: (rows.column("timestamp")[0].as_py(), rows.column("partition")[0].as_py()))
+        firsts = [(head.column("partition")[0].as_py(), head.column("offset")[0].as_py()) for head in found]
+        head = found[firsts.index(min(firsts, key=lambda place: (self._pipeline.log.stamp_at(*place), place[0])))]
         (record,) = records(head)
         report = self._carried({record.partition: (self._committed(record.partition), record.offset + 1)})
         rows: dict[str, int] = {}

@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.pieces import Piece, Ranges, around, begins, behind, course, halves, joined, left_of, span
+from penstock.engine.pieces import (
+    Piece,
+    Place,
+    Range,
+    Ranges,
+    around,
+    begins,
+    behind,
+    course,
+    halves,
+    joined,
+    left_of,
+    span,
+)
 
 offsets = st.integers(0, 30)
 stretch = st.tuples(offsets, st.integers(1, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 ranges_of = st.dictionaries(st.integers(0, 3), stretch, min_size=1, max_size=3)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """An order in which partitions take turns as ``seed`` says; in each, offsets ascend."""
+
+    seed: int
+
+    def rank(self, place: Place) -> tuple[int, int, int]:
+        partition, offset = place
+        stamp = sum(1 + random.Random(f"{self.seed}{partition}{step}").randrange(4) for step in range(offset // 2))
+        return stamp, partition, offset
+
+    def before(self, ranges: Ranges, place: Place) -> dict[int, Range]:
+        return self._cut(ranges, [other for other in places(ranges) if self.rank(other) < self.rank(place)])
+
+    def first(self, ranges: Ranges, records: int) -> dict[int, Range]:
+        return self._cut(ranges, sorted(places(ranges), key=self.rank)[:records])
+
+    def _cut(self, ranges: Ranges, chosen: list[Place]) -> dict[int, Range]:
+        ends = {p: max(offset for q, offset in chosen if q == p) + 1 for p, _ in chosen}
+        return {p: (ranges[p][0], end) for p, end in sorted(ends.items())}
+
+
+orders = st.integers(0, 99).map(Mixed)
 
 
 def places(ranges: Ranges) -> list[tuple[int, int]]:
@@ -30,35 +70,37 @@ def follow_each_other(ranges: Ranges, pieces: Iterable[Piece]) -> None:
     assert stands == {p: end for p, (_, end) in ranges.items()}
 
 
-@given(ranges_of)
-def test_halves_are_the_whole_and_each_has_something(ranges: Ranges) -> None:
-    first, second = halves(ranges)
+@given(ranges_of, orders)
+def test_halves_are_the_whole_and_each_has_something(ranges: Ranges, order: Mixed) -> None:
+    first, second = halves(ranges, span(ranges), order)
     follow_each_other(ranges, [Piece(half) for half in (first, second) if half])
     assert abs(span(first) - span(second)) <= 1
     if span(ranges) > 1:
         assert first
         assert second
-        assert max(places(first)) < min(places(second))
+        assert max(map(order.rank, places(first))) < min(map(order.rank, places(second)))
 
 
-@given(ranges_of, st.data())
-def test_what_is_around_a_record_is_before_it_or_behind_it(ranges: Ranges, data: st.DataObject) -> None:
+@given(ranges_of, orders, st.data())
+def test_what_is_around_a_record_is_before_it_or_behind_it(ranges: Ranges, order: Mixed, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(places(ranges)))
-    pieces = around(ranges, place)
+    pieces = around(ranges, place, order)
     follow_each_other(ranges, pieces)
     (at,) = [number for number, piece in enumerate(pieces) if places(piece.ranges) == [place]]
-    assert all(other < place for piece in pieces[:at] for other in places(piece.ranges))
-    assert all(other > place for piece in pieces[at + 1 :] for other in places(piece.ranges))
+    assert all(order.rank(other) < order.rank(place) for piece in pieces[:at] for other in places(piece.ranges))
+    assert all(order.rank(other) > order.rank(place) for piece in pieces[at + 1 :] for other in places(piece.ranges))
 
 
 @given(
     ranges_of,
+    orders,
     st.dictionaries(st.integers(0, 3), st.lists(stretch, max_size=3)),
     st.none() | st.tuples(st.integers(0, 3), offsets),
     st.data(),
 )
 def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
     ranges: Ranges,
+    order: Mixed,
     acknowledged: dict[int, list[tuple[int, int]]],
     stopped_at: tuple[int, int] | None,
     data: st.DataObject,
@@ -67,7 +109,7 @@ def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
     if data.draw(st.booleans()):
         begun = {p: (start, data.draw(st.integers(start + 1, end))) for p, (start, end) in ranges.items()}
         assert begins(ranges, begun)
-    pieces = course(ranges, begun, acknowledged, stopped_at)
+    pieces = course(ranges, order, begun, acknowledged, stopped_at)
     follow_each_other(ranges, pieces)
     rest = ranges
     if begun is not None:
@@ -82,7 +124,8 @@ def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
         )
         if careful and not piece.acknowledged:
             assert span(piece.ranges) == 1
-    assert len([piece for piece in pieces if len(piece.ranges) > 1]) <= 1
+    delivered = [list(map(order.rank, places(piece.ranges))) for piece in pieces if not piece.acknowledged]
+    assert all(max(earlier) < min(later) for earlier, later in itertools.pairwise(delivered))
 
 
 @pytest.mark.parametrize(
@@ -107,8 +150,12 @@ def test_joined_stretches_do_not_touch_and_have_the_same_offsets(stretches: list
 
 
 def test_nothing_special_is_one_piece() -> None:
-    assert course({0: (3, 9), 1: (0, 2)}) == [Piece({0: (3, 9), 1: (0, 2)})]
+    assert course({0: (3, 9), 1: (0, 2)}, Mixed(1)) == [Piece({0: (3, 9), 1: (0, 2)})]
 
 
 def test_the_record_that_a_route_stopped_at_comes_alone() -> None:
-    assert course({0: (6, 20), 1: (0, 4)}, stopped_at=(0, 6)) == [Piece({0: (6, 7)}), Piece({0: (7, 20), 1: (0, 4)})]
+    order = Mixed(3)
+    before = order.before({0: (6, 20), 1: (0, 4)}, (0, 6))
+    assert before == {1: (0, 4)}
+    pieces = course({0: (6, 20), 1: (0, 4)}, order, stopped_at=(0, 6))
+    assert pieces == [Piece({1: (0, 4)}), Piece({0: (6, 7)}), Piece({0: (7, 20)})]

@@ -1,9 +1,9 @@
 """Rows of one load that share a key, folded as if they had been merged one after the other.
 
-A row changes what came before it only in the fields that it carries, be they in a column or in ``_unmapped``: a value
-that found its column goes out of what was kept aside for it, and one that did not empties the column. With a version, a
-row that is older than one before it changes nothing. Rows whose key comes once pass through untouched, and cost nothing
-but the look at the key.
+Their order is that of the log, over all partitions. A row changes what came before it only in the fields that it
+carries, be they in a column or in ``_unmapped``: a value that found its column goes out of what was kept aside for it,
+and one that did not empties the column. With a version, a row that is older than one before it changes nothing. Rows
+whose key comes once pass through untouched, and cost nothing but the look at the key.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.destinations.contract import Order
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO
 from penstock.destinations.sql.unmapping import emptied, members
 from penstock.flatten.unmapped import UNMAPPED
@@ -27,7 +28,14 @@ Numbers = npt.NDArray[np.int64]
 class Keys:
     """Which rows of a load share a key, from the key's columns (and the version) of its batches, in their order."""
 
-    def __init__(self, keys: Sequence[Sequence[pa.Array]], versions: Sequence[pa.Array] | None = None) -> None:
+    def __init__(
+        self,
+        keys: Sequence[Sequence[pa.Array]],
+        versions: Sequence[pa.Array] | None = None,
+        places: Sequence[tuple[pa.Array, pa.Array]] | None = None,
+        order: Order | None = None,
+    ) -> None:
+        """``places`` are the partitions and offsets of each batch's rows. Without them rows count as they come."""
         columns = [pa.chunked_array(list(chunks)) for chunks in zip(*keys, strict=True)]
         codes = codes_of(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
         shared = np.bincount(codes, minlength=1)[codes] > 1
@@ -36,6 +44,9 @@ class Keys:
         self.shared = np.split(shared, ends)
         self.in_turns = bool(versions) and _differ(codes, shared, pa.chunked_array(versions))
         """Whether rows of one key have several versions: see ``merging``."""
+        turns = None if places is None else _turns(shared, places, order)
+        self.turns = None if turns is None else np.split(turns, ends)
+        """Which rows of a key come first; ``None``: those that are given first."""
 
 
 class Folding:
@@ -46,17 +57,21 @@ class Folding:
         self._version = version
         self._twins: list[pa.Table] = []
         self._twin_codes: list[Numbers] = []
+        self._twin_turns: list[Numbers] = []
 
     def alone(self, batch: int, rows: pa.RecordBatch, kept: Bools | None = None) -> pa.RecordBatch:
         """Of the batch's rows those whose key comes once; the others are held for ``together``. ``kept`` says which of
         the rows, whose keys were given, are there."""
         shared, codes = self._keys.shared[batch], self._keys.codes[batch]
+        turns = None if self._keys.turns is None else self._keys.turns[batch]
         if kept is not None:
-            shared, codes = shared[kept], codes[kept]
+            shared, codes, turns = shared[kept], codes[kept], None if turns is None else turns[kept]
         if not shared.any():
             return rows
         self._twins.append(pa.table(rows.filter(pa.array(shared))))
         self._twin_codes.append(codes[shared])
+        if turns is not None:
+            self._twin_turns.append(turns[shared])
         return rows.filter(pa.array(~shared))
 
     def together(self) -> list[pa.RecordBatch]:
@@ -65,6 +80,9 @@ class Folding:
             return []
         rows = pa.concat_tables(self._twins, promote_options="permissive")
         codes = np.concatenate(self._twin_codes)
+        if self._twin_turns:
+            order = np.argsort(np.concatenate(self._twin_turns), kind="stable")
+            rows, codes = rows.take(pa.array(order)), codes[order]
         version = self._version if self._version in rows.schema.names else None
         groups = _Groups.of(codes, _ranks(rows.column(version)) if version else None)
         folded = _folded(rows, groups)
@@ -162,6 +180,26 @@ def _with_turns(folded: pa.Table, versions: pa.ChunkedArray, groups: _Groups) ->
     for name, column in {TURN: pa.array(turns), AFTER: after, UPTO: upto}.items():
         folded = folded.append_column(name, column)
     return folded
+
+
+def _turns(shared: Bools, places: Sequence[tuple[pa.Array, pa.Array]], order: Order | None) -> Numbers | None:
+    """Numbers that sort the shared rows by their places in the order of the log; ``None`` if they lie so already."""
+    if not shared.any():
+        return None
+    partitions, offsets = (
+        pa.chunked_array(list(chunks)).to_numpy().astype(np.int64)[shared] for chunks in zip(*places, strict=True)
+    )
+    if (partitions == partitions[0]).all():
+        if (np.diff(offsets) >= 0).all():
+            return None
+        ranks = offsets
+    elif order is None:
+        ranks = np.argsort(np.lexsort((offsets, partitions)), kind="stable")
+    else:
+        ranks = order.ranks(partitions, offsets)
+    turns = np.zeros(len(shared), np.int64)
+    turns[shared] = ranks
+    return turns
 
 
 def codes_of(columns: Sequence[pa.ChunkedArray]) -> Numbers:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
+from penstock.destinations.contract import Batch, Order, Part, TableBook, TableReceipt
 from penstock.destinations.sql.fitting import Fitting, without_key
 from penstock.destinations.sql.folding import Folding, Keys
 from penstock.destinations.sql.header import merge as merge_headers
@@ -79,7 +79,7 @@ def _load(
     version = rules.version_column if key and rules.version_column in table.columns else None
     losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
     merge = Merge(key, version, losing=losing) if key else None
-    loader = _Loader(session, table, files, fittings, merge)
+    loader = _Loader(session, table, files, fittings, merge, batch.order)
     loaded = loader.load(batch)
     refused = loaded.failures if loaded.failures.num_rows else None
     return TableReceipt(name, loader.total - loaded.failures.num_rows, refused, merged=loaded.merged)
@@ -105,6 +105,7 @@ class _Slice:
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
     merge: Merge | None
+    order: Order | None
     start: int
     end: int
     left_out: frozenset[int] = frozenset()
@@ -135,6 +136,8 @@ class _Slice:
         return Keys(
             [fitting.key_of(rows) for fitting, rows in staged],
             [fitting.column_of(rows, version) for fitting, rows in staged] if version else None,
+            [(rows.column(PARTITION), rows.column(OFFSET)) for _, rows in staged],
+            self.order,
         )
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
@@ -194,6 +197,7 @@ class _Loader:
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
     merge: Merge | None
+    order: Order | None
 
     @property
     def total(self) -> int:
@@ -279,7 +283,7 @@ class _Loader:
         return None
 
     def _slice(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> _Slice:
-        return _Slice(self.table, self.files, self.fittings, self.merge, start, end, left_out)
+        return _Slice(self.table, self.files, self.fittings, self.merge, self.order, start, end, left_out)
 
     def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
         places = pa.Table.from_batches(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.folding import Folding, Keys
+from penstock.destinations.sql.folding import Folding, Keys, Numbers
 from penstock.destinations.sql.merging import AFTER, TURN, UPTO
 from penstock.flatten.unmapped import UNMAPPED
 
@@ -132,3 +134,50 @@ def test_rows_with_keys_of_their_own_are_passed_on_as_they_are() -> None:
     batch = pa.RecordBatch.from_pylist([{"id": 1}, {"id": 2}])
     (same,) = folded([batch], ["id"], None)
     assert same is batch
+
+
+class Told:
+    """An order in which records have the ranks that they are told."""
+
+    def __init__(self, ranks: dict[tuple[int, int], int]) -> None:
+        self._ranks = ranks
+
+    def ranks(self, partitions: Numbers, offsets: Numbers) -> Numbers:
+        pairs = zip(partitions.tolist(), offsets.tolist(), strict=True)
+        return np.array([self._ranks[pair] for pair in pairs], np.int64)
+
+
+@given(st.lists(st.tuples(ROW, st.integers(0, 2)), max_size=10), st.sampled_from([None, "v"]), st.randoms())
+def test_rows_of_several_partitions_are_merged_in_the_order_of_the_log(
+    history: list[tuple[Row, int]], version: str | None, random: Random
+) -> None:
+    """However they were staged: a batch per partition, or shuffled by a step."""
+    seen: Counter[int] = Counter()
+    placed = []
+    for row, partition in history:
+        placed.append((row, (partition, seen[partition])))
+        seen[partition] += 1
+    order = Told({place: rank for rank, (_, place) in enumerate(placed)})
+    if random.random() < 0.5:
+        staged = [[each for each in placed if each[1][0] == partition] for partition in sorted(seen)]
+    else:
+        random.shuffle(placed)
+        staged = [placed[:4], placed[4:]] if len(placed) > 4 else [placed] if placed else []
+    batches = [pa.RecordBatch.from_pylist([as_staged(row) for row, _ in rows], schema=SCHEMA) for rows in staged]
+    places = [
+        (pa.array([p for _, (p, _) in rows], pa.int64()), pa.array([offset for _, (_, offset) in rows], pa.int64()))
+        for rows in staged
+    ]
+    versions = [batch.column("v") for batch in batches] if version else None
+    keys = Keys([[batch.column("id")] for batch in batches], versions, places, order)
+    folding = Folding(keys, version)
+    found = [*(folding.alone(place, batch) for place, batch in enumerate(batches)), *folding.together()]
+    together = Merged(["id"], version)
+    for batch in found:
+        for row in batch.to_pylist():
+            if together.due(row):
+                together.merge(row)
+    one_by_one = Merged(["id"], version)
+    for row, _ in history:
+        one_by_one.merge(as_staged(row))
+    assert together.found() == one_by_one.found()

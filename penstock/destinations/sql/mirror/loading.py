@@ -46,7 +46,7 @@ def mirror_table(
 ) -> TableReceipt:
     """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
     rows, merged, failures, repeated = 0, 0, [], True
-    for number, staged in enumerate(stretches(parts)):
+    for number, staged in enumerate(stretches(parts, batch.order)):
         # Each stretch has a mark of its own. No table's name has such a sign in it.
         marked = name if number == 0 else f"{name}#{number}"
         known = known_load(session, batch, marked)

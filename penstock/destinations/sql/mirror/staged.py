@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from penstock.destinations.contract import Part
+from penstock.destinations.contract import Order, Part
 from penstock.destinations.sql.mirror.folding import Kinds, Numbers
 from penstock.destinations.sql.mirror.header import MirrorHeader, decode, together
 from penstock.destinations.sql.mirror.staging import CHANGE, OLD, VALUE
@@ -84,7 +84,7 @@ class Stretch:
         return self.rows.column(OLD + name) if OLD + name in self.rows.schema.names else None
 
 
-def stretches(parts: Sequence[Part]) -> list[Staged]:
+def stretches(parts: Sequence[Part], order: Order | None = None) -> list[Staged]:
     """The changes of one table. Where they are cut depends on the log alone, not on how they were staged."""
     files = [
         (decode(part.header), _mapped(part.path))
@@ -94,9 +94,9 @@ def stretches(parts: Sequence[Part]) -> list[Staged]:
     numbers: dict[tuple[str, ...], int] = {}
     of_file = [numbers.setdefault(header.key, len(numbers)) for header, _ in files]
     key = np.repeat(of_file, [rows.num_rows for _, rows in files])
-    order = _order(rows)
-    if order is not None:
-        rows, key = rows.take(pa.array(order)), key[order]
+    sorting = _sorting(rows, order)
+    if sorting is not None:
+        rows, key = rows.take(pa.array(sorting)), key[sorting]
     cuts = np.flatnonzero(np.diff(key)) + 1
     return [
         Staged(
@@ -111,10 +111,13 @@ def _mapped(path: str) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
-def _order(rows: pa.Table) -> Numbers | None:
-    """The rows by their place in the log; ``None`` if they lie so already."""
+def _sorting(rows: pa.Table, order: Order | None) -> Numbers | None:
+    """The rows in the order of the log over all partitions; ``None`` if they lie so already."""
     partition, offset = (
-        rows.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET)
+        rows.column(name).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in (PARTITION, OFFSET)
     )
-    places = (partition.astype(np.int64) << 48) | offset
+    if order is not None and len(partition) and (partition != partition[0]).any():
+        return np.argsort(order.ranks(partition, offset), kind="stable")
+    places = (partition << 48) | offset
     return None if (np.diff(places) > 0).all() else np.argsort(places, kind="stable")
