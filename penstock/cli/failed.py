@@ -119,6 +119,11 @@ def replay_failed(
             if entries or pipeline.ledger.replay_under_way(name) is not None:
                 if pipeline.plan(name).mirrors:
                     note(f"route '{name}' mirrors tables: what is replayed is put over changes that came after it")
+                elif pipeline.plan(name).last_record_wins:
+                    note(
+                        f"route '{name}' has a key and no version_column: what is replayed is put over what came after"
+                        " it for the same key"
+                    )
                 done[name] = replay(name, entries, pipeline.log, pipeline.ledger)
     _report(done, "replayed", json)
 

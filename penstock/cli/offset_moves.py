@@ -34,6 +34,12 @@ MIRRORED = (
 )
 
 
+TOGETHER = (
+    "all partitions go back to one moment: the last record of a key wins, so what came after it in another partition is"
+    " delivered again too"
+)
+
+
 def acknowledge_records(
     route: RouteArgument,
     offsets: Annotated[
@@ -97,6 +103,8 @@ def rewind_route(
         for each in found:
             for line in _rewound_lines(each):
                 note(line)
+        if isinstance(start, int) and len(found) > 1:
+            note(TOGETHER)
         if found and mirrors:
             note(MIRRORED)
         total = sum(each.before - each.start for each in found)

@@ -321,7 +321,11 @@ class Delivery:
         if piece.again:
             raise lost
         narrate.range_lost(self.plan.name, piece.ranges, str(lost))
-        return [Piece(half) for half in halves(piece.ranges)]
+        records = sum(self.log.measure(partition, *stretch)[0] for partition, stretch in piece.ranges.items())
+        if records > 1:
+            return [Piece(half) for half in halves(piece.ranges, records, self._order)]
+        # What lies around the only one is gone, and hurt nobody.
+        return around(piece.ranges, record_in(self.log, piece.ranges), self._order)
 
     def _halted(self, halt: Halt) -> Halted:
         route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"

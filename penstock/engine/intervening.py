@@ -21,6 +21,7 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.presence import engine_pid
 from penstock.engine.replay import replay_source
 from penstock.errors import PenstockError
+from penstock.log.clock import UNSTAMPED
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,11 @@ def acknowledge(
 
 def stretches_since(pipeline: Pipeline, route: str, to: int | datetime, partition: int | None) -> list[Rewound]:
     """What a route would read again from an offset, or from the first record at or after a time in every partition (but
-    for its replays). Empty if that would change nothing. Changes nothing."""
+    for its replays). Empty if that would change nothing. Changes nothing.
+
+    Where the last record wins, all partitions go back to one moment of the log's order, that of the oldest record that
+    is read again: else it would be put over newer ones of other partitions, which are not.
+    """
     positions = _opened(pipeline, route)
     _refuse_while_it_runs(pipeline, route)
     standing = pipeline.ledger.standing(route)
@@ -107,6 +112,8 @@ def stretches_since(pipeline: Pipeline, route: str, to: int | datetime, partitio
         waits = standing.pending is not None or standing.halt is not None or only.partition in standing.acknowledged
         if only.start == only.before and not waits:
             return []
+    if pipeline.plan(route).last_record_wins:
+        found = _together(pipeline, found, positions)
     return [replace(each, acknowledged=tuple(standing.acknowledged.get(each.partition, ()))) for each in found]
 
 
@@ -227,6 +234,26 @@ def _since(
             gone = oldest > 0 and start <= oldest
             found.append(Rewound(route, partition, own[partition].source, max(start, oldest), committed, gone))
     return found
+
+
+def _together(pipeline: Pipeline, found: Sequence[Rewound], positions: Mapping[int, Position]) -> list[Rewound]:
+    """The same, with all partitions of the route at the moment of the oldest record that is read again."""
+    log, asked = pipeline.log, {each.partition: each for each in found}
+    moved = [log.stamp_at(each.partition, each.start) for each in found if each.start < each.before]
+    if not moved:
+        return list(found)
+    # Of records without a stamp nobody knows which is older; those that have one are newer than all of them.
+    moment = max(min(moved) - 1, UNSTAMPED)
+    for partition, owner in log.partitions(pipeline.sources_of(found[0].route)).items():
+        committed, oldest = positions[partition].committed, _oldest(pipeline, partition)
+        start = max(log.end_at(partition, moment), oldest)
+        known = asked.get(partition)
+        if known is not None:
+            asked[partition] = replace(known, start=min(known.start, start))
+        elif start < committed:
+            gone = 0 < oldest == start
+            asked[partition] = Rewound(found[0].route, partition, owner.source, start, committed, gone)
+    return [asked[partition] for partition in sorted(asked)]
 
 
 def _oldest(pipeline: Pipeline, partition: int) -> int:

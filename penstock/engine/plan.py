@@ -90,6 +90,13 @@ class RoutePlan:
 
         return isinstance(self.destination_config, SqlConfig) and self.destination_config.mirrors
 
+    @property
+    def last_record_wins(self) -> bool:
+        """Whether the order in which records are delivered decides what a row ends at."""
+        from penstock.destinations.sql.config import SqlConfig
+
+        return isinstance(self.destination_config, SqlConfig) and self.destination_config.last_record_wins
+
     @cached_property
     def casts(self) -> Mapping[str, str]:
         """The SQL types that the steps ask for; a later step wins."""

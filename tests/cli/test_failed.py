@@ -144,14 +144,24 @@ def test_entries_of_several_routes_stand_in_columns(shop: Project) -> None:
     assert len({line.index(moment(entry.failed_at)) for line in lines}) == 1
 
 
-def test_replaying_into_a_mirror_says_what_it_may_undo(shop: Project) -> None:
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("load: mirror", "route 'warehouse' mirrors tables"),
+        (
+            "primary_key: [id]",
+            "route 'warehouse' has a key and no version_column: what is replayed is put over what came",
+        ),
+    ],
+)
+def test_a_replay_says_what_it_may_undo(shop: Project, to: str, said: str) -> None:
     text = shop.config.read_text().replace(
-        "{type: file, path: ./out, format: ndjson}", "{type: duckdb, path: ./w, load: mirror}"
+        "{type: file, path: ./out, format: ndjson}", f"{{type: duckdb, path: ./w, {to}}}"
     )
     shop.config.write_text(text)
     ran = shop.penstock("failed", "replay", "--all")
     assert ran.code == 0
-    assert "route 'warehouse' mirrors tables" in ran.err
+    assert said in ran.err
 
 
 def test_only_what_is_open_is_said_to_wait_for_someone(shop: Project) -> None:

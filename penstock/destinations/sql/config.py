@@ -99,7 +99,7 @@ class SqlConfig(DestinationConfig):
     version_column: str | None = Field(
         default=None,
         description="With a key: a record changes a row only if its value here is not lower than the row's. Without"
-        " it, the last record wins.",
+        " it, the last record wins: the one that was acknowledged last.",
     )
     on_type_conflict: OnTypeConflict = Field(
         default=OnTypeConflict.UNMAPPED,
@@ -175,6 +175,11 @@ class SqlConfig(DestinationConfig):
     @property
     def mirrors(self) -> bool:
         return self.load is LoadMode.MIRROR
+
+    @property
+    def last_record_wins(self) -> bool:
+        """Whether the order in which records come decides what a row ends at."""
+        return self.mirrors or (bool(self.primary_key) and self.version_column is None)
 
     @property
     def table_template(self) -> str:
