@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench chaos docs clean
+.PHONY: help setup demo test lint types bench chaos abuse docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,9 @@ bench: setup  ## Measure ourselves against a peer and against the limit
 chaos: setup  ## Kill everything, again and again: count every event, compare mirrors row by row
 	$(RUN)/python -m tests.chaos --kills 100
 	$(RUN)/python -m tests.chaos.mirror --seconds 60
+
+abuse: setup  ## Attack the collector in twenty ways beside an honest client, and print what that client noticed
+	$(RUN)/python -m tests.abuse
 
 docs: setup  ## Write docs/reference anew from the config classes
 	$(RUN)/python scripts/reference.py

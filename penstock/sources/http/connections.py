@@ -28,6 +28,8 @@ from penstock.sources.http.config import LimitsConfig
 LOOK_SECONDS = 0.1
 EVERY_SO_MANY_LOOKS = 50
 """How often all connections are gone through even if there are few."""
+GRACE_SECONDS = 1.0
+"""How long a connection may take to show a token before the crowd at its address is held against it."""
 IDLE_SECONDS = 2.0
 """A known connection that has sent something within this time may be waiting for its answer: it is left alone."""
 SPARE_LEAST = 256
@@ -144,12 +146,13 @@ class Connections:
         known = self._known | self._just_known
         anonymous = sorted((c for c in self._open.values() if c.peer not in known), key=lambda c: c.since)
         left = Counter(connection.address for connection in anonymous)
+        newest = monotonic() - GRACE_SECONDS
         too_many = max(len(anonymous) - budget.anonymous, len(self._open) - budget.connections)
         ended: list[Connection] = []
         for connection in anonymous:  # the one that came first goes first
             address = connection.address
-            crowded = left[address] > budget.anonymous_per_address and not self._is_proxy(address)
-            if crowded or too_many > 0 or self._is_stuck(connection):
+            crowded = left[address] > budget.anonymous_per_address and connection.since < newest
+            if (crowded and not self._is_proxy(address)) or too_many > 0 or self._is_stuck(connection):
                 left[address] -= 1
                 too_many -= 1
                 ended.append(connection)
