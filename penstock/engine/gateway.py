@@ -42,7 +42,7 @@ def start_jvm(settings: Mapping[str, str], folder: Path) -> JavaGateway:
         return launch_gateway(popen_kwargs={"stdout": say, "stderr": say})  # type: ignore[no-untyped-call]
     finally:
         os.close(say)
-        threading.Thread(target=_pass_on, args=(said,), name="jvm-says", daemon=True).start()
+        threading.Thread(target=pass_on, args=(said,), name="jvm-says", daemon=True).start()
         os.environ.pop(_SUBMIT_ARGUMENTS)
         if before is not None:
             os.environ[_SUBMIT_ARGUMENTS] = before
@@ -50,7 +50,8 @@ def start_jvm(settings: Mapping[str, str], folder: Path) -> JavaGateway:
         properties.unlink(missing_ok=True)
 
 
-def _pass_on(said: int) -> None:
+def pass_on(said: int) -> None:
+    """Repeat what comes through a pipe on standard error, without the config's secrets, until it is closed."""
     with os.fdopen(said, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             # At the end of this process its own outputs may be closed before the JVM is silent.

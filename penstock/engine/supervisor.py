@@ -143,10 +143,12 @@ def run_once(
     limit = [] if patience is None else ["--patience", str(patience)]
     steps = [Child(f"source {name}", [path, "source", name, "--once", *limit]) for name in bounded_sources]
     code = 0
+    stopped = StoppedProcesses()
     for child in [*steps, Child("engine", [path, "engine", "--once", *limit])]:
         child.start()
         asked = False
         while child.alive:
+            stopped.continue_them()
             if stopping.wait(POLL) and not asked:
                 child.terminate()
                 asked = True

@@ -13,12 +13,14 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.engine.gateway import pass_on
 from penstock.engine.lost import LostCode, WorkerLost
 from penstock.engine.pieces import Ranges
 from penstock.engine.plan import RoutePlan
@@ -75,9 +77,15 @@ class TrialServer:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
+            said, say = os.pipe()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.engine.trials"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                [sys.executable, "-m", "penstock.engine.trials"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=say,
             )
+            os.close(say)
+            threading.Thread(target=pass_on, args=(said,), name="trial-says", daemon=True).start()
             assert self._process.stdin is not None
             pickle.dump((self._plan, self._log), self._process.stdin)
         return self._process
