@@ -31,9 +31,12 @@ class WorkerLost(Exception):
 STALLED = "penstock: stalled"
 """Spark is given this as the reason when we cancel a job that does not move any more."""
 
+NO_CONNECTION = "Python worker failed to connect back"
+"""What Spark says of a Python process that took longer to start than it waits."""
+
 _SIGNS = (
     "Python worker exited unexpectedly",
-    "Python worker failed to connect back",
+    NO_CONNECTION,
     "java.io.EOFException",
     "Connection reset",
     "Broken pipe",

@@ -21,7 +21,7 @@ from penstock.engine.delivery import Delivery, Halted, OutOfPatience, Stopped, c
 from penstock.engine.gaps import open_route
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
-from penstock.engine.lost import STALLED, lost_worker
+from penstock.engine.lost import NO_CONNECTION, STALLED, lost_worker
 from penstock.engine.pieces import Ranges, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reading import route_source, through_spark
@@ -44,6 +44,9 @@ STALL_GRACE = 30.0
 """Seconds beyond the limit of a step after which its task is given up, and Spark, if it does not let go of it."""
 ONCE_TRIES = 5
 """How often in a row a route may crash in a run that is to come to an end."""
+
+ONCE_TRIES_WHEN_BUSY = 20
+"""How often, if it was only that a process of Spark's was slow to start."""
 
 _STARTING = threading.Lock()
 """A query takes the session's settings with it when it starts."""
@@ -193,7 +196,9 @@ class RouteRunner(threading.Thread):
         if isinstance(error, _PASSING):
             return self._delivery.patience.is_over()
         self._crashes += 1
-        return self._pace.once and self._crashes >= ONCE_TRIES
+        # Spark gives a Python process ten seconds to start, which is too few where everything is busy.
+        tries = ONCE_TRIES_WHEN_BUSY if NO_CONNECTION in str(error) else ONCE_TRIES
+        return self._pace.once and self._crashes >= tries
 
     def stop(self, patience: float) -> bool:
         """Let the batch that is being delivered finish, for ``patience`` seconds at most, and end the query.
