@@ -202,24 +202,25 @@ def routes_table(found: PipelineStatus) -> RenderableType:
     """The accounting, in + added = loaded + skipped + failed + waiting, and beside it what is not in it yet."""
     has_added = any(route.totals.added for route in found.routes)
     taken = ["in", *(["added"] if has_added else []), "loaded", "skipped", "failed", "waiting"]
-    counts = [*taken, "under way", "behind", "rate"]
-    listing = table("route", "state", *counts, "settled", numbers=counts)
+    flows = any(route.items_per_second >= 0.5 for route in found.routes)
+    counts = [*taken, "under way", "behind", *(["rate"] if flows else []), "to go"]
+    listing = table("route", "state", *counts, numbers=counts)
     for route in found.routes:
         t, begun = route.totals, route.under_way
         numbers = [t.items, *([t.added] if has_added else []), t.loaded, t.skipped, t.failed, t.waiting]
         numbers += [begun.records if begun else 0, route.behind]
-        rate = f"{route.items_per_second:,.0f}/s"
-        listing.add_row(route.route, route.state, *map(count, numbers), rate, _settled(route))
+        rate = [f"{route.items_per_second:,.0f}/s"] if flows else []
+        listing.add_row(route.route, route.state, *map(count, numbers), *rate, _to_go(route))
     return listing
 
 
-def _settled(route: RouteStatus) -> Text:
+def _to_go(route: RouteStatus) -> Text:
     """Whether everything that was acknowledged has come to its end, which books that balance do not say."""
     from rich.text import Text
 
     if not route.adds_up:
         return Text("DOES NOT ADD UP", "bold red")
-    return Text(f"{count(route.to_go)} to go", "yellow") if route.to_go else Text("✓", "green")
+    return Text(count(route.to_go), "yellow") if route.to_go else Text("✓", "green")
 
 
 def partitions_table(found: PipelineStatus) -> RenderableType:

@@ -52,7 +52,7 @@ def test_what_a_step_added_is_shown_by_step(shop: Project) -> None:
 def test_people_see_counts_check_mark_and_the_whole_message(shop: Project) -> None:
     out = shop.penstock("status").out
     row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["warehouse"])
-    assert row == ["warehouse", "stopped", "6", "3", "1", "2", "0", "0", "2", "0/s", "2", "to", "go"]
+    assert row == ["warehouse", "stopped", "6", "3", "1", "2", "0", "0", "2", "2"]
     assert "the engine does not run" in out
     assert "warehouse: PEN-DST-099: the target is away." in out
     assert "penstock failed list" in out
@@ -73,7 +73,7 @@ def test_what_a_target_that_is_away_holds_up_is_under_way_and_does_not_look_sett
     assert begun is not None
     people, machines = _routes(shop)
     assert (people["waiting"], people["under way"], people["behind"]) == ("0", "1", "1")
-    assert people["settled"] == "2 to go"
+    assert people["to go"] == "2"
     assert (machines["waiting"], machines["under_way"], machines["behind"], machines["to_go"]) == (0, 1, 1, 2)
     assert machines["batch"]["number"] == begun.number
     assert "batch 3 with 1 record is under way since" in shop.penstock("status").out
@@ -85,7 +85,7 @@ def test_only_a_route_with_nothing_to_go_looks_settled(shop: Project) -> None:
     assert batch is not None
     ledger.commit(batch, Settlement(2, 1, waiting=1, tables=[TableReceipt("out", 1)], holds={0: 7}))
     people, machines = _routes(shop)
-    assert (people["waiting"], people["behind"], people["settled"]) == ("1", "0", "1 to go")
+    assert (people["waiting"], people["behind"], people["to go"]) == ("1", "0", "1")
     assert (machines["lag"], machines["to_go"]) == (0, 1)
     pipeline = shop.open()
     with pipeline.log.writer("web") as writer:
@@ -93,7 +93,7 @@ def test_only_a_route_with_nothing_to_go_looks_settled(shop: Project) -> None:
     last = ledger.begin("warehouse", {0: (8, 9)})
     assert last is not None
     ledger.commit(last, Settlement(1, 2, waiting=-1, tables=[TableReceipt("out", 2)]))
-    assert _routes(shop)[0]["settled"] == "✓"
+    assert _routes(shop)[0]["to go"] == "✓"
 
 
 def test_rows_of_a_half_delivered_batch_are_in_no_sum_but_their_own(shop: Project) -> None:
@@ -115,7 +115,7 @@ def test_rows_that_are_missing_from_the_tables_do_not_add_up(shop: Project) -> N
     assert batch is not None
     ledger.commit(batch, Settlement(2, 2, tables=[TableReceipt("out", 1)]))
     people, machines = _routes(shop)
-    assert (people["settled"], machines["adds_up"]) == ("DOES NOT ADD UP", False)
+    assert (people["to go"], machines["adds_up"]) == ("DOES NOT ADD UP", False)
 
 
 def test_records_of_one_key_are_many_in_and_one_written(shop: Project) -> None:
