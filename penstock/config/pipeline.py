@@ -27,6 +27,7 @@ from penstock.config.database_url import check_url
 from penstock.config.paths import LocalPath
 from penstock.config.problems import suggestion
 from penstock.config.quantities import ByteSize, Duration
+from penstock.config.spark_settings import checked_master, checked_settings
 from penstock.log.config import LogConfig
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -66,7 +67,9 @@ class LedgerConfig(ComponentConfig):
 class EngineConfig(ComponentConfig):
     """How Spark is run."""
 
-    master: str = Field(default="local[*]", description="Spark master: `local[*]`, `local[2]`, `spark://host:7077` ...")
+    master: Annotated[str, AfterValidator(checked_master)] = Field(
+        default="local[*]", description="Spark master: `local[*]`, `local[2]`, `spark://host:7077` ..."
+    )
     drain: Duration = Field(
         default=30.0, ge=0, description="How long a stop waits for batches under way before it cuts them off."
     )
@@ -83,9 +86,9 @@ class EngineConfig(ComponentConfig):
         default=None,
         description="host:port on which the engine shows its counters to Prometheus (`/metrics`); absent: nowhere.",
     )
-    spark: dict[str, Annotated[str, BeforeValidator(lambda value: _spark_text(value))]] = Field(
-        default={}, description="Further Spark settings, such as `spark.driver.memory: 4g`; they win over ours."
-    )
+    spark: Annotated[
+        dict[str, Annotated[str, BeforeValidator(lambda value: _spark_text(value))]], AfterValidator(checked_settings)
+    ] = Field(default={}, description="Further Spark settings, such as `spark.driver.memory: 4g`; they win over ours.")
 
 
 def _spark_text(value: Any) -> Any:

@@ -26,7 +26,7 @@ from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.pulse import Pulse
 from penstock.engine.route import Pace, RouteRunner
-from penstock.engine.session import Jvm, JvmDied, build_session, slots
+from penstock.engine.session import Jvm, JvmDied, build_session, slots, start_in_words
 from penstock.engine.steady import SteadyClock
 from penstock.engine.warm_up import warm_up
 from penstock.errors import PenstockError
@@ -86,7 +86,8 @@ class Engine:
         self._pulse.ask = jvm.answer
         try:
             self._lock.note_jvm(jvm.pid)
-            run_first_job(spark)
+            with start_in_words():
+                run_first_job(spark)
             warming.join()
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
             self._runners = runners

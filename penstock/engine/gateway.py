@@ -2,7 +2,7 @@
 
 PySpark would put every setting on the command line, where ``ps`` shows them to everybody on the machine. They go into a
 file instead that only this user can read, and which is gone when the JVM is up. What the JVM and its Python workers say
-comes through this process, which takes the config's secrets out of it.
+comes through this process, which takes the config's secrets and the frames of traces out of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.jvm_output import Sieve
 from penstock.redaction import redacted
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
-def start_jvm(settings: Mapping[str, str], folder: Path) -> JavaGateway:
-    """The bridge to a new JVM with these settings. ``folder`` is private, and of this driver alone."""
+def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGateway:
+    """The bridge to a new JVM with these settings. ``folder`` is private, and of this driver alone. The frames of what
+    the JVM tells with a trace go to ``traces``."""
     from pyspark.java_gateway import launch_gateway
 
     options, properties = folder / "java.options", folder / "spark.properties"
@@ -42,7 +44,7 @@ def start_jvm(settings: Mapping[str, str], folder: Path) -> JavaGateway:
         return launch_gateway(popen_kwargs={"stdout": say, "stderr": say})  # type: ignore[no-untyped-call]
     finally:
         os.close(say)
-        threading.Thread(target=pass_on, args=(said,), name="jvm-says", daemon=True).start()
+        threading.Thread(target=pass_on, args=(said, Sieve(traces)), name="jvm-says", daemon=True).start()
         os.environ.pop(_SUBMIT_ARGUMENTS)
         if before is not None:
             os.environ[_SUBMIT_ARGUMENTS] = before
@@ -50,13 +52,15 @@ def start_jvm(settings: Mapping[str, str], folder: Path) -> JavaGateway:
         properties.unlink(missing_ok=True)
 
 
-def pass_on(said: int) -> None:
-    """Repeat what comes through a pipe on standard error, without the config's secrets, until it is closed."""
+def pass_on(said: int, sieve: Sieve | None = None) -> None:
+    """Repeat what comes through a pipe on standard error, without the config's secrets and what the sieve holds back,
+    until it is closed."""
     with os.fdopen(said, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             # At the end of this process its own outputs may be closed before the JVM is silent.
             with suppress(ValueError, OSError):
-                sys.stderr.write(redacted(line))
+                clean = redacted(line)
+                sys.stderr.write(clean if sieve is None else sieve.shown(clean))
                 sys.stderr.flush()
 
 

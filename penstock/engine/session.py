@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
@@ -44,28 +46,52 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark import SparkContext
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     if SparkContext._gateway is None:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
-    settings = {"spark.master": master, "spark.app.name": name, **_settings(scratch), **extra}
+    settings = {"spark.master": master, "spark.app.name": name, **_together(_settings(scratch), extra)}
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    try:
+    with start_in_words():
         if SparkContext._gateway is None:
-            SparkContext._ensure_initialized(gateway=start_jvm(settings, scratch))
+            traces = scratch.parent / "spark-traces.log"
+            SparkContext._ensure_initialized(gateway=start_jvm(settings, scratch, traces))
         spark = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise RouteError(
-            "PEN-ENG-003", f"Spark did not start: {error}", "Penstock needs Java 17 or newer: run `penstock doctor`."
-        ) from error
     # Importing Spark turns the chatter of its bridge on.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("py4j.clientserver").addFilter(_no_stop)
     return spark
+
+
+@contextmanager
+def start_in_words() -> Iterator[None]:
+    """What goes wrong while Spark starts is a setting, or Java; it is said in a line, without Spark's traces."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise RouteError(
+            "PEN-ENG-003",
+            f"Spark did not start: {_cause(str(error))}",
+            "Check `engine.master` and `engine.spark`, and what Java says above; `penstock doctor` looks at Java.",
+        ) from None
+
+
+def _cause(text: str) -> str:
+    """Of what Spark says the innermost cause, in one line."""
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "..."))
+    ]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    # Py4J puts a line of its own before the exception.
+    said = causes[-1:] or [line for line in lines if not line.startswith("An error occurred while calling")][:1]
+    found = re.sub(r"^: ", "", " ".join(said or lines[:1])) or "it does not say why"
+    return f"{found[:500].rstrip('.')}."
 
 
 def quiet_queries(spark: SparkSession) -> None:
@@ -132,6 +158,14 @@ class Jvm:
             raise JvmDied(f"Spark's JVM (pid {self.pid}) ended with {self._process.returncode}")
 
 
+def _together(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Theirs win. Options of the JVM are put behind ours: without those it would log as Spark does by itself."""
+    both = {**ours, **theirs}
+    if _JVM_OPTIONS in theirs:
+        both[_JVM_OPTIONS] = f"{ours[_JVM_OPTIONS]} {theirs[_JVM_OPTIONS]}"
+    return both
+
+
 def _settings(scratch: Path) -> dict[str, str]:
     cores = str(os.cpu_count() or 1)
     return {
@@ -170,5 +204,5 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+        _JVM_OPTIONS: f"-Dlog4j2.configurationFile=file:{_LOGGING}",
     }

@@ -223,3 +223,16 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
 def test_patience_is_for_runs_that_have_an_end(fresh: Project) -> None:
     assert fresh.penstock("run", "--patience", "5s").code == Exit.USAGE
     assert fresh.penstock("run", "--once", "--patience", "soon").code == Exit.USAGE
+
+
+def test_a_setting_that_spark_refuses_is_one_line_without_a_trace(fresh: Project) -> None:
+    fresh.config.write_text(fresh.config.read_text() + "engine: {spark: {spark.sql.session.timeZone: Nowhere}}\n")
+    (fresh.folder / "events.ndjson").write_text('{"price": 12}\n')
+    ran = subprocess.run([*COMMAND, "run", "--once"], cwd=fresh.folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == Exit.START, ran.stderr
+    (told,) = [line for line in ran.stderr.splitlines() if "PEN-ENG-003" in line]
+    assert "Spark did not start" in told
+    assert "Nowhere" in told
+    assert "`engine.spark`" in told
+    assert "Traceback" not in ran.stderr
+    assert not [line for line in ran.stderr.splitlines() if line.startswith("\tat ")]

@@ -1,0 +1,52 @@
+"""What Spark's JVM says, line by line: what happened passes, the frames of traces and the chatter of a start do not.
+
+Frames are kept in a file beside, for who must find a defect.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+KEPT_CHARACTERS = 4 << 20
+"""How much of traces is kept."""
+
+_FRAME = re.compile(r"\s+at [\w.$/<>@-]+\(.*\)\s*|\s*\.\.\. \d+ (?:more|common).*", re.DOTALL)
+_CHATTER = re.compile(
+    r"WARNING: Using incubator modules.*|Setting default log level to .*|To adjust logging level use .*"
+    r"|Using Spark's default log4j profile.*|WARNING: package sun\.security\.action not in java\.base.*",
+    re.DOTALL,
+)
+
+
+class Sieve:
+    """Used by one thread. ``traces`` begins anew."""
+
+    def __init__(self, traces: Path) -> None:
+        self._traces = traces
+        self._told = False
+        self._room = KEPT_CHARACTERS
+        traces.unlink(missing_ok=True)
+
+    def shown(self, line: str) -> str:
+        """What of a line a person is to see; often nothing."""
+        if _CHATTER.fullmatch(line):
+            return ""
+        if not _FRAME.fullmatch(line):
+            return line
+        if self._room > 0:
+            self._keep(line)
+        if self._told:
+            return ""
+        self._told = True
+        return f"  (traces are in {self._traces})\n"
+
+    def _keep(self, line: str) -> None:
+        self._room -= len(line)
+        try:
+            handle = os.open(self._traces, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(line)
+        except OSError:  # a disk without room is no reason to stop the JVM's output
+            self._room = 0

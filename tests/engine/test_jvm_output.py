@@ -1,0 +1,50 @@
+"""What a person sees of Spark's JVM: what happened, and no traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.engine.jvm_output import Sieve
+from penstock.engine.session import _cause
+
+WRITTEN = """\
+WARNING: Using incubator modules: jdk.incubator.vector
+Setting default log level to "WARN".
+2026-11-16 03:08:55,400 ERROR spark: Error initializing SparkContext.
+org.apache.spark.SparkException: Could not parse Master URL: 'locall[2]'
+\tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3386)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+\tat org.apache.spark.api.java.JavaSparkContext.<init>(JavaSparkContext.scala:59)
+Caused by: java.lang.IllegalStateException: no room
+\t... 12 more
+a line at the end (of it)
+"""
+
+
+def test_frames_of_traces_are_kept_aside_and_what_happened_is_shown(tmp_path: Path) -> None:
+    traces = tmp_path / "traces.log"
+    sieve = Sieve(traces)
+    assert "".join(map(sieve.shown, WRITTEN.splitlines(keepends=True))).splitlines() == [
+        "2026-11-16 03:08:55,400 ERROR spark: Error initializing SparkContext.",
+        "org.apache.spark.SparkException: Could not parse Master URL: 'locall[2]'",
+        f"  (traces are in {traces})",
+        "Caused by: java.lang.IllegalStateException: no room",
+        "a line at the end (of it)",
+    ]
+    assert traces.read_text().count("\n") == 4
+    assert traces.stat().st_mode & 0o777 == 0o600
+
+
+def test_traces_that_cannot_be_kept_stop_nothing(tmp_path: Path) -> None:
+    sieve = Sieve(tmp_path / "nowhere" / "traces.log")
+    assert [sieve.shown(line) for line in ("\tat a.b(C.java:1)\n", "what happened\n")][1] == "what happened\n"
+
+
+def test_of_what_spark_says_the_innermost_cause_is_told() -> None:
+    py4j = "An error occurred while calling None.X.\n: org.apache.spark.SparkException: Could not parse.\n\tat a.b(c)\n"
+    assert _cause(py4j) == "org.apache.spark.SparkException: Could not parse."
+    nested = (
+        "Error while instantiating 'X':\n\tat a.b(c)\nCaused by: a.B: outer\n\tat a.b(c)\nCaused by: a.C: it is abc\n"
+    )
+    assert _cause(nested) == "a.C: it is abc."
+    assert _cause("") == "it does not say why."
