@@ -50,7 +50,8 @@ def acknowledge_records(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Declare records done without sending them. Works while the pipeline runs if the route is halted."""
+    """Declare records done without sending them. Works while the pipeline runs, too: of a batch that is
+    under way they are left out where they are not written yet."""
     from penstock.engine.intervening import acknowledge
 
     wanted = _offsets(offsets)
@@ -75,7 +76,7 @@ def acknowledge_records(
         f" the route stands at {done.committed}\n"
     )
     if done.committed <= done.first:
-        note("the route has not come to them yet; it will pass over them")
+        note("the route is not past them yet; it will pass over what of them is not written by then")
     if done.resumes:
         note("the route was halted there and goes on now")
 

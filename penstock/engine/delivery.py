@@ -44,6 +44,7 @@ from penstock.engine.ledger import (
 )
 from penstock.engine.lost import WorkerLost
 from penstock.engine.origin import Origin
+from penstock.engine.passing import NOTHING, Stretches, carried_without, with_what_was_there
 from penstock.engine.pieces import Order, Piece, Ranges, around, begins, course, halves, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.refusals import (
@@ -60,7 +61,7 @@ from penstock.engine.refusals import (
 )
 from penstock.engine.reports import BatchReport
 from penstock.engine.unnoted import TableWatch
-from penstock.engine.writing import BatchWriter, OutOfPatience, Stopped
+from penstock.engine.writing import BatchWriter, OutOfPatience, Reconsidered, Stopped
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local import LocalLog
 from penstock.log.ordering import LogOrder, RangeOrder
@@ -129,7 +130,9 @@ class Delivery:
                 continue
             behind = sum(span(other.ranges) for other in todo)
             try:
-                found = report if report is not None and piece.ranges == ranges else self._carried(piece)
+                passed_over = self.ledger.acknowledged_in(self.plan.name, piece.ranges)
+                whole = report if piece.ranges == ranges and not passed_over else None
+                found = self._carried(piece, passed_over) if whole is None else whole
             except WorkerLost as lost:
                 todo.extendleft(reversed(self._lost(piece, lost)))
             else:
@@ -182,9 +185,12 @@ class Delivery:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
 
     def _write(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool = False) -> list[TableReceipt]:
+        known = self.ledger.acknowledged_in(self.plan.name, batch.ranges)
         writer = BatchWriter(
-            self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target
-        )
+            self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target,
+            passes_over=bool(known),
+            reconsider=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != known,
+        )  # fmt: skip
         try:
             return writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
         except ContradictionError as error:
@@ -229,6 +235,9 @@ class Delivery:
         faults.reach("route.range_fixed")
         try:
             receipts = self._write(batch, report.parts, piece.again, stops)
+        except Reconsidered:
+            narrate.batch_reconsidered(self.plan.name, batch.number)
+            return (Piece(report.ranges, again=True),)
         except RefusedError as error:
             # However many are refused: a good record may be among those that are left, and it is not to fail for them.
             if report.items > 1:
@@ -242,6 +251,7 @@ class Delivery:
             return ()
         found = Receipt(receipts).failures
         refused = originals(self.log, found)
+        report = with_what_was_there(report, receipts)
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started)
         if stops and (missing := mendable(all_failed(report, refused))):
             raise self._halted_behind(missing, report.ranges)
@@ -304,11 +314,14 @@ class Delivery:
             settlement.seconds,
         )
 
-    def _carried(self, piece: Piece) -> BatchReport:
-        """A piece of a batch, staged anew; what the batch had staged is of no use to it."""
+    def _carried(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
+        """A piece of a batch, staged anew; what the batch had staged is of no use to it. Without what is passed over,
+        which is counted."""
         clean_stage(self.plan.stage_dir)
         carry = self.carry_again or partial(carried, self.plan, self.log)
         try:
+            if passed_over:
+                return carried_without(carry, self.plan, self.log, piece.ranges, passed_over)
             return carry(piece.ranges)
         except WorkerLost as lost:
             # What was begun was carried once, and may be at the destination: it is not to blame, and stays as it is.

@@ -81,15 +81,15 @@ def acknowledge(
     advance = Advance(committed, reached, _count(pipeline, chosen, committed, reached)) if reached > committed else None
     running = running_engine(pipeline) is not None
     with nullcontext() if running else no_engine_starts(pipeline):
-        pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
+        moved = pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
     return Acknowledged(
         route,
         chosen,
         stretch[0],
         end - 1,
         _count(pipeline, chosen, *stretch),
-        reached,
-        resumes=running and halt is not None and halt.partition == chosen and halt.offset < reached,
+        reached if moved else committed,
+        resumes=moved and running and halt is not None and halt.partition == chosen and halt.offset < reached,
     )
 
 

@@ -63,6 +63,10 @@ def destination_unavailable(route: str, reason: str, wait: float) -> None:
     log.warning("route %s: %s Trying again in %.1f s.", route, reason, wait)
 
 
+def batch_reconsidered(route: str, number: int) -> None:
+    log.info("route %s: batch %d is tried without the records that were acknowledged meanwhile", route, number)
+
+
 def batch_cut(route: str, number: int, reason: str) -> None:
     log.info("route %s: batch %d was refused as a whole, its halves are tried: %s", route, number, reason)
 

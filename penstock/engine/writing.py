@@ -20,6 +20,10 @@ class Stopped(Exception):
     """A stop was asked for before the batch was delivered. It is still in the log; this is no error."""
 
 
+class Reconsidered(Exception):
+    """An operator has declared records of the batch done while it waited: it is to be tried without them."""
+
+
 class OutOfPatience(Stopped):
     """The destination has been away for longer than the run is to wait. The batch is still in the log."""
 
@@ -36,6 +40,10 @@ class BatchWriter:
     patience: Patience = field(default_factory=Patience)
     check: Callable[[], None] = lambda: None
     """Called before the destination is written to; it may raise what the destination may."""
+    passes_over: bool = False
+    """Whether records of the batch are passed over that a table may have got by an earlier attempt."""
+    reconsider: Callable[[], bool] = lambda: False
+    """Whether that has changed."""
 
     def write(self, batch: Batch, parts: Sequence[Part], again: bool) -> list[TableReceipt]:
         """What is written stays written: only the other tables are tried again, by this call or after a crash
@@ -63,7 +71,8 @@ class BatchWriter:
             first = False
             for table in receipts:
                 if table.away is None:
-                    _check(batch, table, sum(staged[name] for name in table.staged_as))
+                    if not (self.passes_over and table.repeated):
+                        _check(batch, table, sum(staged[name] for name in table.staged_as))
                     done[table.table] = table
                     if table.failures is None:
                         self.ledger.table_loaded(batch, table)
@@ -107,6 +116,8 @@ class BatchWriter:
         if self.stopping.wait(wait):
             narrate.batch_put_off(batch.route, batch.number)
             raise Stopped from problem
+        if self.reconsider():
+            raise Reconsidered
 
 
 def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:

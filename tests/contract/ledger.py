@@ -341,19 +341,47 @@ class LedgerContract(ABC):
 
     def test_nobody_moves_a_route_that_an_engine_works_on(self, ledger: Ledger) -> None:
         ledger.note("shop", RouteState.RUNNING)
-        with pytest.raises(LedgerError, match="not halted"):
-            ledger.acknowledge("shop", 0, (0, 1), ADA, Advance(0, 1, 1), engine_runs=True)
+        assert not ledger.acknowledge("shop", 0, (0, 1), ADA, Advance(0, 1, 1), engine_runs=True)
         with pytest.raises(LedgerError, match="not halted"):
             ledger.resume("shop", ADA)
         assert ledger.offsets("shop")[0] == Position(0, 0)
-        assert ledger.interventions("shop") == []
+        # What it comes to is passed over.
+        assert ledger.acknowledged_in("shop", {0: (0, 9), 1: (0, 9)}) == {0: [(0, 1)]}
 
-    def test_records_of_a_batch_that_was_under_way_are_not_acknowledged(self, ledger: Ledger) -> None:
-        ledger.begin("shop", {0: (0, 10)})
-        with pytest.raises(LedgerError, match="the destination may have it"):
-            ledger.acknowledge("shop", 0, (9, 12), ADA)
-        ledger.acknowledge("shop", 0, (10, 12), ADA)
+    def test_records_of_a_batch_under_way_are_acknowledged_and_the_batch_stays(self, ledger: Ledger) -> None:
+        begun = ledger.begin("shop", {0: (0, 10)})
+        assert begun is not None
+        assert not ledger.acknowledge("shop", 0, (0, 1), ADA, Advance(0, 1, 1))
+        assert not ledger.acknowledge("shop", 0, (9, 12), ADA)
+        assert ledger.acknowledged_in("shop", begun.ranges) == {0: [(0, 1), (9, 10)]}
+        assert (ledger.pending("shop"), ledger.offsets("shop")[0].committed) == (begun, 0)
+        ledger.commit(begun, Settlement(10, 8, {"acknowledged": 2}))
         assert ledger.standing("shop").acknowledged == {0: [(10, 12)]}
+
+    def test_a_rewind_to_where_a_batch_under_way_begins_keeps_the_batch(self, ledger: Ledger) -> None:
+        self.committed(ledger, 10)
+        begun = ledger.begin("shop", {0: (10, 12)})
+        assert begun is not None
+        ledger.table_loaded(begun, TableReceipt("orders", 1))
+        ledger.acknowledge("shop", 0, (11, 12), ADA)
+        ledger.rewind("shop", {0: 10}, ADA)
+        assert ledger.generation("shop") == 1
+        assert ledger.pending("shop") == begun
+        assert [table.table for table in ledger.tables_loaded(begun)] == ["orders"]
+        assert ledger.acknowledged_in("shop", begun.ranges) == {}
+
+    def test_a_rewind_brings_nothing_a_second_time_that_nobody_asked_for(self, ledger: Ledger) -> None:
+        first = ledger.begin("shop", {0: (0, 10), 1: (100, 110)})
+        assert first is not None
+        ledger.commit(first, Settlement(20, 20))
+        begun = ledger.begin("shop", {0: (10, 12), 1: (110, 112)})
+        assert begun is not None
+        ledger.table_loaded(begun, TableReceipt("orders", 1))
+        with pytest.raises(LedgerError, match="orders has its part"):
+            ledger.rewind("shop", {0: 3}, ADA)
+        assert ledger.pending("shop") == begun
+        ledger.rewind("shop", {0: 3, 1: 110}, ADA)
+        assert ledger.pending("shop") is None
 
     def test_a_route_that_moved_meanwhile_is_not_moved_from_where_it_was(self, ledger: Ledger) -> None:
         self.committed(ledger, 6)

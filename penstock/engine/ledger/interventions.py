@@ -23,7 +23,7 @@ from penstock.engine.ledger.accounts import (
     Settlement,
     Standing,
 )
-from penstock.engine.ledger.batches import Batches
+from penstock.engine.ledger.batches import LOADED, Batches
 from penstock.errors import LedgerError
 
 
@@ -45,24 +45,34 @@ class Interventions(Batches):
         operator: Operator,
         advance: Advance | None = None,
         engine_runs: bool = False,
-    ) -> None:
+    ) -> bool:
         """Declare the offsets ``[start, end)`` done. With ``advance`` the route moves on at once, and a route that was
-        halted there goes on; without, it will pass over them when it gets there."""
+        halted there goes on; without, it will pass over them when it gets there. Returns whether it has moved.
+
+        Not at once while an engine is at work on the route, or while they are in a batch under way, of which tables
+        may have their part: then they are left out of what is still to be written.
+        """
         with self.writing() as connection:
-            self._at_rest(connection, route, engine_runs)
+            self._course(connection, route)
+            state = self._state(connection, route)
             standing = self._standing(connection, route)
-            _not_begun(standing, partition, stretch)
+            at_rest = not engine_runs or state == RouteState.HALTED
+            begun = standing.pending is not None and partition in standing.pending.ranges
+            moves = advance if at_rest and not begun else None
             self._remember(connection, route, partition, stretch)
-            if advance is not None:
-                self._move_on(connection, route, partition, standing, advance)
+            if moves is not None:
+                self._move_on(connection, route, partition, standing, moves)
             self._record(connection, Act.ACK, route, operator, {partition: stretch})
             halt = standing.halt
-            if advance is not None and halt is not None and halt.partition == partition and halt.offset < advance.end:
+            if moves is not None and halt is not None and halt.partition == partition and halt.offset < moves.end:
                 self._note(connection, route, RouteState.STARTING)
+            return moves is not None
 
     def rewind(self, route: str, targets: Mapping[int, int], operator: Operator) -> None:
-        """Move the route back to these offsets. A batch under way is given up, and its number with it: what of it the
-        destination has is not taken for what comes now.
+        """Move the route back to these offsets. A batch under way that begins there stays under way, so that tables
+        which have their part of it do not get it twice. Any other is given up, and its number with it: what of it the
+        destination has is not taken for what comes now. Not if tables have their part of it and records of it would
+        come again that nobody asked for.
 
         With its checkpoint goes what the route's steps remember, so that in every other partition it goes back to the
         lowest offset that something waits on. What was acknowledged ahead of the route in these partitions is so no
@@ -72,9 +82,11 @@ class Interventions(Batches):
         with self.writing() as connection:
             course = self._at_rest(connection, route, engine_runs=False)
             standing = self._standing(connection, route)
-            self._abandon(connection, route)
-            for partition, position in standing.positions.items():
-                start = targets.get(partition, position.hold)
+            starts = {p: targets.get(p, position.hold) for p, position in standing.positions.items()}
+            if not _goes_on(standing, starts):
+                self._refuse_to_double(connection, standing, targets)
+                self._abandon(connection, route)
+            for partition, start in starts.items():
                 connection.execute(
                     sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=start)
                 )
@@ -111,7 +123,7 @@ class Interventions(Batches):
     def _at_rest(self, connection: sa.Connection, route: str, engine_runs: bool) -> sa.Row[tuple[object, ...]]:
         """Lock the route's course, and refuse while an engine may be at work on the route."""
         course = self._course(connection, route)
-        state = connection.execute(sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()).scalar()
+        state = self._state(connection, route)
         if engine_runs and state != RouteState.HALTED:
             raise LedgerError(
                 "PEN-LGR-013",
@@ -119,6 +131,25 @@ class Interventions(Batches):
                 "Stop the pipeline first, or wait until the route halts.",
             )
         return course
+
+    def _state(self, connection: sa.Connection, route: str) -> str | None:
+        return connection.execute(sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()).scalar()
+
+    def _refuse_to_double(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
+        pending = standing.pending
+        unasked = [] if pending is None else sorted(pending.ranges.keys() - targets.keys())
+        if pending is None or not unasked:
+            return
+        d = self._t.deliveries
+        there = sa.select(d.c.target).filter_by(route=pending.route, number=pending.number, status=LOADED)
+        tables = sorted(connection.execute(there).scalars())
+        if tables:
+            raise LedgerError(
+                "PEN-LGR-015",
+                f"batch {pending.number} is under way, and {', '.join(tables)} has its part of it: given up, records"
+                f" of partition {', '.join(map(str, unasked))} would come a second time.",
+                "Start the pipeline, which settles the batch first; or move all partitions back.",
+            )
 
     def _remember(self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]) -> None:
         """Keep what was acknowledged ahead of the route, as stretches that do not touch."""
@@ -169,16 +200,7 @@ class Interventions(Batches):
             )
 
 
-def _not_begun(standing: Standing, partition: int, stretch: tuple[int, int]) -> None:
+def _goes_on(standing: Standing, starts: Mapping[int, int]) -> bool:
+    """Whether a batch under way is the first thing to come from there, just as it is."""
     pending = standing.pending
-    if pending is None or partition not in pending.ranges:
-        return
-    start, end = pending.ranges[partition]
-    if stretch[0] < end and start < stretch[1]:
-        raise LedgerError(
-            "PEN-LGR-011",
-            f"offsets {start}..{end - 1} of partition {partition} are in batch {pending.number}, which was under way"
-            " when the engine ended: the destination may have it.",
-            "Start the pipeline, which settles it first. If that cannot be, give the batch up and read it again:"
-            f" penstock offset rewind {pending.route} --to {start} --partition {partition}",
-        )
+    return pending is not None and all(starts.get(p) == start for p, (start, _) in pending.ranges.items())

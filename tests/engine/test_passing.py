@@ -1,0 +1,116 @@
+"""``offset ack`` of a batch that is under way: half of its tables written, the other half away."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.destinations.postgres.config import PostgresConfig
+from penstock.engine.delivery import Delivery
+from penstock.engine.ledger import Operator, RouteState, Totals
+from penstock.engine.passing import rounds
+from penstock.engine.writing import Stopped
+from tests.engine.bench import Bench
+from tests.support.waiting import eventually
+from tests.warehouse.model import ModelDestination, Store
+
+ADA = Operator("ada@example")
+CONFIG = PostgresConfig.model_validate({"url": "host=nowhere", "table": "{{ k }}"})
+RECORDS = [(0, "a"), (1, "b"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]
+
+
+class Shop(Bench):
+    """Records for two tables, of which one is away."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.plan = replace(self.plan, steps=(), destination_name="postgres", destination_config=CONFIG)
+        self.store = Store(away={"b"})
+        self.append(*(json.dumps({"n": n, "k": k}).encode() for n, k in RECORDS))
+
+    def delivery(self) -> Delivery:
+        destination = ModelDestination(CONFIG, self.store)
+        return Delivery(self.plan, destination, self.log, self.ledger, self.failed, self.stopping)
+
+    def try_and_stop(self) -> None:
+        """One try, and then a stop, as by a restart."""
+        self.stopping.set()
+        with pytest.raises(Stopped):
+            self.delivery().deliver(self.report(0, 6))
+        self.stopping.clear()
+
+    def acknowledge(self, first: int, end: int) -> None:
+        self.ledger.acknowledge("out", self.writer.partition, (first, end), ADA, engine_runs=True)
+
+    def numbers(self, table: str) -> list[object]:
+        return [row["n"] for row in self.store.tables[table].rows]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_records_acknowledged_in_a_batch_under_way_are_left_out_of_what_is_not_written(shop: Shop) -> None:
+    shop.try_and_stop()
+    assert shop.numbers("a") == [0, 2, 5]
+    shop.acknowledge(2, 4)  # one of the table that has its part, one of the other
+    shop.store.away.clear()
+    shop.delivery().deliver(shop.report(0, 6))
+    assert (shop.numbers("a"), shop.numbers("b")) == ([0, 2, 5], [1, 4])
+    assert shop.ledger.totals("out") == Totals(items=6, loaded=5, skipped=1)
+    assert shop.ledger.skips("out") == {"acknowledged": 1}
+    assert shop.ledger.standing("out").acknowledged == {}
+
+
+def test_an_acknowledgement_lets_a_batch_go_on_that_an_engine_is_trying(shop: Shop) -> None:
+    thread = threading.Thread(target=lambda: shop.delivery().deliver(shop.report(0, 6)), daemon=True)
+    thread.start()
+
+    def retries() -> bool:
+        activity = shop.ledger.activity("out")
+        return activity is not None and activity.state is RouteState.RETRYING
+
+    eventually(retries, "it waits for the table that is away", 60)
+    shop.acknowledge(0, 6)
+    thread.join(120)
+    assert not thread.is_alive()
+    assert (shop.numbers("a"), shop.store.tables["b"].rows) == ([0, 2, 5], [])
+    assert shop.ledger.totals("out") == Totals(items=6, loaded=3, skipped=3)
+    assert shop.committed == 6
+
+
+def test_a_rewind_after_it_doubles_nothing(shop: Shop) -> None:
+    shop.try_and_stop()
+    shop.acknowledge(3, 5)
+    shop.ledger.rewind("out", {shop.writer.partition: 0}, ADA)
+    shop.store.away.clear()
+    shop.delivery().deliver(shop.report(0, 6))
+    assert (shop.numbers("a"), shop.numbers("b")) == ([0, 2, 5], [1, 3, 4])
+    assert shop.ledger.totals("out") == Totals(items=6, loaded=6)
+
+
+@given(
+    st.dictionaries(st.integers(0, 2), st.tuples(st.integers(0, 9), st.integers(1, 9)).map(lambda r: (r[0], sum(r)))),
+    st.dictionaries(st.integers(0, 2), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=4)),
+)
+def test_what_is_left_is_all_but_what_is_passed_over(
+    ranges: dict[int, tuple[int, int]], passed: dict[int, Sequence[tuple[int, int]]]
+) -> None:
+    over = {p: [(start, start + length) for start, length in each] for p, each in passed.items()}
+    found = [(p, o) for some in rounds(ranges, over) for p, (start, end) in some.items() for o in range(start, end)]
+    wanted = {
+        (p, o)
+        for p, (start, end) in ranges.items()
+        for o in range(start, end)
+        if not any(first <= o < last for first, last in over.get(p, ()))
+    }
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
