@@ -102,6 +102,10 @@ class DestinationConfig(ComponentConfig):
         word for one."""
         return None
 
+    def replays_of(self) -> str | None:
+        """The route, other than its own, whose replayed records belong here too."""
+        return None
+
     def templates(self) -> Mapping[str, str]:
         """The options that are templates over an event, by name."""
         return {}

@@ -161,6 +161,13 @@ class RouteConfig(ComponentConfig):
         " longer is ended, cut down to the record that it hangs at, and that fails with `timed_out`. null: for ever.",
     )
 
+    archive: bool = Field(
+        default=False,
+        description="Keep what this route takes, and what is replayed to it, as it came: in files"
+        " `streaming-archive.dst=<route>-...` (`mode: batch`: `incoming.tok=<token>-...`) and `failed.dst=<route>-...`,"
+        " written by a route of its own that is called `<route>-archive`.",
+    )
+
     @property
     def interval(self) -> float:
         """Seconds from one batch to the next."""
@@ -250,23 +257,36 @@ class PipelineConfig(ComponentConfig):
     def _routes_fit(self) -> Self:
         wrong = unknown_sources(self.sources, {name: route.from_ for name, route in self.routes.items()})
         wrong += unknown_tokens(self.sources, self.routes)
-        if self.archive is not None:
-            ours = self._archive_route(self.archive)
-            if self.routes.setdefault(ARCHIVE_ROUTE, ours) != ours:
-                what = f"'{ARCHIVE_ROUTE}' is the name of the route that `archive` adds"
+        added = {} if self.archive is None else {ARCHIVE_ROUTE: self._archive_route(self.archive)}
+        for name, route in self.routes.items():
+            if route.archive:
+                added[f"{name}-{ARCHIVE_ROUTE}"] = self._archive_of(name, route)
+        for name, ours in added.items():
+            if self.routes.setdefault(name, ours) != ours:
+                what = f"'{name}' is the name of the route that `archive` adds"
                 fix = "Give this one another name, or take `archive` out."
-                wrong.append(complaint(("routes", ARCHIVE_ROUTE), what, fix, at_key=True))
+                wrong.append(complaint(("routes", name), what, fix, at_key=True))
         if wrong:
             raise refuse(*wrong)
         return self
 
     def _archive_route(self, options: ArchiveOptions) -> RouteConfig:
-        """All sources into the archive. Its limits are above what comes in between two batches: it must keep up."""
+        """All sources into the archive."""
+        return self._kept(options, {"from": list(self.sources)}, {})
+
+    def _archive_of(self, name: str, route: RouteConfig) -> RouteConfig:
+        """What one route takes, by its own filters, into the archive."""
+        names = "streaming-archive" if route.mode is RouteMode.STREAM else "incoming"
+        taken = {"from": list(route.from_), "namespace": route.namespace, "only_keys": list(route.only_keys)}
+        return self._kept(self.archive or ArchiveOptions(), taken, {"dst": name, "names": names})
+
+    def _kept(self, options: ArchiveOptions, taken: dict[str, Any], to: dict[str, Any]) -> RouteConfig:
+        """A route into the archive. Its limits are above what comes in between two batches: it must keep up."""
         folder = self.data_dir / "archive" if options.path is None else options.path
         return RouteConfig.model_validate(
             {
-                "from": list(self.sources),
-                "to": {"type": "archive", "path": folder},
+                **taken,
+                "to": {"type": "archive", "path": folder, **to},
                 "mode": RouteMode.BATCH,
                 "every": options.every,
                 "max_records": 30_000_000,

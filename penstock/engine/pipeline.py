@@ -104,7 +104,10 @@ class Pipeline:
 def sources_of(config: PipelineConfig, route: str) -> tuple[str, ...]:
     if route not in config.routes:
         raise PenstockError("PEN-ENG-005", f"there is no route '{route}'.", f"Routes: {', '.join(config.routes)}.")
-    return (*config.routes[route].from_, replay_source(route))
+    chosen = config.routes[route]
+    followed = chosen.to.replays_of()
+    replays = [replay_source(name) for name in (followed, route) if name is not None]
+    return tuple(dict.fromkeys((*chosen.from_, *replays)))
 
 
 def route_plan(config: PipelineConfig, route: str) -> RoutePlan:

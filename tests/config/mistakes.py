@@ -469,6 +469,14 @@ MISTAKES = [
         "",
     ),
     Mistake(
+        "a route of the name of another one's archive",
+        START + "routes:\n  a: {from: web, archive: true, to: {type: stdout}}\n"
+        "  ▲a-archive: {from: web, to: {type: stdout}}\n",
+        "routes.a-archive",
+        "'a-archive' is the name of the route that `archive` adds",
+        "another name",
+    ),
+    Mistake(
         "a key under its older name too",
         with_route("", "{type: postgres, url: 'postgresql://db/x', ▲dsn: 'postgresql://db/x'}"),
         "routes.out.to.dsn",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +17,10 @@ from penstock.engine.carriage import carry
 from penstock.engine.delivery import Delivery
 from penstock.engine.ledger import TableCount, Totals
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.replay import replay
 from penstock.engine.reports import add_up
 from penstock.engine.status import status
+from penstock.errors import TransientError
 from penstock.record import Record, entries
 from tests.engine.projects import commit, pipeline
 
@@ -134,3 +138,73 @@ def test_a_route_with_only_keys_takes_its_tokens_and_accounts_for_the_others(tmp
     deliver(opened, "warehouse", partition, [0, 25])
     assert opened.ledger.totals("warehouse") == Totals(items=25, loaded=17, skipped=8)
     assert opened.ledger.skips("warehouse") == {"only_keys": 8}
+
+
+OF_A_ROUTE = """\
+name: shop
+sources:
+  web: {type: http, tokens: [{id: site, client_secret: a}, {id: app, client_secret: b}]}
+routes:
+  warehouse: {from: web, archive: true, only_keys: [app], to: {type: "null"}}
+  nightly: {from: web, archive: true, to: {type: "null", mode: batch}}
+"""
+
+
+def archived(folder: Path) -> dict[str, list[bytes]]:
+    """The events of every file of an archive, by the beginning of its name."""
+    found: dict[str, list[bytes]] = {}
+    for path in sorted((folder / "data" / "archive").rglob("*.log.gz")):
+        found.setdefault(path.name[:-31], []).extend(read_archive(path))
+    return found
+
+
+@pytest.mark.parametrize("point", ["", "destination.writing@2", "destination.committed", "route.before_ledger_commit"])
+def test_a_route_with_an_archive_keeps_what_it_takes_and_what_is_replayed_once_each(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, rows = pipeline(tmp_path, OF_A_ROUTE), [row for row in brought(40) if "malformed" not in row.headers]
+    partition = append(opened, "web", rows)
+    broken = [replace(row, headers={"token": "app", "malformed": "torn"}) for row in rows[:3]]
+    failed = append(opened, "web", broken)
+    assert failed == partition
+    end = len(rows) + len(broken)
+    opened.ledger.open_route("warehouse", {partition: 0})
+    deliver(opened, "warehouse", partition, [0, end])
+    entries_open = [
+        replace(entry, record=replace(entry.record, headers={"token": "app"}))
+        for entry in opened.failed_store.read("warehouse", opened.ledger.failed_extent("warehouse"))
+    ]
+    assert replay("warehouse", entries_open, opened.log, opened.ledger) == 3
+    assert set(opened.sources_of("warehouse-archive")) == {"web", "replay:warehouse", "replay:warehouse-archive"}
+    (replays,) = opened.log.partitions(["replay:warehouse"])
+    opened.ledger.open_route("warehouse-archive", {partition: 0, replays: 0})
+    if point:
+        monkeypatch.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+    for place, count in ((partition, len(rows)), (replays, 3)):
+        with suppress(faults.InjectedFault, TransientError):
+            deliver(opened, "warehouse-archive", place, [0, count])
+        deliver(opened, "warehouse-archive", place, [0, count // 2, count])
+    ours = [(row.data or b"").replace(b"\n", b" ") for row in rows if row.headers["token"] == "app"]
+    again = [(row.data or b"").replace(b"\n", b" ") for row in broken]
+    kept = archived(tmp_path)
+    assert sorted(kept) == ["failed.dst=warehouse", "streaming-archive.dst=warehouse"]
+    assert sorted(kept["streaming-archive.dst=warehouse"]) == sorted(ours)
+    assert sorted(kept["failed.dst=warehouse"]) == sorted(again)
+    assert opened.failed_store.path("warehouse").name == "failed.dst=warehouse.log"
+
+
+def test_the_archive_of_a_batch_route_is_by_token_as_the_seed_has_it(tmp_path: Path) -> None:
+    opened, rows = pipeline(tmp_path, OF_A_ROUTE), [row for row in brought(20) if "malformed" not in row.headers]
+    partition = append(opened, "web", rows)
+    opened.ledger.open_route("nightly-archive", {partition: 0})
+    deliver(opened, "nightly-archive", partition, [0, len(rows)])
+    assert sorted(archived(tmp_path)) == ["incoming.tok=app", "incoming.tok=site"]
+
+
+def test_the_log_keeps_what_is_replayed_until_it_is_archived(tmp_path: Path) -> None:
+    opened = pipeline(tmp_path, OF_A_ROUTE)
+    partition = append(opened, "replay:warehouse", brought(20))
+    opened.ledger.open_route("warehouse", {partition: 0})
+    commit(opened, "warehouse", partition, 20)
+    opened.log.holds.set("warehouse", {partition: 20})
+    assert opened.floors()[partition] == 0

@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock import faults
 from penstock.destinations.archive.config import ArchiveConfig
 from penstock.destinations.archive.naming import Owner, between, day_folder, file_name, stem
-from penstock.destinations.archive.staging import ArchiveStager, Contents
+from penstock.destinations.archive.staging import ArchiveStager, Contents, Labels
 from penstock.destinations.contract import (
     UNRECORDED,
     Batch,
@@ -36,10 +36,11 @@ NAMES_TO_TRY = 10_000
 
 
 class ArchiveDestination(Destination[ArchiveConfig]):
-    """The tables of its receipts are ``tok=<token id>`` and ``ns=<namespace>``."""
+    """The tables of its receipts are ``tok=<token id>`` and ``ns=<namespace>``, and of a route's own archive
+    ``dst=<route>`` and ``failed.dst=<route>``."""
 
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
-        return ArchiveStager(directory)
+        return ArchiveStager(directory, labels=Labels(self.config.dst, self.config.names == "streaming-archive"))
 
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         target = self.config.path

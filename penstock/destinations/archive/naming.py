@@ -20,6 +20,7 @@ from penstock.destinations.contract import Batch
 MAX_ID = 120
 """Characters of a token's id in a name; with all around it, a name stays below what file systems allow (255 bytes)."""
 
+_KINDS = {"dst": "streaming-archive.dst", "failed.dst": "failed.dst"}
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _COMMENT_ONLY = 0x10
 _EMPTY_BODY = b"\x03\x00" + bytes(8)
@@ -32,12 +33,13 @@ def day_folder(day: int) -> str:
 
 
 def stem(label: str) -> str:
-    """What a file's name begins with. ``label`` is ``tok=<token id>``, or ``ns=<namespace>`` for lines without one."""
+    """What a file's name begins with. ``label`` is ``tok=<token id>``, or ``ns=<namespace>`` for lines without one; or
+    ``dst=<route>`` and, for what was replayed, ``failed.dst=<route>``."""
     variable, _, value = label.partition("=")
     safe = quote(value, safe="")
     if len(safe) > MAX_ID:
         safe = f"{safe[:MAX_ID]}~{sha256(value.encode()).hexdigest()[:8]}"
-    return f"incoming.{variable}={safe}"
+    return f"{_KINDS.get(variable, f'incoming.{variable}')}={safe}"
 
 
 def file_name(beginning: str, milliseconds: int) -> str:

@@ -26,6 +26,8 @@ HELD_BYTES = 16 << 20
 """What a task holds back before it compresses, over all files."""
 LEVEL = 1
 """Of zlib. The higher ones make events a tenth smaller and take two to six times as long."""
+REPLAY_OF = "replay_of"
+"""The header of a record that was put through its route again."""
 _DAY = 86_400_000_000
 _GZIP = 31
 
@@ -48,15 +50,16 @@ class Contents:
 class ArchiveStager(Stager):
     """Stages the data of every record that has any; the others count as skipped."""
 
-    def __init__(self, directory: Path, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, directory: Path, held_bytes: int = HELD_BYTES, labels: Labels | None = None) -> None:
         self._directory = directory
+        self._labels = labels or Labels()
         self._held_bytes = held_bytes
         self._files: dict[tuple[str, int], _File] = {}
         self._held = 0
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         kept = batch.filter(has_data(batch.column("data")))
-        for label, day, rows in _by_label_and_day(kept):
+        for label, day, rows in _by_label_and_day(kept, self._labels.of(kept)):
             file = self._files.get((label, day))
             if file is None:
                 file = self._files[label, day] = _File(self._directory, label, day, rows)
@@ -112,11 +115,11 @@ class _File:
         return Part(self._label, str(self._path), self._rows, *self._place, contents.to_text())
 
 
-def _by_label_and_day(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+def _by_label_and_day(batch: pa.RecordBatch, texts: pa.Array) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """The rows in groups of one label and day, each group in the order of the log."""
     if batch.num_rows == 0:
         return
-    labels = _labels(batch).dictionary_encode()
+    labels = texts.dictionary_encode()
     names = labels.dictionary.to_pylist()
     days, day_codes = np.unique(_microseconds(batch) // _DAY, return_inverse=True)
     if len(names) == len(days) == 1:
@@ -131,7 +134,23 @@ def _by_label_and_day(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.Reco
         yield names[code // len(days)], int(days[code % len(days)]), grouped.slice(start, end - start)
 
 
-def _labels(batch: pa.RecordBatch) -> pa.Array:
+@dataclass(frozen=True)
+class Labels:
+    """What the lines of a file have in common, and its name says. ``dst``: the route that the archive is of."""
+
+    dst: str | None = None
+    by_route: bool = False
+    """Whether all of the route's records are kept together, and not by token."""
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.dst is None:
+            return _by_token(batch)
+        own = pa.repeat(pa.scalar(f"dst={self.dst}"), batch.num_rows) if self.by_route else _by_token(batch)
+        replayed = pc.is_valid(pc.map_lookup(batch.column("headers"), REPLAY_OF, "first"))
+        return pc.if_else(replayed, pa.scalar(f"failed.dst={self.dst}"), own)
+
+
+def _by_token(batch: pa.RecordBatch) -> pa.Array:
     """``tok=<token id>``, or ``ns=<namespace>`` for a record without a token."""
     return pc.coalesce(
         pc.binary_join_element_wise("tok=", tokens(batch), ""),
