@@ -239,7 +239,9 @@ class Destination(ABC, Generic[ConfigT]):
 
     @abstractmethod
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
-        """Make the parts visible at the target, in order of (partition, first_offset). Parts may be an empty list."""
+        """Make the parts visible at the target, in order of (partition, first_offset). Parts may be an empty list.
+
+        Where several records speak of one row, ``batch.order`` says which of them is the last."""
 
     def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         """``write`` for a route that stops at the first record that is refused: nothing behind that record may be

@@ -38,9 +38,10 @@ class Clock:
 
     def __init__(self, log_dir: Path, partition: int, others: Iterable[Path]) -> None:
         """``others`` are the folders of all partitions; their last stamps are looked up."""
-        self._fd = os.open(log_dir / CLOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = log_dir / CLOCK_FILE
         self._place = partition * _PAIR
         self._content = bytearray(4096)
+        self._fd = self._open()
         try:
             # The lower one first: a reader that meets the write must find the higher one whole.
             first, second = memoryview(os.pread(self._fd, _PAIR, self._place).ljust(_PAIR, b"\0")).cast("q")
@@ -52,12 +53,19 @@ class Clock:
 
     def tick(self) -> int:
         """A stamp above all that were given before this call, by any writer of the log."""
+        if os.fstat(self._fd).st_nlink == 0:
+            # Somebody has removed or replaced the file: writers that were opened since go by another one.
+            gone, self._fd = self._fd, self._open()
+            os.close(gone)
         self.last = max(self.last, self._highest()) + 1
         self._set(self.last)
         return self.last
 
     def close(self) -> None:
         os.close(self._fd)
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _highest(self) -> int:
         while (size := os.preadv(self._fd, [self._content], 0)) == len(self._content):

@@ -120,8 +120,8 @@ class Segment:
 
     @property
     def last_mark(self) -> Place:
-        """The last indexed place."""
-        return self._last_place_before("position", self.size, inclusive=True)
+        """The last indexed place that has a frame behind it."""
+        return self._last_place_before("position", self.size, inclusive=False)
 
     def first_frame(self) -> FrameHeader | None:
         """The first frame that has records; None if there is none."""

@@ -3,6 +3,7 @@ are cut, whoever dies, and whatever the clocks of the machine say."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import struct
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import penstock.log.writer
 from penstock.log.clock import CLOCK_FILE
 from penstock.log.compaction import compact
 from penstock.log.files import segment_bases, segment_path
@@ -108,6 +110,65 @@ def test_batches_of_any_size_apply_what_was_acknowledged_first_before_the_rest(
     assert applied == sent
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, WORKERS - 1), min_size=2, max_size=20), st.none() | st.integers(1, 5), st.data())
+def test_appends_that_overlap_come_in_any_order_but_never_before_what_was_acknowledged_before_they_were_sent(
+    spare: Callable[[], Path], workers: list[int], most: int | None, data: st.DataObject
+) -> None:
+    """Between an append's stamp and its publication others are sent and acknowledged, and batches are taken."""
+    log = LocalLog(spare(), config(fsync="never"))
+    writers = [log.writer("web", worker) for worker in range(WORKERS)]
+    waiting, busy = list(workers), set[int]()
+    sent_at: dict[tuple[int, int], int] = {}
+    acknowledged_at: dict[tuple[int, int], int] = {}
+    applied: list[tuple[int, int]] = []
+    at: Offsets = dict.fromkeys(range(WORKERS), 0)
+    moments = itertools.count()
+
+    def take() -> None:
+        nonlocal at
+        reached = at | beginning(log, at, ends(log), most, None)
+        applied.extend(place_list({p: (at[p], end) for p, end in reached.items() if at[p] < end}, log))
+        at = reached
+
+    def append() -> None:
+        free = [place for place, worker in enumerate(waiting) if worker not in busy]
+        if not free:
+            return
+        worker = waiting.pop(free[0])
+        busy.add(worker)
+        moment = next(moments)
+        taken = writers[worker].append(numbered(range(2)))
+        busy.remove(worker)
+        places = [(writers[worker].partition, offset) for offset in taken]
+        sent_at.update(dict.fromkeys(places, moment))
+        acknowledged_at.update(dict.fromkeys(places, next(moments)))
+
+    def meanwhile(point: str) -> None:
+        if point == "log.append.before_write":
+            for _ in range(data.draw(st.integers(0, 2))):
+                append()
+            if data.draw(st.booleans()):
+                take()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(penstock.log.writer, "reach", meanwhile)
+        while waiting:
+            append()
+            if data.draw(st.booleans()):
+                take()
+    while len(applied) < len(sent_at):
+        take()
+    for writer in writers:
+        writer.close()
+    assert len(set(applied)) == len(applied)
+    turn = {place: number for number, place in enumerate(applied)}
+    for earlier, done in acknowledged_at.items():
+        for later, began in sent_at.items():
+            if done < began:
+                assert turn[earlier] < turn[later]
+
+
 def test_many_small_appends_are_cut_where_they_must_be(tmp_path: Path) -> None:
     """Past what the indexes mark: the cut is found between their entries."""
     log = LocalLog(tmp_path, config(segment_bytes=200_000, fsync="never"))
@@ -167,27 +228,35 @@ def test_what_comes_before_a_record_is_what_is_older_in_every_partition(tmp_path
 
 
 @pytest.mark.parametrize("lost", ["nothing", "the clock", "the clock and the heads", "an older clock"])
-def test_appends_after_a_restart_are_newer_than_all_before_it(tmp_path: Path, lost: str) -> None:
-    """A power cut may leave an older clock, or none, and older heads."""
-    log = LocalLog(tmp_path, config(segment_bytes=1500))
+@pytest.mark.parametrize("segment_bytes", [1500, 2**20])
+@pytest.mark.parametrize("many", [5, 5000])
+def test_appends_after_a_restart_are_newer_than_all_before_it(
+    tmp_path: Path, lost: str, segment_bytes: int, many: int
+) -> None:
+    """A power cut may leave an older clock, or none, and older heads. With many records an index names the very end."""
+    log = LocalLog(tmp_path, config(segment_bytes=segment_bytes))
     with log.writer("web", 0) as zero, log.writer("web", 1) as one:
         zero.append(numbered(range(5)))
         older = (tmp_path / CLOCK_FILE).read_bytes()
         for _ in range(20):
             one.append(numbered(range(5)))
+        one.append(numbered(range(many)))
     if lost == "an older clock":
         (tmp_path / CLOCK_FILE).write_bytes(older)
     elif lost != "nothing":
         (tmp_path / CLOCK_FILE).unlink()
     if lost == "the clock and the heads":
         (tmp_path / "1" / "head").unlink()
+        # What a roll leaves when it is cut off: a segment in which nothing is yet.
+        segment_path(tmp_path / "1", log.bounds(0).end + 10**6).touch()
     with log.writer("web", 0) as zero:
         zero.append(numbered([100]))
     assert log.stamp_at(0, 5) > last_frame_stamp(tmp_path / "1")
 
 
 def last_frame_stamp(directory: Path) -> int:
-    content = segment_path(directory, segment_bases(directory)[-1]).read_bytes()
+    contents = [segment_path(directory, base).read_bytes() for base in segment_bases(directory)]
+    content = [each for each in contents if each][-1]
     position = stamp = 0
     while position < len(content):
         header = decode_header(content[position:])
@@ -257,6 +326,19 @@ def test_a_clock_with_bytes_that_nobody_wrote_is_mended(tmp_path: Path) -> None:
     with log.writer("web", 0) as zero:
         zero.append(numbered(range(3)))
     assert log.stamp_at(0, 0) < log.stamp_at(1, 0) < log.stamp_at(0, 3)
+
+
+def test_a_clock_that_is_taken_away_from_writers_at_work_is_made_anew(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path)
+    sent: list[tuple[int, int]] = []
+    with log.writer("web", 0) as zero, log.writer("web", 1) as one:
+        for turn in range(4):
+            for writer in (one, zero, one):
+                sent += [(writer.partition, offset) for offset in writer.append(numbered(range(2)))]
+            (tmp_path / CLOCK_FILE).unlink()
+            with log.writer("files") as files:
+                sent += [(files.partition, offset) for offset in files.append(numbered([turn]))]
+    assert place_list({p: (0, end) for p, end in ends(log).items()}, log) == sent
 
 
 def test_compaction_keeps_the_order(tmp_path: Path) -> None:
