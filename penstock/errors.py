@@ -74,3 +74,7 @@ class TableRefusedError(PenstockError):
 
 class RefusedError(PenstockError):
     """The destination will never take this batch as it is (constraint, bad value). Trying again is of no use."""
+
+
+class RowTooLargeError(RefusedError):
+    """The destination will not take a row because all its values together are too large for it."""

@@ -11,6 +11,7 @@ from penstock.destinations.sql.dialect import Dialect, listing
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.mirror.declared import declared
 from penstock.destinations.sql.operations import DropKey, Operation, Table, TypedColumn
+from penstock.destinations.sql.row_limit import RowLimit
 from penstock.flatten.casts import Cast
 from penstock.flatten.types import InnerType, promotions
 
@@ -23,6 +24,30 @@ TYPES = {
     _T.TIMESTAMP: "timestamp with time zone",
 }
 SYSTEM_COLUMNS = frozenset(("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"))
+
+_ROW_LIMIT = RowLimit(
+    # Of the 8,160 bytes of a page: 224 for the row's head with a bit for each of 1,600 columns, 32 for _unmapped, and
+    # 48 for what is staged beside the values of a merge.
+    room=8_160 - 224 - 32 - 48,
+    short=23,
+    # A pointer has 18 bytes. But what compressing has made as short as 24 stays, and begins at a multiple of 4.
+    long=27,
+    fixed={
+        "bigint": (8, 8),
+        "integer": (4, 4),
+        "smallint": (2, 2),
+        "boolean": (1, 1),
+        "double precision": (8, 8),
+        "real": (4, 4),
+        "timestamp with time zone": (8, 8),
+        "timestamp without time zone": (8, 8),
+        "date": (4, 4),
+        "uuid": (16, 1),
+        "interval": (16, 8),
+        "name": (64, 1),
+    },
+    widest=27,
+)
 
 _SHORT_TEXTS = {"name": 63, '"char"': 1}
 """With the bytes that they keep."""
@@ -126,6 +151,7 @@ def postgres_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         reserved=SYSTEM_COLUMNS,
         takes_nul=False,
         json_keeps_repeats=False,
+        row_limit=_ROW_LIMIT,
         converts_numbers=True,
         widens=promotions(),
         database_schema=database_schema,

@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 import psycopg
 
-from penstock.errors import PenstockError, RefusedError, TableRefusedError, TransientError
+from penstock.errors import PenstockError, RefusedError, RowTooLargeError, TableRefusedError, TransientError
 
 
 class About(Enum):
@@ -24,6 +24,8 @@ def explained(error: psycopg.Error, about: About = About.ROWS) -> PenstockError:
     detail = error.diag.message_detail
     message = f"PostgreSQL says: {said}" + (f" ({detail})" if detail else "")
     state = error.sqlstate or ""
+    if about is About.ROWS and isinstance(error, psycopg.errors.ProgramLimitExceeded) and "row is too big" in said:
+        return RowTooLargeError("PEN-DST-024", message, "Nothing of it was written.")
     if about is About.ROWS and (state[:2] in _REFUSALS or _is_policy(state, said)):
         return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
     if about is About.CONNECTION or not state or state[:2] in _PASSING or state in _PASSING_STATES:

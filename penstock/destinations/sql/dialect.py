@@ -22,6 +22,7 @@ from penstock.destinations.sql.operations import (
     TypedColumn,
     WidenColumn,
 )
+from penstock.destinations.sql.row_limit import RowLimit
 from penstock.destinations.sql.type_names import TypeNames
 from penstock.errors import PenstockError
 from penstock.flatten.casts import Cast, covers, parse_cast
@@ -62,6 +63,8 @@ class Dialect(ABC):
     """Whether the engine makes decimals of the text of doubles and integers, exactly; where not, we do."""
     most_columns: int = 100_000
     """Most columns of a table, with the one for what fits nowhere."""
+    row_limit: RowLimit | None = None
+    """What a row may take, for engines where one of very many columns can be too large."""
     has_keys: bool = True
     """Whether tables get their key as a constraint; where not, merging goes by the config's word alone."""
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch, Order, Part, TableBook, TableReceipt
-from penstock.destinations.sql.fitting import Fitting, without_key
+from penstock.destinations.sql.fitting import FittedRows, Fitting, without_key
 from penstock.destinations.sql.folding import Folding, Keys
 from penstock.destinations.sql.header import merge as merge_headers
 from penstock.destinations.sql.merging import Merge
+from penstock.destinations.sql.narrowing import WHOLLY, Narrowing
 from penstock.destinations.sql.operations import Table, is_ours
 from penstock.destinations.sql.patching import TableRules, patched
 from penstock.destinations.sql.session import Load, Mark, Session, known_load
 from penstock.destinations.sql.staged import StagedFile, staged_files
 from penstock.destinations.sql.staging import OFFSET, PARTITION
-from penstock.errors import RefusedError, TableRefusedError
+from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError
 from penstock.flatten.unmapped import UNMAPPED
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
 
@@ -78,8 +81,9 @@ def _load(
     key = tuple(table.key.columns) if table.key else rules.primary_key
     version = rules.version_column if key and rules.version_column in table.columns else None
     losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
-    merge = Merge(key, version, losing=losing) if key else None
-    loader = _Loader(session, table, files, fittings, merge, batch.order)
+    narrowing = Narrowing(table, session.dialect, [*key, *([version] if version else [])])
+    merge = Merge(key, version, losing=losing | narrowing.movable) if key else None
+    loader = _Loader(session, table, files, fittings, narrowing, merge, batch.order)
     loaded = loader.load(batch)
     refused = loaded.failures if loaded.failures.num_rows else None
     return TableReceipt(name, loader.total - loaded.failures.num_rows, refused, merged=loaded.merged)
@@ -104,11 +108,14 @@ class _Slice:
     table: Table
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
+    narrowing: Narrowing
     merge: Merge | None
     order: Order | None
     start: int
     end: int
     left_out: frozenset[int] = frozenset()
+    wholly_aside: Mapping[int, int] = field(default_factory=dict)
+    """Rows that are too large beside what the table has, each with how much of it goes aside."""
     failures: list[pa.RecordBatch] = field(default_factory=list)
     """Rows that fit nowhere, known once the readers were read."""
     written: list[int] = field(default_factory=list)
@@ -134,9 +141,9 @@ class _Slice:
         version = self.merge.version
         staged = [(fitting, rows) for file, fitting in self._pairs() for rows in self._staged(file)]
         return Keys(
-            [fitting.key_of(rows) for fitting, rows in staged],
-            [fitting.column_of(rows, version) for fitting, rows in staged] if version else None,
-            [(rows.column(PARTITION), rows.column(OFFSET)) for _, rows in staged],
+            [fitting.key_of(rows) for fitting, (rows, _) in staged],
+            [fitting.column_of(rows, version) for fitting, (rows, _) in staged] if version else None,
+            [(rows.column(PARTITION), rows.column(OFFSET)) for _, (rows, _) in staged],
             self.order,
         )
 
@@ -150,8 +157,10 @@ class _Slice:
             folding = Folding(self._keys, self.table.columns[version].name if version else None)
         batches = itertools.count()
         for file, fitting in self._pairs():
-            yield pa.RecordBatchReader.from_batches(fitting.schema, self._fitted(file, fitting, folding, batches))
-        for rows in folding.together() if folding else ():
+            schema = self.narrowing.schema(fitting.schema)
+            yield pa.RecordBatchReader.from_batches(schema, self._fitted(file, fitting, folding, batches))
+        for folded in folding.together() if folding else ():
+            rows = self.narrowing.narrow(folded)
             self.written.append(rows.num_rows)
             yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
 
@@ -160,27 +169,36 @@ class _Slice:
             if file.first_row < self.end and self.start < file.first_row + file.rows:
                 yield file, fitting
 
-    def _staged(self, file: StagedFile) -> Iterator[pa.RecordBatch]:
+    def _staged(self, file: StagedFile) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+        """Batches, with the numbers of their rows."""
         row = max(self.start, file.first_row)
         for staged in file.batches(self.start, self.end):
-            numbers = range(row, row + staged.num_rows)
+            numbers: Sequence[int] = range(row, row + staged.num_rows)
             row += staged.num_rows
             if self.left_out:
                 staged = staged.filter(pa.array([number not in self.left_out for number in numbers], pa.bool_()))
-            yield staged
+                numbers = [number for number in numbers if number not in self.left_out]
+            yield staged, numbers
 
     def _fitted(
         self, file: StagedFile, fitting: Fitting, folding: Folding | None, batches: Iterator[int]
     ) -> Iterator[pa.RecordBatch]:
         """``batches`` numbers those of all files, as the folding counted them."""
-        for staged, number in zip(self._staged(file), batches, strict=False):
+        for (staged, numbers), number in zip(self._staged(file), batches, strict=False):
             found = fitting.fit(staged)
             if found.failures.num_rows:
                 self.failures.append(found.failures)
-            rows = folding.alone(number, found.rows, found.kept) if folding else found.rows
+            fitted = self.narrowing.narrow(found.rows, self._wholly(numbers, found))
+            rows = folding.alone(number, fitted, found.kept) if folding else fitted
             if rows.num_rows:
                 self.written.append(rows.num_rows)
                 yield rows
+
+    def _wholly(self, numbers: Sequence[int], found: FittedRows) -> npt.NDArray[np.int8] | None:
+        if not self.wholly_aside:
+            return None
+        chosen = np.array([self.wholly_aside.get(number, 0) for number in numbers], np.int8)
+        return chosen if found.kept is None else chosen[found.kept]
 
 
 @dataclass(frozen=True)
@@ -196,8 +214,11 @@ class _Loader:
     table: Table
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
+    narrowing: Narrowing
     merge: Merge | None
     order: Order | None
+    wholly_aside: dict[int, int] = field(default_factory=dict)
+    """Rows that the engine found too large beside what their table has."""
 
     @property
     def total(self) -> int:
@@ -208,12 +229,12 @@ class _Loader:
         try:
             return self._attempt(batch, {})
         except RefusedError as error:
-            refused = self._poison(error.what)
+            refused = self._poison(error)
         try:
             return self._attempt(batch, refused)
         except RefusedError as error:
             # Every row was fine alone, but not all of them together.
-            refused = self._clashing(refused, error.what)
+            refused = self._clashing(refused, error)
         try:
             return self._attempt(batch, refused)
         except RefusedError as error:
@@ -237,16 +258,18 @@ class _Loader:
         self.session.load(rows.load(), mark)
         return loaded()
 
-    def _poison(self, message: str) -> dict[int, str]:
+    def _poison(self, error: RefusedError) -> dict[int, str]:
         """The numbers of the rows that the engine refuses, each with its message."""
         found: dict[int, str] = {}
-        ranges = deque([(0, self.total, message)])
+        ranges = deque([(0, self.total, error)])
         tries = 0
         while ranges:
             # The largest first: if the tries run out, what fails as a whole are small pieces around the bad rows.
-            start, end, message = ranges.popleft()
+            start, end, error = ranges.popleft()
+            if end - start == 1 and self._fits_aside(start, error):
+                continue
             if end - start == 1 or tries >= self.session.max_tries:
-                found.update(dict.fromkeys(range(start, end), message))
+                found.update(dict.fromkeys(range(start, end), error.what))
                 continue
             middle = (start + end) // 2
             for low, high in ((start, middle), (middle, end)):
@@ -256,34 +279,60 @@ class _Loader:
                     ranges.append((low, high, refusal))
         return found
 
-    def _clashing(self, refused: dict[int, str], message: str) -> dict[int, str]:
+    def _fits_aside(self, row: int, error: RefusedError) -> bool:
+        """Whether a row that was too large is taken once all that may of it goes aside; then it will."""
+        if not isinstance(error, RowTooLargeError) or not self.narrowing.applies or row in self.wholly_aside:
+            return False
+        for self.wholly_aside[row] in WHOLLY:
+            if self._refusal(row, row + 1) is None:
+                return True
+        del self.wholly_aside[row]
+        return False
+
+    def _clashing(self, refused: dict[int, str], error: RefusedError) -> dict[int, str]:
         """Further rows to leave out, so that the rest can be loaded together: each the first that clashes with the rows
         before it. If they are too many to be found, all rows are refused."""
         refused = dict(refused)
+        if isinstance(error, RowTooLargeError) and self.narrowing.applies:
+            # Several records of one key: each has room beside the table's row, but not all of them.
+            self.wholly_aside.update(dict.fromkeys(range(self.total), WHOLLY[-1]))
+            if self._refusal(0, self.total, frozenset(refused)) is None:
+                return refused
         fine = 0
         for _ in range(MAX_CLASHES):
             low, high = fine, self.total
             while high - low > 1:
                 middle = (low + high) // 2
                 said = self._refusal(0, middle, frozenset(refused))
-                low, high, message = (middle, high, message) if said is None else (low, middle, said)
-            refused[high - 1] = message
+                low, high, error = (middle, high, error) if said is None else (low, middle, said)
+            refused[high - 1] = error.what
             fine = high
             rest = self._refusal(0, self.total, frozenset(refused))
             if rest is None:
                 return refused
-            message = rest
-        return dict.fromkeys(range(self.total), message)
+            error = rest
+        return dict.fromkeys(range(self.total), error.what)
 
-    def _refusal(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> str | None:
+    def _refusal(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
         try:
             self.session.load(self._slice(start, end, left_out).load(), None)
         except RefusedError as error:
-            return error.what
+            return error
         return None
 
     def _slice(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> _Slice:
-        return _Slice(self.table, self.files, self.fittings, self.merge, self.order, start, end, left_out)
+        return _Slice(
+            self.table,
+            self.files,
+            self.fittings,
+            self.narrowing,
+            self.merge,
+            self.order,
+            start,
+            end,
+            left_out,
+            dict(self.wholly_aside),
+        )
 
     def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
         places = pa.Table.from_batches(

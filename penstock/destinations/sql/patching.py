@@ -14,6 +14,7 @@ from penstock.destinations.sql.config import OnTypeConflict, SchemaChanges, SqlC
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.fitting import Fitting
 from penstock.destinations.sql.header import merge
+from penstock.destinations.sql.narrowing import is_crowded
 from penstock.destinations.sql.operations import (
     AddColumn,
     CreateTable,
@@ -159,7 +160,7 @@ def needed(
         max_columns=min(rules.max_columns, dialect.most_columns - 1),
         first=rules.primary_key,
         spare=dialect.spare,
-        spare_needed=kept_aside or any(column.name in homeless for column in header),
+        spare_needed=kept_aside or is_crowded(there, dialect) or any(column.name in homeless for column in header),
     )
     operations = patch(name, wanted, table)
     if rules.on_type_conflict is OnTypeConflict.FAIL:

@@ -25,7 +25,7 @@ from penstock.destinations.sql.mirror.header import decode
 from penstock.destinations.sql.operations import Table, WidenColumn
 from penstock.destinations.sql.ownership import overflow_table
 from penstock.destinations.sql.session import Comments, Load, Mark, Session, known_load
-from penstock.errors import RefusedError
+from penstock.errors import RefusedError, RowTooLargeError
 
 if TYPE_CHECKING:
     from penstock.destinations.sql.destination import SqlDestination
@@ -149,10 +149,12 @@ class _Unforgiving(Session):
             return found
 
         try:
-            self._session.load(load, of_all_rows if self._keep else None)
+            self._session.load(load, of_all_rows if self._keep and mark is not None else None)
+        except RowTooLargeError:
+            raise  # the loader has an answer to that
         except RefusedError as error:
             raise _Refusal(error.what) from error
-        if not self._keep:
+        if not self._keep and mark is not None:
             of_all_rows()
 
     @contextmanager
