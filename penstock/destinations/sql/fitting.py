@@ -8,7 +8,7 @@ fails. Nothing here knows an engine: it is Arrow in, Arrow out.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,8 @@ class Fitting:
         self.homeless = [name for name in named if name not in table.columns]
         """Columns of the file that the table does not have."""
         self._targets = {name: dialect.target(table.columns[name].type) for name in named if name in table.columns}
+        # To the engine keys that differ only in spaces at their end are one, and there is no other place for them.
+        self._targets |= {name: replace(self._targets[name], padded=False) for name in key if name in self._targets}
         self._json = {column.name for column in header if column.json}
         self.doubtful = [
             name
