@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -30,6 +30,9 @@ class NoteBook:
 
     def lock(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def overflowing(self, batch: Batch) -> Collection[str]:
+        return []
 
     def changed(self, table: str, statement: str) -> None:
         self.statements.append(statement)
