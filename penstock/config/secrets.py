@@ -18,7 +18,7 @@ from penstock.redaction import SECRET_NAME
 
 _ADDRESS_NAME = re.compile(r"(?:^|[._-])(?:url|dsn|uri|conninfo)$", re.IGNORECASE)
 _NO_SECRET_NAME = re.compile(
-    r"(?:path|file|dir|location|_id|\.id|type)$|^tokens$|^expose_|provider|regex", re.IGNORECASE
+    r"(?:path|file|dir|location|_id|\.id|type)$|tokens$|^expose_|provider|regex", re.IGNORECASE
 )
 """Names that have a secret's name in them and hold none: where a key lies, whose token it is."""
 _WRITTEN = re.compile(r"""(?P<name>[\w.-]+)["']?\s*:\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,}\]#][^,}\]\n]*)""")
