@@ -19,7 +19,7 @@ setup: $(READY)  ## Make .venv with the locked versions, and see to Java
 
 $(READY): requirements.lock pyproject.toml
 	@scripts/make-venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "compiling what works on JSON bytes (once)"
 	@$(RUN)/python -m penstock.engine.warm_up

@@ -6,6 +6,7 @@ A verb's module imports what is heavy (Arrow, Spark, SQL) inside its function, n
 from __future__ import annotations
 
 import gc
+import os
 from typing import Annotated
 
 import typer
@@ -113,6 +114,8 @@ app.command("demo")(guarded(demo.demo))
 
 
 def main() -> None:
+    # What verbs write is for whoever runs them; `run` asks the config.
+    os.umask(0o077)
     redact_stderr()
     # Importing makes many objects and little garbage: the quick verbs need not look for it so often.
     gc.set_threshold(50_000, 20, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -64,12 +65,15 @@ def run(
         raise typer.BadParameter("there is nothing to ask without --step.", param_hint="--yes")
     from penstock.engine.data_dir import require_writable
     from penstock.engine.layout import Layout
+    from penstock.engine.privacy import tighten
     from penstock.engine.supervisor import Supervisor, run_once
 
     path = config.absolute()
     pipeline = read_config_aloud(path)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    os.umask(pipeline.file_mask)
     require_writable(pipeline.data_dir)
+    tighten(Layout(pipeline.data_dir), pipeline.file_mask)
     if start is not None:
         _start_at_end(path)
     if json:

@@ -240,6 +240,12 @@ class PipelineConfig(ComponentConfig):
         description="Folder for everything that Penstock keeps: log, ledger, checkpoints, failed records. Relative to"
         " this file.",
     )
+    umask: str = Field(
+        default="077",
+        pattern=r"^0?[0-7]{3}$",
+        description="What is taken from the modes of files and folders that the pipeline makes, in `data_dir` and"
+        " elsewhere. `077` leaves them to its own user alone (folders 0700, files 0600), `027` lets the group read.",
+    )
     log: LogConfig = Field(default_factory=LogConfig, description="The durable log between sources and routes.")
     ledger: LedgerConfig = Field(default_factory=LedgerConfig, description="Where the accounts are kept.")
     engine: EngineConfig = Field(default_factory=EngineConfig, description="How Spark is run.")
@@ -252,6 +258,10 @@ class PipelineConfig(ComponentConfig):
         description="`true`, or options: keep everything that the sources bring in gzip files per day and token, beside"
         " what the routes do with it. By default off: the log keeps it as long as its retention says.",
     )
+
+    @property
+    def file_mask(self) -> int:
+        return int(self.umask, 8)
 
     @model_validator(mode="after")
     def _routes_fit(self) -> Self:

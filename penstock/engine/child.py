@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
     once = "--once" in rest
     try:
         config = load(Path(path))
+        os.umask(config.file_mask)
         patience = float(rest[rest.index("--patience") + 1]) if "--patience" in rest else None
         if role == "source":
             build_source(config, rest[0], patience).run(stopping, once)

@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from penstock.config.pipeline import PipelineConfig
 from penstock.config.problems import ConfigError
 from penstock.engine.layout import Layout
 from penstock.engine.presence import engine_pid, engine_silence, routes_still, silence_told
+from penstock.engine.privacy import is_open
 from penstock.errors import PenstockError, SourceAway, TransientError
 from penstock.redaction import redacted
 
@@ -67,6 +69,7 @@ def examine(path: Path) -> Iterator[Finding]:
         return
     yield Finding("config", Verdict.OK, f"{path} is valid, name {config.name}")
     yield check_space(config.data_dir)
+    yield from check_privacy(config.data_dir, config.file_mask)
     yield _engine(config)
     for name, source in config.sources.items():
         listen = getattr(source, "listen", None)
@@ -125,6 +128,14 @@ def check_space(folder: Path) -> Finding:
         verdict = Verdict.FAIL if free < TOO_LITTLE_SPACE else Verdict.WARN
         return Finding("data_dir", verdict, found, "Make room, or lower `log.retention`.")
     return Finding("data_dir", Verdict.OK, found)
+
+
+def check_privacy(folder: Path, mask: int) -> Iterator[Finding]:
+    """A folder that others can look into."""
+    if is_open(folder, mask):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        fix = f"The next `penstock run` closes it if it is this user's; else: chmod go-rwx {folder}, or set `umask`."
+        yield Finding("data_dir", Verdict.WARN, f"{folder} is open to others (mode {mode:04o})", fix)
 
 
 def check_address(subject: str, listen: str, tls: bool = False) -> Finding:

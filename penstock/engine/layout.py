@@ -36,6 +36,12 @@ class Layout:
         turn = f"-{generation}" if generation else ""
         return self.checkpoints / f"{route}-{scope[:8]}{turn}"
 
+    @property
+    def own(self) -> list[Path]:
+        """Everything of a pipeline that is there."""
+        names = ("log", "failed", "run", "checkpoints", "stage", "sources", "archive", f"{self.ledger.name}*")
+        return [path for name in names for path in self.root.glob(name)]
+
     def stage(self, route: str) -> Path:
         return self.root / "stage" / route
 

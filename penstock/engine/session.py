@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.delivery import Stopped
 from penstock.engine.gateway import start_jvm
 from penstock.errors import RouteError
-from penstock.redaction import SECRET_NAME
+from penstock.redaction import SECRET_NAME, learn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,9 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
     if SparkContext._gateway is None:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
-    settings = {"spark.master": master, "spark.app.name": name, **_together(_settings(scratch), extra)}
+    ours = {**_settings(scratch), **_access(master)}
+    settings = {"spark.master": master, "spark.app.name": name, **_together(ours, extra)}
+    learn(secret for key, secret in settings.items() if SECRET_NAME.search(key))
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -164,6 +167,17 @@ def _together(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, s
     if _JVM_OPTIONS in theirs:
         both[_JVM_OPTIONS] = f"{ours[_JVM_OPTIONS]} {theirs[_JVM_OPTIONS]}"
     return both
+
+
+def _access(master: str) -> dict[str, str]:
+    """Who may talk to the driver, and who may read what it writes."""
+    # As the process' own mask: Hadoop's file systems set modes by theirs.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    modes = {"spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}"}
+    if not master.startswith("local"):
+        return modes  # the cluster's own secret is for the config to say
+    return {**modes, "spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32)}
 
 
 def _settings(scratch: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ sources:
   web:
     type: http
     listen: 127.0.0.1:{port}
+    metrics: 127.0.0.1:{metrics}
     workers: 1
     tokens: [{{id: site, client_secret: "{client}", server_secret: "{server}"}}]
   mirrored: {{type: postgres, url: "postgresql://me:{source}@127.0.0.1:{closed}/x", tables: public.x}}
@@ -60,9 +62,9 @@ class Planted:
 
     folder: Path
     port: int
+    metrics: int
     events: Path
     secrets: dict[str, str] = field(default_factory=lambda: {name: f"zq-{name}!9$x7" for name in NAMES})
-    heard: list[str] = field(default_factory=list)
 
     def leaks(self, text: str | bytes) -> list[str]:
         """The secrets that a text shows, in any spelling."""
@@ -97,9 +99,10 @@ def guarded() -> Iterator[Server]:
     server.remove()
 
 
-@pytest.fixture
-def planted(guarded: Server, tmp_path: Path) -> Planted:
-    project = Planted(tmp_path, free_port(), tmp_path / "events")
+@pytest.fixture(scope="module")
+def planted(guarded: Server, tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    tmp_path = tmp_path_factory.mktemp("planted")
+    project = Planted(tmp_path, free_port(), free_port(), tmp_path / "events")
     project.events.mkdir()
     in_urls = ("source", "url", "query", "ssl", "away")
     words = {n: quote(s, safe="") if n in in_urls else s for n, s in project.secrets.items()}
@@ -107,6 +110,7 @@ def planted(guarded: Server, tmp_path: Path) -> Planted:
         **words,
         events=project.events,
         port=project.port,
+        metrics=project.metrics,
         pg=guarded.port,
         closed=free_port(),
     )
@@ -127,34 +131,93 @@ VERBS = [
 ]
 
 
-@pytest.mark.timeout(1500)
-def test_no_secret_comes_out_of_a_pipeline_or_lies_on_its_disk(planted: Planted) -> None:
-    secrets = planted.secrets
+@dataclass
+class Observed:
+    """What could be seen of a pipeline while it ran into its errors, was asked about them, and lost its engine."""
+
+    planted: Planted
+    said: str = ""
+    commands: set[str] = field(default_factory=set)
+    outputs: dict[str, str] = field(default_factory=dict)
+    listening: set[tuple[str, int, str]] = field(default_factory=set)
+
+
+@pytest.fixture(scope="module")
+def observed(planted: Planted) -> Observed:
+    seen = Observed(planted)
+    secrets, collector = planted.secrets, f"http://127.0.0.1:{planted.port}"
+    loose = planted.folder / "data" / "log"
+    loose.mkdir(parents=True, mode=0o755)
+    (planted.folder / "data").chmod(0o755)
     with running(planted.folder, {"COLUMNS": "80"}) as run:
         eventually(lambda: _answers(planted.port), "the collector answers", 300)
         for headers in ({"X-Auth-Token": secrets["client"]}, {"Authorization": f"Basic {_basic(secrets['client'])}"}):
-            httpx.post(f"http://127.0.0.1:{planted.port}/api/v1/event", headers=headers, json={"a": 1})
-        httpx.post(f"http://127.0.0.1:{planted.port}/api/v1/event?token={quote(secrets['server'])}", content=b"{broken")
-        lines = _commands(run)
-        eventually(lambda: _all_wait(lines, run), "every route has met its error", 600)
+            httpx.post(f"{collector}/api/v1/event", headers=headers, json={"a": 1})
+        httpx.post(f"{collector}/api/v1/event?token={quote(secrets['server'])}", content=b"{broken")
+        eventually(lambda: _all_wait(seen.commands, run), "every route has met its error", 600)
         for verb in VERBS:
             for words in ([*verb], [*verb, "--json"]):
                 ran = CliRunner().invoke(app, [*words, *_config_of(verb, planted)], env={"COLUMNS": "80"})
-                assert planted.leaks(ran.output) == [], words
-        for path in ("metrics", "healthz", "readyz", "openapi.json", "nothing"):
-            answer = httpx.get(f"http://127.0.0.1:{planted.port}/{path}")
-            assert planted.leaks(answer.text + str(answer.headers)) == [], path
-        lines |= _commands(run)
+                seen.outputs[" ".join(words)] = ran.output
+        for page in ("metrics", "healthz", "readyz", "openapi.json", "nothing"):
+            answer = httpx.get(f"{collector}/{page}")
+            seen.outputs[page] = answer.text + str(answer.headers)
+        shown = httpx.get(f"http://127.0.0.1:{planted.metrics}/metrics")
+        seen.outputs["metrics of the source"] = shown.text + str(shown.headers)
+        seen.commands |= _commands(run)
+        seen.listening = _listening(run)
         os.kill(run.engine().pid, 9)
         eventually(lambda: run.said.count("engine: started") >= 2, "the engine is started again", 300)
-    assert planted.leaks("\n".join(lines)) == []
-    assert any("SparkSubmit" in line for line in lines), "no JVM was seen"
-    assert planted.leaks(run.said) == []
-    assert "password authentication failed" in run.said
+    seen.said = run.said
+    return seen
+
+
+pytestmark = pytest.mark.timeout(1500)
+
+
+def test_no_secret_comes_out_of_a_pipeline_or_lies_on_its_disk(observed: Observed) -> None:
+    planted = observed.planted
+    outputs = {words: planted.leaks(text) for words, text in observed.outputs.items()}
+    assert {words: leaks for words, leaks in outputs.items() if leaks} == {}
+    assert planted.leaks("\n".join(observed.commands)) == []
+    assert any("SparkSubmit" in line for line in observed.commands), "no JVM was seen"
+    assert planted.leaks(observed.said) == []
+    assert "password authentication failed" in observed.said
     found = {str(path): planted.leaks(path.read_bytes()) for path in planted.files()}
     assert {path: leaks for path, leaks in found.items() if leaks} == {}
     assert any("ledger" in path for path in found)
     assert any("events" in path for path in found), "Spark wrote no event log"
+
+
+def test_what_a_pipeline_keeps_is_for_its_user_alone(observed: Observed) -> None:
+    data = observed.planted.folder / "data"
+    modes = {str(path): stat.S_IMODE(path.lstat().st_mode) for path in (data, *data.rglob("*")) if not path.is_socket()}
+    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+    assert any("checkpoints" in path for path in modes)
+    assert any("ledger" in path for path in modes)
+
+
+def test_nothing_listens_beyond_this_machine(observed: Observed) -> None:
+    addresses = {host for host, _, _ in observed.listening}
+    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, observed.listening
+    assert any("SparkSubmit" in command for _, _, command in observed.listening), "the JVM was not looked at"
+    assert {observed.planted.port, observed.planted.metrics} <= {port for _, port, _ in observed.listening}
+
+
+def test_the_counters_are_not_shown_to_those_who_send(observed: Observed) -> None:
+    assert "penstock_collector" not in observed.outputs["metrics"]
+    assert "penstock_collector_requests_total" in observed.outputs["metrics of the source"]
+
+
+def test_doctor_says_that_data_is_open_to_others(tmp_path: Path) -> None:
+    text = "name: shop\nsources: {a: {type: file, path: x}}\nroutes: {out: {from: a, to: {type: 'null'}}}\n"
+    (tmp_path / "pipeline.yaml").write_text(text)
+    data = tmp_path / "data"
+    data.mkdir()
+    for mode, said in ((0o755, True), (0o700, False)):
+        data.chmod(mode)
+        ran = CliRunner().invoke(app, ["doctor", "--config", str(tmp_path / "pipeline.yaml")])
+        assert ("open to others (mode 0755)" in ran.output) is said
 
 
 def _config_of(verb: list[str], planted: Planted) -> list[str]:
@@ -180,6 +243,18 @@ def _commands(run: Run) -> set[str]:
             found.add(" ".join(process.cmdline()))
         except psutil.Error:
             continue
+    return found
+
+
+def _listening(run: Run) -> set[tuple[str, int, str]]:
+    found = set()
+    for process in run.family():
+        try:
+            command = " ".join(process.cmdline())
+            sockets = [each.laddr for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN]
+        except psutil.Error:
+            continue
+        found |= {(address.ip, address.port, command[-200:]) for address in sockets}
     return found
 
 

@@ -11,13 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # imported there to be imported from there
 
-from penstock.sources.http import answers, metrics, openapi, pixel, segment
+from penstock.sources.http import answers, openapi, pixel, segment
 from penstock.sources.http.answers import Answer, HeaderList, Refused
 from penstock.sources.http.bodies import BadBody, BodyLimits, events, lines
 from penstock.sources.http.config import HttpConfig
@@ -78,7 +77,6 @@ class Collector:
         self._pages: dict[str, Callable[[], Answer]] = {
             "/healthz": lambda: answers.ALIVE,
             "/readyz": self._ready,
-            "/metrics": self._metrics,
             "/openapi.json": openapi.answer,
         }
 
@@ -254,11 +252,6 @@ class Collector:
     def _ready(self) -> Answer:
         problem = self.readiness.problem
         return answers.ready(self.readiness.engine) if problem is None else answers.later("not_ready", problem)
-
-    def _metrics(self) -> Answer:
-        self.tally.save(self._tally_path)
-        body = metrics.page(self._source, self._tally_path.parent)
-        return Answer(HTTPStatus.OK, [("content-type", metrics.CONTENT_TYPE)], body)
 
 
 def _check_key(request: Request, key: str | None) -> None:

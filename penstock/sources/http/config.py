@@ -123,6 +123,11 @@ class HttpConfig(SourceConfig):
     listen: Address = Field(
         default="127.0.0.1:8001", description="host:port. The default is reachable from this machine only."
     )
+    metrics: Address | None = Field(
+        default=None,
+        description="host:port on which the counters are shown to Prometheus (`/metrics`), apart from `listen`. By"
+        " default for this machine only: 127.0.0.1, at the port of `listen` plus 1000 (8001: 9001).",
+    )
     tokens: list[TokenConfig] = Field(description="Who may send; at least one.")
     workers: int = Field(default=2, ge=1, le=64, description="Processes; each owns one partition of the log.")
     namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")

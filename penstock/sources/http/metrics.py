@@ -1,22 +1,22 @@
 """Counters of one worker, and the page that adds up those of all workers.
 
-A request costs a few integer additions. Once a second (and when it is asked for the page) a worker writes its numbers
-into a file of its own; the page is the sum of the files, whichever worker is asked. A worker that is replaced goes on
-from the numbers of the one before, so counters only ever grow while the collector runs.
+A request costs a few integer additions. Twice a second a worker writes its numbers into a file of its own; the page is
+the sum of the files, shown by the process that looks after the workers, at an address apart from theirs: who may send
+events need not see how many others do. A worker that is replaced goes on from the numbers of the one before, so
+counters only ever grow while the collector runs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENCY_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -67,23 +67,31 @@ class Tally:
         return cls(requests=requests, **document)
 
 
-def page(source: str, directory: Path) -> bytes:
-    """The Prometheus page of a source: all its workers together."""
+def show(source: str, directory: Path, host: str, port: int) -> Callable[[], None]:
+    """Serve the page of a source, all its workers together, in a thread of its own. Returns what ends it. Raises
+    ``OSError`` if the address cannot be used."""
     registry = CollectorRegistry(auto_describe=False)
-    tallies = {path.stem: Tally.load(path) for path in sorted(directory.glob("*.json"))}
-    registry.register(_Page(source, tallies))
-    return generate_latest(registry)
+    registry.register(_Page(source, directory))
+    server, thread = start_http_server(port, host, registry)
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return end
 
 
 class _Page:
     """The tallies of all workers in the form that prometheus_client prints."""
 
-    def __init__(self, source: str, tallies: dict[str, Tally]) -> None:
+    def __init__(self, source: str, directory: Path) -> None:
         self._source = source
-        self._tallies = tallies
+        self._directory = directory
 
     def collect(self) -> Iterator[Metric]:
-        tallies = self._tallies.values()
+        by_worker = {path.stem: Tally.load(path) for path in sorted(self._directory.glob("*.json"))}
+        tallies = by_worker.values()
         requests = CounterMetricFamily(
             "penstock_collector_requests", "Requests answered.", labels=["source", "endpoint", "status"]
         )
@@ -106,7 +114,7 @@ class _Page:
         pending = GaugeMetricFamily(
             "penstock_collector_pending_bytes", "Bytes held until they are on disk.", labels=["source", "worker"]
         )
-        for worker, tally in self._tallies.items():
+        for worker, tally in by_worker.items():
             pending.add_metric([self._source, worker], tally.pending_bytes)
         yield pending
 

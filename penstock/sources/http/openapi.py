@@ -63,7 +63,6 @@ def document() -> Part:
             **{path: _face(path, face, first[face]) for path, face in FACES.items()},
             "/healthz": {"get": _page("healthz", "The process answers.", "application/json")},
             "/readyz": {"get": _page("readyz", "Ready for events.", "application/json", 503)},
-            "/metrics": {"get": _page("metrics", "Counters for Prometheus.", "text/plain")},
             "/openapi.json": {"get": _page("openapi", "This description.", "application/json")},
         },
     }

@@ -11,12 +11,14 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from time import monotonic
 
 from penstock.config.addresses import split_address
 from penstock.errors import PenstockError
 from penstock.sources.contract import Source
+from penstock.sources.http import metrics
 from penstock.sources.http.config import HttpConfig, TlsConfig
 from penstock.sources.http.job import Job, metrics_dir
 
@@ -24,6 +26,8 @@ POLL_SECONDS = 0.1
 DRAIN_SECONDS = 40.0
 LONGEST_PAUSE_SECONDS = 5.0
 PORT_WAIT_SECONDS = 10.0
+METRICS_AWAY = 1000
+LAST_PORT = 65535
 
 _log = logging.getLogger("penstock.http")
 
@@ -42,6 +46,7 @@ class HttpSource(Source[HttpConfig]):
         counters.mkdir(parents=True)
         with ExitStack() as stack:
             address = _reserve(self.config.listen, stack, stopping)
+            self._show_metrics(counters, address[1], stack)
             jobs = [Job.of(self.config, self.context, index, address) for index in range(self.config.workers)]
             workers = [_Worker(job) for job in jobs]
             stack.callback(_stop, workers)
@@ -50,6 +55,24 @@ class HttpSource(Source[HttpConfig]):
             while not stopping.wait(POLL_SECONDS):
                 for worker in workers:
                     worker.look_after()
+
+    def _show_metrics(self, counters: Path, port: int, stack: ExitStack) -> None:
+        """An address that was asked for must work. The one that nobody asked for costs no event if it is taken."""
+        asked = self.config.metrics
+        host, at = split_address(asked) if asked is not None else ("127.0.0.1", metrics_port(port))
+        try:
+            stack.callback(metrics.show(self.context.name, counters, host, at))
+        except OSError as error:
+            what = f"the counters of '{self.context.name}' cannot be shown on {host}:{at}: {error.strerror or error}."
+            fix = "Set `metrics` of the source to an address that is free."
+            if asked is not None:
+                raise PenstockError("PEN-HTTP-003", what, fix) from error
+            _log.warning("%s %s", what, fix)
+
+
+def metrics_port(listen: int) -> int:
+    """Where counters are shown if nothing is said: beside the port of the collector, and of every other one."""
+    return listen + METRICS_AWAY if listen + METRICS_AWAY <= LAST_PORT else listen - METRICS_AWAY
 
 
 @dataclass

@@ -170,7 +170,6 @@ async def _own_partition(
 
 
 async def _sweep(collector: Collector, server: Server, log_dir: Path, tally_path: Path) -> None:
-    turn = 0
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         if collector.readiness.stopping:
@@ -178,12 +177,10 @@ async def _sweep(collector: Collector, server: Server, log_dir: Path, tally_path
             server.stop()  # type: ignore[no-untyped-call]
         collector.bodies.expire_late(asyncio.get_running_loop().time())
         collector.readiness.disk_free = shutil.disk_usage(log_dir).free
-        turn += 1
-        if turn % 2 == 0:
-            try:
-                collector.tally.save(tally_path)
-            except OSError as error:  # a full disk must not cost the sweep
-                _log.warning("the metrics could not be saved: %s", error)
+        try:
+            collector.tally.save(tally_path)
+        except OSError as error:  # a full disk must not cost the sweep
+            _log.warning("the metrics could not be saved: %s", error)
 
 
 def _wait_for_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:

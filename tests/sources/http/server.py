@@ -38,6 +38,7 @@ class Running:
     folder: Path
     http: httpx.Client
     pid: int
+    metrics_port: int
 
     def post(
         self, path: str, body: bytes | str, headers: dict[str, str] | None = None, query: str = ""
@@ -47,8 +48,12 @@ class Running:
 
     def pending_bytes(self) -> float:
         """What the collector says it holds and has not put on disk."""
-        page = self.http.get(f"{self.url}/metrics").text
-        return sum(float(x.rpartition(" ")[2]) for x in page.splitlines() if x.startswith("penstock_collector_pending"))
+        return self.counted("penstock_collector_pending")
+
+    def counted(self, name: str) -> float:
+        """The sum of the counters whose lines begin so. They are up to half a second old."""
+        page = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics").text
+        return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name))
 
     def records(self) -> list[Record]:
         return log_records(self.folder / "log")
@@ -67,7 +72,14 @@ class Running:
 @contextmanager
 def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **options: object) -> Iterator[Running]:
     port = free_port()
-    config = {"listen": f"{host}:{port}", "workers": 1, "tokens": TOKENS, **options}
+    metrics = free_port()
+    config = {
+        "listen": f"{host}:{port}",
+        "workers": 1,
+        "tokens": TOKENS,
+        "metrics": f"127.0.0.1:{metrics}",
+        **options,
+    }
     (folder / "state").mkdir(exist_ok=True)
     context = SourceContext("web", folder / "log", log_options, folder / "state")
     tls = config.get("tls")
@@ -76,7 +88,7 @@ def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **
         url = f"{'http' if tls is None else 'https'}://{host}:{port}"
         eventually(lambda: _is_ready(http, url), "the collector's readiness")
         assert process.pid is not None
-        yield Running(url, port, folder, http, process.pid)
+        yield Running(url, port, folder, http, process.pid, metrics)
 
 
 def _is_ready(http: httpx.Client, url: str) -> bool:

@@ -7,11 +7,12 @@ import json
 import re
 import socket
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from uuid import UUID
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -21,8 +22,8 @@ from penstock.sources.contract import SourceContext
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.faces import FACES
 from penstock.sources.http.openapi import document
-from penstock.sources.http.source import HttpSource
-from tests.sources.http.server import CLIENT, SERVER, Running, collector
+from penstock.sources.http.source import HttpSource, metrics_port
+from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector
 from tests.support.waiting import eventually
 
 JS, API, BULK = "/api/v1/event", "/api/v1/s2s/event", "/api/v1/events/bulk"
@@ -184,7 +185,8 @@ def test_an_unknown_encoding_is_named(web: Running) -> None:
         ("OPTIONS", BULK, 405, "POST"),
         ("OPTIONS", API, 405, "POST"),
         ("PUT", BULK, 405, "POST"),
-        ("POST", "/metrics", 405, "GET, HEAD"),
+        ("POST", "/readyz", 405, "GET, HEAD"),
+        ("GET", "/metrics", 404, None),
         ("GET", "/nowhere", 404, None),
         ("HEAD", "/healthz", 200, None),
         ("GET", "/healthz", 200, None),
@@ -196,20 +198,54 @@ def test_methods_and_paths(web: Running, method: str, path: str, status: int, al
 
 
 def test_metrics_count_what_happened(web: Running) -> None:
-    def counted(name: str) -> float:
-        page = web.http.get(f"{web.url}/metrics").text
-        return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name))
-
     names = [
         "penstock_collector_events_total",
         "penstock_collector_malformed_total",
         'penstock_collector_requests_total{endpoint="bulk"',
         "penstock_collector_commit_seconds_count",
     ]
-    before = [counted(name) for name in names]
+    before = settled(lambda: [web.counted(name) for name in names])
     web.post(BULK, b'{"n":1}\n{"n":2}\nbad')
-    assert [counted(name) - old for name, old in zip(names, before, strict=True)] == [2, 1, 1, 1]
-    assert counted("penstock_collector_pending_bytes") == 0
+    grown = [old + new for old, new in zip(before, [2, 1, 1, 1], strict=True)]
+    eventually(lambda: [web.counted(name) for name in names] == grown, "the counters having grown by that")
+    eventually(lambda: web.pending_bytes() == 0, "nothing being held")
+
+
+def settled(look: Callable[[], list[float]]) -> list[float]:
+    """What counters say when they have caught up with what went before."""
+    seen = look()
+
+    def again() -> bool:
+        nonlocal seen
+        before, seen = seen, look()
+        return before == seen
+
+    eventually(again, "the counters standing still", every=1.5)
+    return seen
+
+
+def test_counters_of_several_workers_are_one_sum_on_an_address_of_their_own(tmp_path: Path) -> None:
+    with collector(tmp_path, workers=2) as web:
+        for _ in range(30):
+            # A connection each: the kernel deals them out to the workers.
+            httpx.post(f"{web.url}{JS}", content=b'{"n":1}', headers=CLIENT)
+        eventually(lambda: web.counted("penstock_collector_events_total") == 30, "all events being counted")
+        assert web.http.get(f"{web.url}/metrics").status_code == 404
+
+
+def test_metrics_that_cannot_be_shown_where_they_should_are_an_error(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = HttpConfig.model_validate({"listen": "127.0.0.1:0", "metrics": address, "tokens": TOKENS})
+        context = SourceContext("web", tmp_path / "log", "{}", tmp_path / "state")
+        with pytest.raises(PenstockError, match=r"PEN-HTTP-003.*web.*metrics"):
+            HttpSource(config, context).run(Event())
+
+
+def test_metrics_are_shown_beside_the_port_of_the_collector() -> None:
+    assert [metrics_port(port) for port in (80, 8001, 64_535, 64_536, 65_535)] == [1080, 9001, 65_535, 63_536, 64_535]
 
 
 def test_the_description_names_every_path_that_answers(web: Running) -> None:
