@@ -56,15 +56,25 @@ class BadBody(ValueError):
         self.index = index
 
 
-def events(body: bytes, limits: BodyLimits) -> Iterator[Event]:
+def events(body: bytes, limits: BodyLimits) -> Iterable[Event]:
     """All events of a JSON body, one after the other, or ``BadBody``."""
     text = json_text(body)
     check_tokens(text, limits)
+    if len(text) > max(WALK_BYTES, limits.event_bytes):
+        return _in_words(walked_events(text, limits))
     try:
-        if len(text) > max(WALK_BYTES, limits.event_bytes):
-            yield from walked_events(text, limits)
-        else:
-            yield from parsed_events(text, limits)
+        value = parse(text)
+    except NotJson as error:
+        raise _not_json(error) from None
+    if isinstance(value, dict) and len(text) <= limits.event_bytes and not _is_envelope(value):
+        return (Event(text, value),)
+    return _in_words(parsed_events(text, value, limits))
+
+
+def _in_words(found: Iterator[Event]) -> Iterator[Event]:
+    """The same events; what is no JSON becomes an answer."""
+    try:
+        yield from found
     except NotJson as error:
         raise _not_json(error) from None
 
@@ -75,9 +85,8 @@ def check_tokens(body: bytes, limits: BodyLimits) -> None:
         raise _too_many_tokens(limits)
 
 
-def parsed_events(text: bytes, limits: BodyLimits) -> Iterator[Event]:
-    """The events of a text that is small enough to be parsed at once."""
-    value = parse(text)
+def parsed_events(text: bytes, value: Json, limits: BodyLimits) -> Iterator[Event]:
+    """The events of a text that is small enough to be parsed at once, which gave ``value``."""
     if isinstance(value, list):
         yield from array(text, value, limits)
     elif not isinstance(value, dict):

@@ -5,7 +5,8 @@ half a header, or nothing, is therefore invisible to the application, and yet ta
 process's own sockets instead, about ten times a second. A connection is *anonymous* until one of its requests has shown
 a token that is known here. Anonymous ones have a budget of their own, per address and in all; over it, those go first
 that have been anonymous for longest: an honest client is so for as long as its first headers travel, and is never the
-oldest for long. Beyond ``limits.connections``, anonymous ones go first, then those that have sent nothing for longest.
+oldest for long. Beyond ``limits.connections``, anonymous ones that had their time go first, then those that have sent
+nothing for longest.
 
 A connection is ended with ``shutdown`` on a copy of its descriptor: the server, which owns it, sees its end and closes
 it. On systems without ``/proc`` nothing is seen and nothing is ended; the server's own limit still holds.
@@ -29,7 +30,7 @@ LOOK_SECONDS = 0.1
 EVERY_SO_MANY_LOOKS = 50
 """How often all connections are gone through even if there are few."""
 GRACE_SECONDS = 1.0
-"""How long a connection may take to show a token before the crowd at its address is held against it."""
+"""How long a connection may take to show a token before the crowd, at its address or in all, is held against it."""
 IDLE_SECONDS = 2.0
 """A known connection that has sent something within this time may be waiting for its answer: it is left alone."""
 SPARE_LEAST = 256
@@ -147,16 +148,17 @@ class Connections:
         anonymous = sorted((c for c in self._open.values() if c.peer not in known), key=lambda c: c.since)
         left = Counter(connection.address for connection in anonymous)
         newest = monotonic() - GRACE_SECONDS
-        too_many = max(len(anonymous) - budget.anonymous, len(self._open) - budget.connections)
+        over_budget, surplus = len(anonymous) - budget.anonymous, len(self._open) - budget.connections
         ended: list[Connection] = []
         for connection in anonymous:  # the one that came first goes first
             address = connection.address
-            crowded = left[address] > budget.anonymous_per_address and connection.since < newest
-            if (crowded and not self._is_proxy(address)) or too_many > 0 or self._is_stuck(connection):
+            crowded = left[address] > budget.anonymous_per_address and not self._is_proxy(address)
+            late = connection.since < newest and (crowded or surplus > 0)
+            if over_budget > 0 or late or self._is_stuck(connection):
                 left[address] -= 1
-                too_many -= 1
+                over_budget -= 1
+                surplus -= 1
                 ended.append(connection)
-        surplus = len(self._open) - len(ended) - budget.connections
         if surplus > 0:
             idle = [(_idle(c), c) for c in self._open.values() if c.peer in known]
             idle.sort(key=lambda found: -found[0])

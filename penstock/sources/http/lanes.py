@@ -8,16 +8,22 @@ sender that waits gets one before any gets a second.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from threading import Lock
 from typing import TypeVar
 
 from penstock.sources.http import answers
 from penstock.sources.http.answers import Refused
 
 _Result = TypeVar("_Result")
+
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread at such work may keep the others of the process from running."""
 
 
 class Lane:
@@ -52,7 +58,7 @@ class Lane:
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """The result of ``work``. Only inside a turn."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _considerate, work)
 
     def _pass_on(self) -> None:
         """To the sender whose turn is longest ago; whoever has more to do goes to the end."""
@@ -66,3 +72,31 @@ class Lane:
                 place.set_result(None)
                 return
         self._busy = False
+
+
+class _Consideration:
+    """Threads of the process are switched more often while any lane is at work. Always, it would cost everybody."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._at_work = 0
+        self._usual = sys.getswitchinterval()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._at_work += 1
+            sys.setswitchinterval(SWITCH_SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._at_work -= 1
+            if not self._at_work:
+                sys.setswitchinterval(self._usual)
+
+
+_consideration = _Consideration()
+
+
+def _considerate(work: Callable[[], _Result]) -> _Result:
+    with _consideration:
+        return work()

@@ -6,6 +6,8 @@ from enum import Enum, auto
 
 from penstock.sources.http.faces import Shape
 
+TINY_BYTES = 2048
+"""Whatever is in a smaller body, it takes a few milliseconds."""
 QUICK_BYTES = 65_536
 """A larger body, unpacked, is never worked on by the event loop."""
 QUICK_OBJECTS = 256

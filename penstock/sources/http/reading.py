@@ -87,22 +87,16 @@ class BodyReader:
         self._deadlines: dict[asyncio.Task[None], float] = {}
         self._given_up: dict[asyncio.Task[None], Answer] = {}
 
-    async def read(self, headers: Headers, incoming: Incoming, client: str) -> bytes:
+    def read(self, headers: Headers, incoming: Incoming, client: str) -> Awaitable[bytes]:
         """The whole body, held until ``release``; or ``Refused``."""
         length = self._announced(headers)
         if length is not None and length <= SMALL_BYTES:
-            body = await self.in_time(incoming())
-            self.room.charge(len(body), large=False)
-            return body
-        return await ArrivingBody(self, incoming, client, length).rest()
+            return self.in_time(incoming(), charged=True)
+        return ArrivingBody(self, incoming, client, length).rest()
 
     def open(self, headers: Headers, incoming: Incoming, client: str) -> ArrivingBody:
         """The body to be read in parts."""
         return ArrivingBody(self, incoming, client, self._announced(headers))
-
-    def release(self, body: bytes) -> None:
-        """The body is on disk, or was not wanted."""
-        self.room.release(len(body))
 
     def expire_late(self, now: float) -> None:
         """End the requests whose body has not arrived in time; called about twice a second."""
@@ -121,13 +115,17 @@ class BodyReader:
         if size > self._body_bytes:
             raise Refused(answers.too_large(self._body_bytes))
 
-    async def in_time(self, part: Awaitable[bytes], deadline: float | None = None) -> bytes:
-        """A part of a body, unless it comes too late. A dictionary and a sweep cost less than a timer per request."""
+    async def in_time(self, part: Awaitable[bytes], deadline: float | None = None, charged: bool = False) -> bytes:
+        """A part of a body, unless it comes too late; ``charged`` if it is a whole one. A dictionary and a sweep cost
+        less than a timer per request."""
         task = asyncio.current_task()
         assert task is not None
         self._deadlines[task] = deadline or asyncio.get_running_loop().time() + self._timeout
         try:
-            return await part
+            found = await part
+            if charged:
+                self.room.charge(len(found), large=False)
+            return found
         except asyncio.CancelledError:
             answer = self._given_up.pop(task, None)
             if answer is None:

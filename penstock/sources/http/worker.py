@@ -51,8 +51,6 @@ HEAD_BYTES = 96 * 1024
 """The longest head of a request: an address of 64 KB, and 32 KB for its headers. Each connection can make us hold so
 much without having shown a token."""
 SAY_SECONDS = 10.0
-SWITCH_SECONDS = 0.0005
-"""How long a thread that works on a large body may keep the others of the process from running."""
 COLLECT_AFTER = (20_000, 20, 50)
 """When Python looks for cyclic garbage. A large body makes 100,000 objects, none of them garbage, and every look at all
 of them stops the process."""
@@ -65,7 +63,6 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops us
     job = Job.model_validate_json(sys.stdin.buffer.readline())
-    sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*COLLECT_AFTER)
     uvloop.run(_serve(job))
     # The server's native threads may still be letting go of Python objects, and would abort a regular interpreter exit.

@@ -189,6 +189,9 @@ def test_a_large_body_is_read_as_a_small_one_is(
     text = text.strip()
     limits = BodyLimits(200, 1000, 4)
 
+    def small_events(text: bytes, limits: BodyLimits) -> Iterator[Event]:
+        yield from parsed_events(text, parse(text), limits)
+
     def outcome(found: Iterator[Event]) -> object:
         try:
             return list(found)
@@ -197,7 +200,7 @@ def test_a_large_body_is_read_as_a_small_one_is(
         except BadBody as error:
             return error.status
 
-    small = outcome(parsed_events(text, limits)) if text else 400
+    small = outcome(small_events(text, limits)) if text else 400
     if isinstance(small, list) and text[:1] == b"{" and len(small) == 1 and small[0].text == text:
         return  # a plain event; only those that are too large are walked over
     large = outcome(walked_events(text, limits, window)) if text else 400
