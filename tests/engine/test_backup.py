@@ -42,6 +42,20 @@ def put_back(site: Site, name: str = "backup", force: bool = True) -> Restored:
     return restore(load(site.folder / "pipeline.yaml"), site.folder / name, OPERATOR, force)
 
 
+def test_what_comes_after_a_restore_is_newer_than_all_that_was_put_back(site: Site) -> None:
+    for first in range(0, 60, 10):
+        site.append(range(first, first + 10), worker=first // 10 % 2)
+    before = LocalLog(site.data / "log")
+    reached = {partition: before.reach(partition) for partition in before.partitions()}
+    make_backup(site)
+    site.append(range(60, 70))
+    put_back(site)
+    after = LocalLog(site.data / "log")
+    assert {partition: after.reach(partition) for partition in after.partitions()} == reached
+    site.append(range(100, 110), worker=0)
+    assert after.stamp_at(0, reached[0].end) > max(reach.stamp for reach in reached.values())
+
+
 def test_a_restored_pipeline_resumes_behind_what_a_newer_warehouse_has(site: Site) -> None:
     site.append(range(100))
     site.deliver(size=40)

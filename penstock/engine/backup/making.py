@@ -26,7 +26,7 @@ from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, desc
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.log.files import INDEX_SUFFIX, SEGMENT_SUFFIX, index_path, replace_durably, segment_bases, segment_path
-from penstock.log.head import HEAD_FILE, Head, pack, read_head
+from penstock.log.head import HEAD_FILE, pack, read_head
 from penstock.log.housekeeping import busy, housekeeping
 from penstock.log.lineage import LINEAGE_FILE, read_lineage
 from penstock.log.local import LocalLog
@@ -125,7 +125,7 @@ class _Backup:
             self._file(path, head.position if base == head.segment else None)
             if base < head.segment and index_path(path).exists():
                 self._file(index_path(path))
-        self._content(directory / HEAD_FILE, pack(Head(head.segment, head.position, head.next_offset, head.position)))
+        self._content(directory / HEAD_FILE, pack(head._replace(durable=head.position)))
         known = [list(each) for each in read_lineage(directory).incarnations if each.first < head.next_offset]
         if known:
             self._content(directory / LINEAGE_FILE, json.dumps(known, separators=(",", ":")).encode())
