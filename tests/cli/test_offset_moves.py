@@ -12,7 +12,7 @@ import pytest
 
 from penstock.cli.exits import Exit
 from penstock.engine.layout import Layout
-from penstock.engine.ledger import Ledger, RouteState, sqlite_url
+from penstock.engine.ledger import Ledger, RouteState, Settlement, sqlite_url
 from tests.cli.stops import Shop, order, shop
 
 
@@ -219,6 +219,34 @@ def test_a_route_is_moved_back_to_a_time(halted: Shop, to: str, start: int) -> N
     (moved,) = halted.json("offset", "rewind", "warehouse", "--to", to, "--yes")["rewound"]
     assert (moved["partition"], moved["source"], moved["from"], moved["before"]) == (0, "web", start, 6)
     assert halted.committed() == start
+
+
+@pytest.mark.parametrize("to", [("--to", "1", "--partition", "1"), ("--to", "2026-01-31T09:10")])
+def test_where_the_last_record_wins_all_partitions_go_back_to_one_moment(tmp_path: Path, to: tuple[str, ...]) -> None:
+    """By an offset of one partition, and by a time that only records of the other one are not before."""
+    project = shop(tmp_path)
+    project.config.write_text(
+        project.config.read_text()
+        .replace("from: web\n", "from: [web, shop]\n")
+        .replace("routes:", "  shop: {type: file, path: ./shop.ndjson}\nroutes:")
+        .replace("table: orders,", "table: orders, primary_key: [id],")
+    )
+    project.append(order(20), source="shop")
+    # After it in the log, before it by what they say of their time.
+    project.append(order(21), source="shop", first=10)
+    project.append(order(22), order(23), source="web", first=-100)
+    pipeline = project.open()
+    end = pipeline.log.bounds(0).end
+    pipeline.ledger.open_route("warehouse", {0: 0, 1: 0})
+    batch = pipeline.ledger.begin("warehouse", {0: (0, end), 1: (0, 2)})
+    assert batch is not None
+    pipeline.ledger.commit(batch, Settlement(end + 2, end + 2))
+    pipeline.ledger.close()
+    ran = project.penstock("offset", "rewind", "warehouse", *to, "--yes")
+    assert ran.code == 0
+    assert f"reads partition 0 (web) again from {end - 2} to {end - 1}" in ran.err
+    assert "reads partition 1 (shop) again from 1 to 1" in ran.err
+    assert ("all partitions go back to one moment" in ran.err) == ("--partition" in to)
 
 
 def test_a_time_since_which_nothing_was_read_moves_nothing(halted: Shop) -> None:
