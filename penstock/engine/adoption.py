@@ -50,7 +50,7 @@ def plan_adoption(
         origin = Origin.from_text(text)
         if origin is None:
             continue
-        shared = {p: stretch for p, stretch in _shared(origin, log).items() if stretch[1] > reached.get(p, 0)}
+        shared = {p: stretch for p, stretch in shared_ranges(origin, log).items() if stretch[1] > reached.get(p, 0)}
         before = {p: (reached.get(p, 0), start) for p, (start, _) in shared.items() if start > reached.get(p, 0)}
         if before:
             batches.append(AdoptedBatch(before))
@@ -74,7 +74,7 @@ def _by_batch(loads: Sequence[Loaded]) -> dict[tuple[int, str], dict[str, str]]:
     return found
 
 
-def _shared(origin: Origin, log: Mapping[int, LogPart]) -> dict[int, tuple[int, int]]:
+def shared_ranges(origin: Origin, log: Mapping[int, LogPart]) -> dict[int, tuple[int, int]]:
     """What of a batch is in this log: the same offsets, given by the same writers."""
     found = {}
     for partition, stretch in origin.stretches.items():

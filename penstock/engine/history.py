@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.destinations.contract import AnyDestination, Loaded
+from penstock.engine.adoption import LogPart, shared_ranges
 from penstock.engine.ledger import Ledger
 from penstock.engine.origin import Origin
 from penstock.errors import ContradictionError
@@ -61,15 +62,15 @@ class History:
         for load in newest:
             if (load.batch.scope, load.batch.route) == (self.ledger.scope, route):
                 self._check_own(load)
-        if self.ledger.has_past(route):
-            return
-        identities = self._identities(sources)
+        accepted = self.ledger.accepted_others(route)
         # What is there under the name of another route of the config is for that one to answer for.
         others = (self.ledger.dropped() | set(self.routes)) - {route}
         # Its own name first: that is the better advice.
         for load in sorted(newest, key=lambda load: load.batch.route != route):
-            ours = (load.batch.scope, load.batch.route) == (self.ledger.scope, route)
-            if _shares(load, identities) and load.batch.route not in others and not ours:
+            whose = (load.batch.scope, load.batch.route)
+            if whose == (self.ledger.scope, route) or load.batch.route in others:
+                continue
+            if load.batch.number > accepted.get(whose, 0) and self._is_ahead(load, route, sources):
                 raise self._met_past(route, load.batch.route, _told(load))
 
     def _check_neighbours(self, route: str, destination: AnyDestination) -> None:
@@ -170,8 +171,27 @@ class History:
                 return False
         return True
 
-    def _identities(self, sources: Sequence[str]) -> set[str]:
-        return {owner.identity for owner in self.log.partitions(sources).values() if owner.identity}
+    def log_parts(self, sources: Sequence[str]) -> dict[int, LogPart]:
+        """The partitions of some sources, as they are to be compared with what a destination has."""
+        found = {}
+        for partition, owner in self.log.partitions(sources).items():
+            bounds = self.log.bounds(partition)
+            found[partition] = LogPart(owner.identity, bounds.oldest, bounds.end, self.log.lineage(partition))
+        return found
+
+    def _is_ahead(self, load: Loaded, route: str, sources: Sequence[str]) -> bool:
+        """Whether somebody else has delivered from this log what the route has not; for a route without a past in this
+        ledger, whether from this log at all."""
+        origin = Origin.from_text(load.batch.origin)
+        if origin is None:
+            return False
+        parts = self.log_parts(sources)
+        if not self.ledger.has_past(route):
+            identities = {part.identity for part in parts.values() if part.identity}
+            return any(stretch.identity in identities for stretch in origin.stretches.values())
+        positions = self.ledger.offsets(route)
+        shared = shared_ranges(origin, parts)
+        return any(p in positions and end > positions[p].committed for p, (_, end) in shared.items())
 
     def _on_disk(self, route: str) -> str:
         held = {p: offset for p, offset in self.log.holds.get().get(route, {}).items() if offset}
@@ -188,9 +208,10 @@ class History:
 
     def _met_past(self, route: str, other: str, found: str) -> ContradictionError:
         name = f"'{other}'" if other != route else "a route of this name"
+        known = "is not that far" if self.ledger.has_past(route) else "has no past in this ledger"
         return ContradictionError(
             "PEN-RTE-019",
-            f"route '{route}' has no past in this ledger, but {name} has delivered from this log before: {found}. The"
+            f"route '{route}' {known}, but {name} has delivered from this log before: {found}. The"
             " ledger was deleted or replaced, or the route was renamed.",
             f"Go on behind it: penstock offset adopt {other} {route}."
             f" Or deliver everything again: penstock offset rewind {route} --to 1970-01-01."
@@ -201,11 +222,6 @@ class History:
 def _is_of(name: str, route: str) -> bool:
     scope = name.removeprefix(f"{route}-")[:8]
     return len(scope) == 8 and all(sign in "0123456789abcdef" for sign in scope)
-
-
-def _shares(load: Loaded, identities: Collection[str]) -> bool:
-    origin = Origin.from_text(load.batch.origin)
-    return origin is not None and any(stretch.identity in identities for stretch in origin.stretches.values())
 
 
 def _told(load: Loaded) -> str:

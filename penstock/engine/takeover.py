@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from penstock.destinations.contract import Loaded
-from penstock.engine.adoption import LogPart, plan_adoption
+from penstock.engine.adoption import LogPart, plan_adoption, shared_ranges
 from penstock.engine.intervening import no_engine_starts, running_engine
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
 from penstock.engine.origin import Origin
@@ -47,13 +47,9 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         if renamed:
             _rename(pipeline, other, route, operator)
         partitions = pipeline.log.partitions(pipeline.sources_of(route))
-        bounds = {p: pipeline.log.bounds(p) for p in partitions}
-        standing = pipeline.ledger.open_route(route, {p: each.oldest for p, each in bounds.items()})
+        parts = pipeline.history().log_parts(pipeline.sources_of(route))
+        standing = pipeline.ledger.open_route(route, {p: part.oldest for p, part in parts.items()})
         positions = {p: standing[p].committed for p in partitions}
-        parts = {
-            p: LogPart(owner.identity, bounds[p].oldest, bounds[p].end, pipeline.log.lineage(p))
-            for p, owner in partitions.items()
-        }
         starts = {p: fork for p, (fork, _) in pipeline.history().forks(route, pipeline.sources_of(route)).items()}
         starts = {p: fork for p, fork in starts.items() if fork < positions[p]}
         found = _history(pipeline, other, route, parts)
@@ -63,6 +59,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         # What it has under the route's own numbers may be more than is taken over.
         adoption = replace(adoption, last_number=max(adoption.last_number, _highest(pipeline, route)))
         pipeline.ledger.adopt(route, adoption, operator, running)
+        _accept_others(pipeline, route)
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
     return Adopted(route, other, len(adoption.batches), stretches)
@@ -71,6 +68,13 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
 def decide(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
     """Note that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
     pipeline.ledger.accept(route, _highest(pipeline, route), operator, act)
+    _accept_others(pipeline, route)
+
+
+def _accept_others(pipeline: Pipeline, route: str) -> None:
+    """What is there now under other ledgers and names raises no more questions; what they add later does."""
+    batches = [load.batch for load in pipeline.plan(route).destination().newest_loads()]
+    pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches})
 
 
 def meets_past(pipeline: Pipeline, route: str) -> bool:
@@ -96,6 +100,7 @@ def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
             ends = {p: pipeline.log.bounds(p).end for p in pipeline.log.partitions(pipeline.sources_of(route))}
             pipeline.ledger.open_route(route, ends)
             pipeline.ledger.start_at(route, ends, _highest(pipeline, route), operator)
+            _accept_others(pipeline, route)
     return found
 
 
@@ -107,22 +112,25 @@ def _highest(pipeline: Pipeline, route: str) -> int:
 
 
 def _history(pipeline: Pipeline, other: str, route: str, parts: dict[int, LogPart]) -> Sequence[Loaded]:
-    """What the destination has of a route of this log under that name: of all ledgers, the one that came furthest."""
+    """What the destination has of a route of this log under that name: of all ledgers, the one that came furthest in
+    what this log has. Whatever lies before that was settled for it, so no other can have more."""
     destination = pipeline.plan(route).destination()
-    identities = {part.identity for part in parts.values()}
-    reached: dict[str, int] = {}
-    for load in destination.newest_loads():
+    scopes = {load.batch.scope for load in destination.newest_loads() if load.batch.route == other}
+    histories = [(scope, destination.loads(scope, other)) for scope in sorted(scopes)]
+    ours = pipeline.ledger.scope
+    known = [(_reach(loads, parts), scope == ours, scope, loads) for scope, loads in histories]
+    found = [each for each in known if each[0] or each[1]]
+    return max(found, key=lambda each: each[:3])[3] if found else []
+
+
+def _reach(loads: Sequence[Loaded], parts: dict[int, LogPart]) -> int:
+    """How far a history has come in what it shares with this log, over all partitions."""
+    ends: dict[int, int] = {}
+    for load in loads:
         origin = Origin.from_text(load.batch.origin)
-        ours = load.batch.scope == pipeline.ledger.scope
-        if load.batch.route != other or (origin is None and not ours):
-            continue
-        stretches = origin.stretches.values() if origin is not None else ()
-        if ours or any(stretch.identity in identities for stretch in stretches):
-            end = sum(stretch.end for stretch in stretches)
-            reached[load.batch.scope] = max(end, reached.get(load.batch.scope, 0))
-    if not reached:
-        return []
-    return destination.loads(max(reached, key=lambda scope: (reached[scope], scope)), other)
+        for partition, (_, end) in shared_ranges(origin, parts).items() if origin is not None else ():
+            ends[partition] = max(end, ends.get(partition, 0))
+    return sum(ends.values())
 
 
 def _from_holds(

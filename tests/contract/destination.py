@@ -175,6 +175,23 @@ class RepeatableContract(ReadableContract):
         assert self.ids(destination) == [0, 1, 2, 3]
 
 
+class CopyContract(RepeatableContract):
+    """A destination of files: what a number that comes again brings stands beside what is there."""
+
+    def test_another_batch_of_the_same_number_takes_no_ones_place(
+        self, destination: AnyDestination, staging: Staging
+    ) -> None:
+        destination.write(replace(batch(), origin="one"), staging.stage(numbered([1])))
+        again = self.make_again(destination)
+        again.write(replace(batch(), origin="other"), staging.stage(numbered([2])))
+        again.write(replace(batch(), origin="other"), staging.stage(numbered([2])))
+        assert sorted(self.ids(destination)) == [1, 2]
+
+    def make_again(self, destination: AnyDestination) -> AnyDestination:
+        """As a restarted engine has it."""
+        return type(destination)(destination.config)
+
+
 class TransactionalContract(RepeatableContract):
     """A destination with ``transactions``: nothing of an unfinished batch is ever seen, and it knows what it has."""
 

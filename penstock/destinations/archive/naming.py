@@ -63,14 +63,18 @@ class Owner:
     route: str
     batch: int
     label: str
+    origin: str = ""
+    """A digest of which records the batch is made of: its number may come again for others."""
 
     @classmethod
     def of(cls, batch: Batch, label: str) -> Owner:
-        return cls(batch.scope, batch.route, batch.number, label)
+        origin = sha256(batch.origin.encode()).hexdigest()[:16] if batch.origin else ""
+        return cls(batch.scope, batch.route, batch.number, label, origin)
 
     @property
     def comment(self) -> bytes:
-        return json.dumps({"scope": self.scope, "route": self.route, "batch": self.batch, "of": self.label}).encode()
+        content = {"scope": self.scope, "route": self.route, "batch": self.batch, "of": self.label}
+        return json.dumps({**content, "origin": self.origin} if self.origin else content).encode()
 
     @property
     def digest(self) -> str:

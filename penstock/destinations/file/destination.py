@@ -131,9 +131,11 @@ class _Tried:
 
 
 def _prefix(batch: Batch) -> str:
-    """What all files of a batch begin with. The scope is in it: two pipelines may share directory and route name."""
+    """What all files of a batch begin with. The scope is in it: two pipelines may share directory and route name. So is
+    the origin: where a number comes again for other records, their files must not take the place of those there."""
     scope = sha256(batch.scope.encode()).hexdigest()[:8]
-    return f"{quote(batch.route, safe='')}-{scope}-{batch.number:010d}-"
+    origin = f"{sha256(batch.origin.encode()).hexdigest()[:8]}-" if batch.origin else ""
+    return f"{quote(batch.route, safe='')}-{scope}-{batch.number:010d}-{origin}"
 
 
 def _hidden(final: Path) -> Path:

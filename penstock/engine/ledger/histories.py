@@ -84,6 +84,19 @@ class Histories(Interventions):
         with self.reading() as connection:
             return connection.execute(sa.select(self._t.accepted.c.number).filter_by(route=route)).scalar() or 0
 
+    def accepted_others(self, route: str) -> dict[tuple[str, str], int]:
+        """The same of other ledgers' routes: by scope and name, what the destination had of them at the decision."""
+        a = self._t.accepted
+        with self.reading() as connection:
+            found = connection.execute(sa.select(a).where(a.c.route.startswith(f"{route} ", autoescape=True)))
+            places = [(row.route.split(" ", 2), row.number) for row in found]
+        return {(place[1], place[2]): number for place, number in places if len(place) == 3}
+
+    def accept_others(self, route: str, numbers: Mapping[tuple[str, str], int]) -> None:
+        with self.writing() as connection:
+            for (scope, other), number in numbers.items():
+                self._accept(connection, f"{route} {scope} {other}", Act.ADOPT, number)
+
     def accept(self, route: str, number: int, operator: Operator, act: Act) -> None:
         """Note that an operator has decided about what was delivered before, up to a batch number: there are no more
         questions about it, and new batches get higher numbers."""
@@ -187,7 +200,7 @@ class Histories(Interventions):
         """The routes that an operator has dropped here: what they left at a destination raises no question."""
         a = self._t.accepted.c
         with self.reading() as connection:
-            found = connection.execute(sa.select(a.route).where(a.route.startswith(DROPPED, autoescape=True)))
+            found = connection.execute(sa.select(a.route).where(a.act == Act.DROP.value))
             return {route.removeprefix(DROPPED) for route in found.scalars()}
 
     def _accept(self, connection: sa.Connection, route: str, act: Act, number: int) -> None:

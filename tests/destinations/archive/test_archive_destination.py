@@ -24,7 +24,7 @@ from penstock.destinations.archive.staging import ArchiveStager
 from penstock.destinations.contract import AnyDestination, Part
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Record, entries, placed
-from tests.contract.destination import RepeatableContract, Staging, batch, delivered_rows
+from tests.contract.destination import CopyContract, Staging, batch, delivered_rows
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, UTC)
 
@@ -43,7 +43,7 @@ class LogStaging(Staging):
         return stager.finish()
 
 
-class TestArchive(RepeatableContract):
+class TestArchive(CopyContract):
     def make(self, tmp_path: Path) -> ArchiveDestination:
         return archive(tmp_path)
 

@@ -22,7 +22,15 @@ from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.errors import PenstockError, TransientError
 from penstock.record import RECORD_SCHEMA, Op, Record, entries, placed
-from tests.contract.destination import RepeatableContract, Staging, batch, delivered_rows, events, numbered
+from tests.contract.destination import (
+    CopyContract,
+    RepeatableContract,
+    Staging,
+    batch,
+    delivered_rows,
+    events,
+    numbered,
+)
 from tests.contract.source import log_records
 from tests.sources.file.test_rotation import source
 
@@ -35,7 +43,7 @@ def destination(tmp_path: Path, **options: str) -> FileDestination:
     return FileDestination(FileConfig.model_validate({"path": tmp_path / "out", **options}))
 
 
-class TestNdjson(RepeatableContract):
+class TestNdjson(CopyContract):
     compression = "none"
 
     def make(self, tmp_path: Path) -> FileDestination:
@@ -67,7 +75,9 @@ class TestZstd(TestNdjson):
 
 def place(path: Path) -> list[int]:
     """Batch, partition and first offset, from a file's name."""
-    return [int(number) for number in path.name.partition(".")[0].split("-")[-3:]]
+    *before, partition, offset = path.name.partition(".")[0].split("-")
+    batch = next(part for part in reversed(before) if len(part) == 10)
+    return [int(number) for number in (batch, partition, offset)]
 
 
 def test_a_name_says_route_batch_partition_and_first_offset(tmp_path: Path) -> None:
