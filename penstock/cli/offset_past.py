@@ -33,7 +33,8 @@ def adopt_past(
         done = adopt(pipeline, old, route, operator(reason))
     if json:
         places = [{"partition": p, "from": start, "to": end} for p, (start, end) in done.stretches.items()]
-        print_json({"route": done.route, "adopted": done.other, "offsets": places})
+        aside = None if done.failed_aside is None else str(done.failed_aside)
+        print_json({"route": done.route, "adopted": done.other, "offsets": places, "failed_aside": aside})
         return
     for partition, (start, end) in done.stretches.items():
         if end > start:
@@ -42,6 +43,8 @@ def adopt_past(
             )
         elif end < start:
             note(f"partition {partition}: goes back from {start} to {end}, where this log and what was delivered part")
+    if done.failed_aside is not None:
+        note(f"failed records that another ledger counted are kept in {done.failed_aside}")
     named = "" if done.other == route else f" what '{done.other}' has delivered"
     sys.stdout.write(f"{route}: goes on behind{named or ' what the destination has'}\n")
 

@@ -86,6 +86,16 @@ class FailedStore:
             os.fsync(copy.fileno())
         sync_directory(self._directory)
 
+    def set_aside(self, route: str) -> Path | None:
+        """Give what another ledger counted another name, so that it is not written over. Returns where it is now."""
+        path = self.path(route)
+        if not path.exists() or not path.stat().st_size:
+            return None
+        aside = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
+        path.rename(aside)
+        sync_directory(self._directory)
+        return aside
+
     def remove(self, route: str) -> None:
         self.path(route).unlink(missing_ok=True)
 

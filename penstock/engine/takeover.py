@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from penstock.destinations.contract import Loaded
 from penstock.engine.adoption import LogPart, plan_adoption, shared_ranges
@@ -24,6 +25,8 @@ class Adopted:
     other: str
     batches: int
     stretches: dict[int, tuple[int, int]]
+    failed_aside: Path | None = None
+    """Where the failed records are that another ledger counted, if there are any; they are not in this one's books."""
 
 
 def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Adopted:
@@ -58,17 +61,26 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
             adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
         # What it has under the route's own numbers may be more than is taken over.
         adoption = replace(adoption, last_number=max(adoption.last_number, _highest(pipeline, route)))
+        aside = _set_failed_aside(pipeline, route)
         pipeline.ledger.adopt(route, adoption, operator, running)
         _accept_others(pipeline, route)
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
-    return Adopted(route, other, len(adoption.batches), stretches)
+    return Adopted(route, other, len(adoption.batches), stretches, aside)
 
 
 def decide(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
     """Note that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
+    _set_failed_aside(pipeline, route)
     pipeline.ledger.accept(route, _highest(pipeline, route), operator, act)
     _accept_others(pipeline, route)
+
+
+def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
+    """A ledger that counts nothing in the failed file would cut it off: it belongs to another one."""
+    if pipeline.ledger.failed_extent(route).bytes:
+        return None
+    return pipeline.failed_store.set_aside(route)
 
 
 def _accept_others(pipeline: Pipeline, route: str) -> None:
@@ -99,6 +111,7 @@ def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
         for route in found:
             ends = {p: pipeline.log.bounds(p).end for p in pipeline.log.partitions(pipeline.sources_of(route))}
             pipeline.ledger.open_route(route, ends)
+            _set_failed_aside(pipeline, route)
             pipeline.ledger.start_at(route, ends, _highest(pipeline, route), operator)
             _accept_others(pipeline, route)
     return found

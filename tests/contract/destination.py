@@ -17,6 +17,8 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt
+from penstock.destinations.sql.destination import SqlDestination
+from penstock.destinations.sql.session import MARKS
 from penstock.errors import ContradictionError, PenstockError
 from penstock.record import Record, entries, placed
 from penstock.steps.contract import Outcome
@@ -220,6 +222,20 @@ class TransactionalContract(RepeatableContract):
             destination.write(second, staging.stage(numbered([2])))
         assert destination.write(first, staging.stage(numbered([1]))).repeated
         assert self.ids(destination) == [1]
+
+    def test_marks_of_an_older_release_are_believed_by_their_number(
+        self, destination: AnyDestination, staging: Staging
+    ) -> None:
+        """Their table has no column for what a batch was made of; it gets one."""
+        assert isinstance(destination, SqlDestination)
+        destination.write(batch(0), staging.stage(numbered([1])))
+        with destination.session() as session:
+            session.change([f"ALTER TABLE {destination.dialect.relation(MARKS)} DROP COLUMN origin"])
+        assert [load.batch.origin for load in destination.newest_loads()] == [""]
+        assert destination.write(replace(batch(0), origin="one"), staging.stage(numbered([1]))).repeated
+        assert not destination.write(replace(batch(1), origin="two"), staging.stage(numbered([2]))).repeated
+        assert [load.batch.origin for load in destination.loads("ledger-a", "shop")] == ["", "two"]
+        assert self.ids(destination) == [1, 2]
 
     def test_it_remembers_what_its_batches_were_made_of(self, destination: AnyDestination, staging: Staging) -> None:
         assert destination.newest_loads() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.sql import pieces
 from penstock.destinations.sql.session import KEPT_MARKS
-from penstock.errors import PenstockError, TransientError
+from penstock.errors import ContradictionError, PenstockError, TransientError
 from tests.contract.destination import batch, delivered_rows, events, numbered
 from tests.destinations.clickhouse.conftest import Engine, Warehouse
 from tests.support.ports import free_port
@@ -361,6 +362,26 @@ def test_a_batch_with_its_mark_says_so_and_names_its_failures_again(warehouse: M
     first, second = (target.destination.write(batch(), parts) for _ in range(2))
     assert (first.repeated, second.repeated) == (False, True)
     assert [found.to_pylist() for found in second.failures] == [found.to_pylist() for found in first.failures]
+
+
+def test_another_batch_of_the_same_number_is_not_taken_for_it(engine: Engine, warehouse: Make) -> None:
+    target = warehouse()
+    first, second = replace(batch(), origin="one"), replace(batch(), origin="other")
+    target.destination.write(first, target.staging.stage(numbered([1])))
+    with pytest.raises(ContradictionError, match="PEN-DST-110"):
+        target.destination.write(second, target.staging.stage(numbered([2])))
+    assert engine.ask("SELECT id FROM events") == [(1,)]
+    assert [load.batch.origin for load in target.destination.newest_loads()] == ["one"]
+
+
+def test_marks_of_an_older_release_are_believed_by_their_number(engine: Engine, warehouse: Make) -> None:
+    target = warehouse()
+    target.destination.write(batch(0), target.staging.stage(numbered([1])))
+    engine.do("ALTER TABLE _penstock_loads DROP COLUMN origin")
+    assert [load.batch.origin for load in target.destination.newest_loads()] == [""]
+    assert target.destination.write(replace(batch(0), origin="one"), target.staging.stage(numbered([1]))).repeated
+    assert not target.destination.write(replace(batch(1), origin="two"), target.staging.stage(numbered([2]))).repeated
+    assert [load.batch.origin for load in target.destination.loads("ledger-a", "shop")] == ["", "two"]
 
 
 def test_only_the_newest_marks_are_kept(engine: Engine, warehouse: Make) -> None:
