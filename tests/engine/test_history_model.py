@@ -267,5 +267,5 @@ class Copies(RuleBasedStateMachine):
         adopt(pipeline, "a", "a", ADA)
 
 
-Copies.TestCase.settings = settings(max_examples=25, stateful_step_count=14, deadline=None)
+Copies.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
 TestCopies = Copies.TestCase

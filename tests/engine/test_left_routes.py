@@ -47,7 +47,7 @@ def test_retention_keeps_what_it_has_not_read_until_it_is_dropped(tmp_path: Path
     assert [route.route for route in status(opened).routes] == ["b"]
 
 
-@pytest.mark.parametrize(("route", "code"), [("b", "PEN-ENG-073"), ("c", "PEN-ENG-044")])
+@pytest.mark.parametrize(("route", "code"), [("b", "PEN-ENG-073"), ("c", "PEN-ENG-074")])
 def test_only_a_route_that_left_can_be_dropped(tmp_path: Path, route: str, code: str) -> None:
     left(tmp_path)
     with pytest.raises(PenstockError, match=code):
