@@ -51,7 +51,7 @@ def state(project: Shop) -> Any:
 
 def test_status_says_what_stopped_the_route_and_how_to_go_on(halted: Shop) -> None:
     warehouse, audit = halted.json("status")["routes"]
-    assert (warehouse["state"], warehouse["lag"], audit["state"]) == ("halted", 4, None)
+    assert (warehouse["state"], warehouse["lag"], audit["state"]) == ("halted", 4, "new")
     assert (warehouse["halted_at"]["partition"], warehouse["halted_at"]["offset"]) == (0, 6)
     assert "stopped before offset 6 of partition 0: destination: " in warehouse["message"]
     assert "CHECK constraint failed" in warehouse["message"]
@@ -207,7 +207,7 @@ def test_a_rewound_route_delivers_again(halted: Shop) -> None:
 
 def test_with_a_key_nothing_is_double_after_a_rewind(halted: Shop) -> None:
     halted.mend()
-    halted.config.write_text(halted.config.read_text().replace("table: orders}", "table: orders, primary_key: [id]}"))
+    halted.config.write_text(halted.config.read_text().replace("table: orders,", "table: orders, primary_key: [id],"))
     deliver(halted)
     halted.json("offset", "rewind", "warehouse", "--to", "0", "--yes")
     deliver(halted)
@@ -336,7 +336,7 @@ def test_a_rewind_to_where_the_route_stands_takes_back_what_was_acknowledged_ahe
 
 
 def test_a_rewind_of_a_mirror_says_what_makes_it_exact(halted: Shop) -> None:
-    halted.config.write_text(halted.config.read_text().replace("table: orders}", "load: mirror}"))
+    halted.config.write_text(halted.config.read_text().replace("table: orders,", "load: mirror,"))
     ran = halted.penstock("offset", "rewind", "warehouse", "--to", "2", answer="n\n")
     assert "Empty its tables and rewind to the beginning of the log" in ran.err
     assert "mirrors tables" in halted.json("offset", "rewind", "warehouse", "--to", "2", "--yes")["warning"]
