@@ -129,7 +129,8 @@ def _summed(counts: Iterable[dict[tuple[str, int], int]]) -> dict[tuple[str, int
 
 def _buckets(tallies: Iterable[Tally]) -> list[tuple[str, float]]:
     """Cumulative, as the format wants them."""
-    columns = zip(*(tally.commits for tally in tallies), strict=True)
+    # The empty one is for the moment before any worker has written its first numbers.
+    columns = zip(*(tally.commits for tally in (Tally(), *tallies)), strict=True)
     below = 0
     found: list[tuple[str, float]] = []
     for bound, column in zip([*map(str, LATENCY_BOUNDS), "+Inf"], columns, strict=True):

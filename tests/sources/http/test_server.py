@@ -19,11 +19,12 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.record import Header, Record
 from penstock.sources.contract import SourceContext
+from penstock.sources.http import metrics
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.faces import FACES
 from penstock.sources.http.openapi import document
 from penstock.sources.http.source import HttpSource, metrics_port
-from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector
+from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector, free_port
 from tests.support.waiting import eventually
 
 JS, API, BULK = "/api/v1/event", "/api/v1/s2s/event", "/api/v1/events/bulk"
@@ -231,6 +232,16 @@ def test_counters_of_several_workers_are_one_sum_on_an_address_of_their_own(tmp_
             httpx.post(f"{web.url}{JS}", content=b'{"n":1}', headers=CLIENT)
         eventually(lambda: web.counted("penstock_collector_events_total") == 30, "all events being counted")
         assert web.http.get(f"{web.url}/metrics").status_code == 404
+
+
+def test_counters_are_shown_before_any_worker_has_counted(tmp_path: Path) -> None:
+    end = metrics.show("web", tmp_path, "127.0.0.1", port := free_port())
+    try:
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics")
+    finally:
+        end()
+    assert page.status_code == 200
+    assert 'penstock_collector_events_total{source="web"} 0.0' in page.text
 
 
 def test_metrics_that_cannot_be_shown_where_they_should_are_an_error(tmp_path: Path) -> None:
