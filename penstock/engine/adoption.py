@@ -30,10 +30,14 @@ class LogPart:
 
 
 def plan_adoption(
-    loads: Sequence[Loaded], log: Mapping[int, LogPart], positions: Mapping[int, int], starts: Mapping[int, int]
+    loads: Sequence[Loaded],
+    log: Mapping[int, LogPart],
+    positions: Mapping[int, int],
+    starts: Mapping[int, int],
+    others: Sequence[Loaded] = (),
 ) -> Adoption:
     """What a route that stands at ``positions`` takes over of ``loads``, one history, oldest first. Before that it goes
-    back to ``starts``."""
+    back to ``starts``. ``others``: what further histories have, which may have loaded tables of the newest batch."""
     unknown = next((load for load in loads if Origin.from_text(load.batch.origin) is None), None)
     if unknown is not None and all(Origin.from_text(load.batch.origin) is None for load in loads):
         raise PenstockError(
@@ -56,9 +60,23 @@ def plan_adoption(
             batches.append(AdoptedBatch(before))
         ranges = {p: (max(start, reached.get(p, 0)), end) for p, (start, end) in shared.items()}
         if ranges:
-            batches.append(AdoptedBatch(ranges, tables, settled=number < newest))
+            there = tables if number < newest else {**_covering(others, ranges, log), **tables}
+            batches.append(AdoptedBatch(ranges, there, settled=number < newest))
         reached |= {p: end for p, (_, end) in ranges.items()}
     return Adoption(batches, newest, starts)
+
+
+def _covering(
+    loads: Sequence[Loaded], ranges: Mapping[int, tuple[int, int]], log: Mapping[int, LogPart]
+) -> dict[str, str]:
+    """The tables that have all of these ranges by one of the loads, each with the rows that it refused."""
+    found = []
+    for load in loads:
+        origin = Origin.from_text(load.batch.origin)
+        shared = {} if origin is None else shared_ranges(origin, log)
+        if all(p in shared and shared[p][0] <= start and end <= shared[p][1] for p, (start, end) in ranges.items()):
+            found.append(load)
+    return {table: text for tables in _by_batch(found).values() for table, text in tables.items()}
 
 
 def _by_batch(loads: Sequence[Loaded]) -> dict[tuple[int, str], dict[str, str]]:

@@ -55,8 +55,8 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         positions = {p: standing[p].committed for p in partitions}
         starts = {p: fork for p, (fork, _) in pipeline.history().forks(route, pipeline.sources_of(route)).items()}
         starts = {p: fork for p, fork in starts.items() if fork < positions[p]}
-        found = _history(pipeline, other, route, parts)
-        adoption = plan_adoption(found, parts, positions, starts)
+        found, others = _histories(pipeline, other, route, parts)
+        adoption = plan_adoption(found, parts, positions, starts, others)
         if not found and not renamed:
             adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
         # What it has under the route's own numbers may be more than is taken over.
@@ -124,16 +124,22 @@ def _highest(pipeline: Pipeline, route: str) -> int:
     return max(own, default=0)
 
 
-def _history(pipeline: Pipeline, other: str, route: str, parts: dict[int, LogPart]) -> Sequence[Loaded]:
+def _histories(
+    pipeline: Pipeline, other: str, route: str, parts: dict[int, LogPart]
+) -> tuple[Sequence[Loaded], Sequence[Loaded]]:
     """What the destination has of a route of this log under that name: of all ledgers, the one that came furthest in
-    what this log has. Whatever lies before that was settled for it, so no other can have more."""
+    what this log has; whatever lies before that was settled for it. And what all others have: of the batch that it had
+    under way, they may have loaded tables that it has not."""
     destination = pipeline.plan(route).destination()
     scopes = {load.batch.scope for load in destination.newest_loads() if load.batch.route == other}
     histories = [(scope, destination.loads(scope, other)) for scope in sorted(scopes)]
     ours = pipeline.ledger.scope
     known = [(_reach(loads, parts), scope == ours, scope, loads) for scope, loads in histories]
-    found = [each for each in known if each[0] or each[1]]
-    return max(found, key=lambda each: each[:3])[3] if found else []
+    found = sorted((each for each in known if each[0] or each[1]), key=lambda each: each[:3])
+    if not found:
+        return [], []
+    *others, (_, _, _, furthest) = found
+    return furthest, [load for each in others for load in each[3]]
 
 
 def _reach(loads: Sequence[Loaded], parts: dict[int, LogPart]) -> int:

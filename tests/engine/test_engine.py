@@ -84,7 +84,9 @@ def test_a_broken_destination_delays_nobody_else_and_catches_up_without_a_gap(tm
     with running(opened):
         with locked(tmp_path / "warehouse.duckdb"):
             eventually(lambda: in_files(tmp_path) == list(range(10)), "the files have the first events", 300)
-            eventually(lambda: _state(opened, "warehouse") is RouteState.RETRYING, "the warehouse route says it waits", 120)
+            eventually(
+                lambda: _state(opened, "warehouse") is RouteState.RETRYING, "the warehouse route says it waits", 120
+            )
             append(opened, "web", numbers(10, 20))
             eventually(lambda: in_files(tmp_path) == list(range(20)), "the files have the later events too", 120)
             assert opened.ledger.totals("warehouse") == Totals()

@@ -1,0 +1,273 @@
+"""Copies of a pipeline's data put back at random beside a warehouse that only goes on, against a reference in a list.
+
+Appends, deliveries (some killed in the middle, also between two tables), copies made and put back, ledgers lost, in any
+order. At the end every event of the log that is there now is in the warehouse exactly once, nothing is there
+twice, and the books add up.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from threading import Event
+from uuid import uuid4
+
+import pyarrow as pa
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from penstock import faults
+from penstock.config.loading import load
+from penstock.destinations.contract import (
+    UNRECORDED,
+    Batch,
+    Capabilities,
+    Destination,
+    Loaded,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
+from penstock.destinations.file.config import FileConfig
+from penstock.engine.carriage import carried
+from penstock.engine.delivery import Delivery, Halted, clean_stage
+from penstock.engine.gaps import open_route
+from penstock.engine.ledger import Operator
+from penstock.engine.pieces import left_of
+from penstock.engine.pipeline import Pipeline, route_plan
+from penstock.engine.plan import RoutePlan
+from penstock.engine.takeover import adopt
+from penstock.errors import ContradictionError
+from penstock.log.local import LocalLog
+from penstock.record import Record, entries
+from penstock.steps.contract import NO_FAILURES, Outcome
+
+CONFIG = """\
+name: shop
+data_dir: ./data
+sources: {web: {type: file, path: ./web.ndjson}}
+routes:
+  a: {from: web, steps: [{where: "n % 7 <> 6"}], to: {type: file, path: ./out}}
+"""
+ADA = Operator("ada")
+POINTS = ("route.range_fixed", "between tables", "route.destination_done", "route.before_ledger_commit")
+TABLES = ("even", "odd")
+
+
+class ByParity(Stager):
+    """A file for each of two tables."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._rows: list[tuple[int, int, int]] = []
+
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
+        places = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+        numbers = (json.loads(data)["n"] for data in batch.column("data").to_pylist())
+        self._rows += [(p, o, n) for (p, o), n in zip(places, numbers, strict=True)]
+        return Outcome(batch, 0, NO_FAILURES)
+
+    def finish(self) -> list[Part]:
+        parts = []
+        for table in TABLES:
+            rows = [row for row in self._rows if TABLES[row[2] % 2] == table]
+            if rows:
+                path = self._directory / f"{uuid4().hex}.json"
+                path.write_text(json.dumps([n for _, _, n in rows]))
+                parts.append(Part(table, str(path), len(rows), rows[0][0], rows[0][1]))
+        return parts
+
+
+@dataclass
+class Store:
+    """What outlives every copy of the data."""
+
+    rows: list[int] = field(default_factory=list)
+    marks: dict[tuple[str, str, int, str], Loaded] = field(default_factory=dict)
+
+
+class Warehouse(Destination[FileConfig]):
+    """Two tables in memory, each written with its mark in one transaction. As strict as the real ones."""
+
+    capabilities = Capabilities(transactions=True)
+
+    def __init__(self, config: FileConfig, store: Store) -> None:
+        super().__init__(config)
+        self._store = store
+
+    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
+        return ByParity(directory)
+
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        receipts = []
+        for table in TABLES:
+            mine = [part for part in parts if part.table == table]
+            if not mine:
+                continue
+            place = (batch.scope, batch.route, batch.number, table)
+            known = self._store.marks.get(place)
+            if known is not None:
+                if known.batch.origin != batch.origin:
+                    raise ContradictionError("PEN-TST-003", "another batch has this number.")
+                receipts.append(TableReceipt(table, known.rows, repeated=True))
+                continue
+            rows = [n for part in mine for n in json.loads(Path(part.path).read_text())]
+            self._store.rows += rows
+            self._store.marks[place] = Loaded(batch, table, len(rows))
+            receipts.append(TableReceipt(table, len(rows)))
+            faults.reach("between tables")
+        return Receipt(receipts)
+
+    def newest_loads(self) -> Sequence[Loaded]:
+        newest: dict[tuple[str, str], int] = {}
+        for scope, route, number, _ in self._store.marks:
+            newest[scope, route] = max(number, newest.get((scope, route), 0))
+        return [load for (s, r, n, _), load in self._store.marks.items() if newest[s, r] == n]
+
+    def loads(self, scope: str, route: str) -> Sequence[Loaded]:
+        found = [load for (s, r, _, _), load in self._store.marks.items() if (s, r) == (scope, route)]
+        return sorted(found, key=lambda load: load.batch.number)
+
+
+class ModelPlan(RoutePlan):
+    store: Store
+
+    def destination(self) -> Warehouse:
+        config = self.destination_config
+        assert isinstance(config, FileConfig)
+        return Warehouse(config, self.store)
+
+
+class ModelPipeline(Pipeline):
+    store: Store
+
+    def plan(self, route: str) -> RoutePlan:
+        plan = route_plan(self.config, route)
+        made = ModelPlan(**{each.name: getattr(plan, each.name) for each in fields(RoutePlan)})
+        object.__setattr__(made, "store", self.store)
+        return made
+
+
+class Copies(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="history-model-"))
+        (self.folder / "pipeline.yaml").write_text(CONFIG)
+        self.config = load(self.folder / "pipeline.yaml")
+        self.store = Store()
+        self.logged: list[int] = []
+        self.copies: list[tuple[Path, list[int]]] = []
+        self.next = 0
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @rule(count=st.integers(1, 9))
+    def append(self, count: int) -> None:
+        numbers = range(self.next, self.next + count)
+        with LocalLog(self.data / "log").writer("web") as writer:
+            writer.append(entries(Record(json.dumps({"n": n}).encode(), namespace="web") for n in numbers))
+        self.logged += numbers
+        self.next += count
+
+    @rule(size=st.integers(1, 20))
+    def deliver(self, size: int) -> None:
+        self._deliver(size)
+
+    @rule(size=st.integers(1, 20), point=st.sampled_from(POINTS), nth=st.integers(1, 3))
+    def be_killed_while_delivering(self, size: int, point: str, nth: int) -> None:
+        faults._armed = faults.parse(f"{point}@{nth}=raise")
+        try:
+            self._deliver(size)
+        except faults.InjectedFault:
+            pass
+        finally:
+            faults._armed = {}
+
+    @rule()
+    def keep_a_copy(self) -> None:
+        if self.data.exists():
+            copy = self.folder / f"copy{len(self.copies)}"
+            shutil.copytree(self.data, copy)
+            self.copies.append((copy, list(self.logged)))
+
+    @precondition(lambda self: self.copies)
+    @rule(which=st.integers(0, 99))
+    def put_a_copy_back(self, which: int) -> None:
+        copy, logged = self.copies[which % len(self.copies)]
+        shutil.rmtree(self.data)
+        shutil.copytree(copy, self.data)
+        self.logged = list(logged)
+
+    @precondition(lambda self: (self.data / "ledger.db").exists())
+    @rule()
+    def lose_the_ledger(self) -> None:
+        for path in self.data.glob("ledger.db*"):
+            path.unlink()
+
+    def teardown(self) -> None:
+        try:
+            if self.data.exists():
+                self._deliver(7)
+                counts = Counter(self.store.rows)
+                assert [n for n, count in counts.items() if count > 1] == []
+                assert [n for n in self.logged if n % 7 != 6 and n not in counts] == []
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _deliver(self, size: int) -> None:
+        pipeline = ModelPipeline.open(self.config)
+        object.__setattr__(pipeline, "store", self.store)
+        try:
+            for _ in range(3):
+                try:
+                    self._run(pipeline, size)
+                    break
+                except Halted:
+                    self._adopt(pipeline)
+            else:
+                raise AssertionError("what was adopted is met again")
+            totals = pipeline.ledger.totals("a")
+            assert totals.adds_up
+        finally:
+            pipeline.ledger.close()
+
+    def _run(self, pipeline: Pipeline, size: int) -> None:
+        pipeline.check_log()
+        plan = pipeline.plan("a")
+        parts = (pipeline.log, pipeline.ledger, pipeline.failed_store, Event())
+        delivery = Delivery(plan, plan.destination(), *parts, history=pipeline.history())
+        delivery.check_history()
+        positions = open_route(pipeline.log, pipeline.ledger, "a", plan.sources)
+        delivery.settle_adopted()
+        while True:
+            committed = {p: at.committed for p, at in pipeline.ledger.offsets("a").items()}
+            limit = {p: min(pipeline.log.bounds(p).end, committed[p] + size) for p in positions}
+            pending = pipeline.ledger.pending("a")
+            ranges = (
+                dict(pending.ranges)
+                if pending is not None
+                else left_of({p: (committed[p], end) for p, end in limit.items()}, committed)
+            )
+            if not ranges:
+                return
+            clean_stage(plan.stage_dir)
+            delivery.deliver(carried(plan, pipeline.log, ranges))
+
+    def _adopt(self, pipeline: Pipeline) -> None:
+        adopt(pipeline, "a", "a", ADA)
+
+
+Copies.TestCase.settings = settings(
+    max_examples=15, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
+TestCopies = Copies.TestCase
