@@ -5,6 +5,8 @@ Nothing fails: a value that cannot be converted is null.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,7 @@ _SHORT_INTEGER = r"^[+-]?[0-9]{1,18}$"
 _TRUE = pa.array(["true", "t", "yes", "y", "1"])
 _FALSE = pa.array(["false", "f", "no", "n", "0"])
 
+_MOST_DIGITS = 20
 _RANGES = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 
 
@@ -96,8 +99,22 @@ def _to_integers(numbers: Column, limit: int) -> Column:
     fits_float = (whole >= -float(limit)) & (whole < float(limit))
     ints = np.where(is_float, np.where(fits_float, whole, 0).astype(np.int64), numbers.ints)
     fits_int = (ints >= -limit) & (ints <= limit - 1)
+    if is_float.any():
+        # Row by row: few numbers have more digits than a double keeps.
+        for row in np.flatnonzero(is_float & ~numbers.plain).tolist():
+            spelling = numbers.spelling(row)
+            if spelling is not None:
+                exact = _truncated(spelling)
+                fits_float[row] = exact is not None and -limit <= exact < limit
+                ints[row] = exact if fits_float[row] else 0
     known = ~numbers.nulls & np.where(is_float, fits_float, fits_int)
     return Column(np.where(known, INT, NULL).astype(np.int8), ints)
+
+
+def _truncated(spelling: str) -> int | None:
+    """The digits before the point; none where they are more than any integer type has."""
+    number = Decimal(spelling)
+    return int(number) if number.adjusted() < _MOST_DIGITS else None
 
 
 def _flags(hits: pa.BooleanArray) -> Flags:
