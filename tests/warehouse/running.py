@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
 from penstock.config.component import StepConfig
-from penstock.destinations.contract import AnyDestination, Batch
+from penstock.destinations.contract import AnyDestination, Batch, Unrecorded
 from penstock.engine.carriage import carry, read_failed
 from penstock.engine.plan import PlannedStep, RoutePlan, planned
 from penstock.record import Record, entries, placed
@@ -22,17 +21,11 @@ UNMAPPED = "_unmapped"
 
 
 @dataclass
-class NoteBook:
+class NoteBook(Unrecorded):
     """Remembers what a destination notes: its schema changes, and which paths fill which columns."""
 
     statements: list[str] = field(default_factory=list)
     paths: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def overflowing(self, batch: Batch) -> Collection[str]:
-        return []
 
     def changed(self, table: str, statement: str) -> None:
         self.statements.append(statement)

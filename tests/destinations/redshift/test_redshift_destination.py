@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Receipt
+from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Receipt, Unrecorded
 from penstock.destinations.redshift.session import STAGED, RedshiftSession
 from penstock.destinations.sql.loading import load_table
 from penstock.destinations.sql.operations import Key
@@ -296,14 +296,10 @@ def test_engines_that_add_columns_at_once_take_turns(warehouse: Warehouse) -> No
     turns = threading.Lock()
     names: list[str] = []
 
-    class Book:
+    class Book(Unrecorded):
         def lock(self, name: str) -> Any:
             names.append(name)
             return turns
-
-        def changed(self, table: str, statement: str) -> None: ...
-
-        def filled(self, table: str, columns: Any) -> None: ...
 
     writes = [
         (batch(1, route=route), warehouse.staging.stage(events({f"c{number}": 1 for number in range(20)})))
