@@ -21,7 +21,7 @@ sources:
 routes:
   hanging:
     from: web
-    step_timeout: 60s
+    step_timeout: 120s
     steps: [python: {{file: steps.py, function: treat}}]
     to: {{type: file, path: ./hanging}}
   healthy: {{from: web, to: {{type: file, path: ./healthy}}}}
@@ -57,10 +57,12 @@ def test_a_step_that_hangs_and_a_jvm_that_is_stopped_hold_up_nobody_for_long(tmp
         eventually(lambda: listens(port), "the collector listens", 60)
         for _ in range(8):  # over both workers, so that every task of the batch has one
             send("hang")
+        eventually(
+            lambda: "hanging" in Terminal(tmp_path).json("status")["still_seconds"], "status says that it hangs", 100
+        )
         for _ in range(8):
             wanted = send()
             eventually(lambda wanted=wanted: len(delivered(healthy)) == wanted, "the healthy route goes on", 45)
-        assert "hanging" in Terminal(tmp_path).json("status")["still_seconds"]
 
         jvm(run).send_signal(signal.SIGSTOP)
         wanted = send()
