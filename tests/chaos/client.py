@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import httpx
@@ -23,12 +25,17 @@ class Poster:
     threads: int = 4
     sent: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
+    deadly: set[str] = field(default_factory=set)
+    """Events that were taken and end every process that works on them."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _running: list[threading.Thread] = field(default_factory=list)
+    _turns: list[threading.Lock] = field(default_factory=list)
+    """A thread holds its own while it posts."""
 
     def start(self) -> None:
+        self._turns = [threading.Lock() for _ in range(self.threads)]
         self._running = [threading.Thread(target=self._work, args=(i,), daemon=True) for i in range(self.threads)]
         for thread in self._running:
             thread.start()
@@ -38,19 +45,36 @@ class Poster:
         for thread in self._running:
             thread.join()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is posted meanwhile, and what was has its answer."""
+        with ExitStack() as turns:
+            for turn in self._turns:
+                turns.enter_context(turn)
+            yield
+
     def post_one(self) -> str:
-        """One more event, for the end: raises unless it gets its 200."""
+        """One more event: raises unless it gets its 200."""
         (event_id,) = self._ids(1)
         with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http:
             self._post(http, [event_id], bulk=False).raise_for_status()
         return event_id
 
+    def post_deadly(self) -> str:
+        """An event that ends every process that works on it: raises unless it gets its 200."""
+        (event_id,) = self._ids(1)
+        event = {"eventn_ctx": {"event_id": event_id}, "deadly": True}
+        url = f"http://127.0.0.1:{self.port}/api/v1/event"
+        self.deadly.add(event_id)
+        httpx.post(url, json=event, headers={"X-Auth-Token": SECRET}, timeout=10).raise_for_status()
+        return event_id
+
     def _work(self, kind: int) -> None:
         with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http:
             while not self._stop.is_set():
-                ids = self._ids((1, 1, 7, 50)[kind % 4])
                 try:
-                    self._post(http, ids, bulk=kind % 4 == 3)
+                    with self._turns[kind]:
+                        self._post(http, self._ids((1, 1, 7, 50)[kind % 4]), bulk=kind % 4 == 3)
                 except httpx.HTTPError:
                     self._stop.wait(0.05)
                 else:

@@ -8,12 +8,13 @@ import random
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 SUPERVISOR = "supervisor"
 SOURCE = "source"
@@ -30,6 +31,7 @@ class Running:
     folder: Path
     pipeline: str
     faults: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -51,11 +53,11 @@ class Running:
         return self.folder / "run.log"
 
     def start(self) -> None:
-        environment = {**os.environ, "PENSTOCK_FAULTS": self.faults, "PENSTOCK_FAULTS_ONCE": str(self.fired)}
+        faults = {"PENSTOCK_FAULTS": self.faults, "PENSTOCK_FAULTS_ONCE": str(self.fired)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli.main", "run", "-c", str(self.config)],
-                stdout=log, stderr=log, env=environment,
+                stdout=log, stderr=log, env={**os.environ, **self.environment, **faults},
             )  # fmt: skip
 
     def keep_up(self) -> None:
@@ -72,32 +74,34 @@ class Running:
         except psutil.NoSuchProcess:
             return []
 
-    def kill_one(self, rng: random.Random, role: str) -> None:
-        """``kill -9`` of a process of that kind, as soon as there is one."""
+    def pick(self, rng: random.Random, role: str) -> psutil.Process:
+        """A process of that role, as soon as there is one."""
 
-        def killed() -> bool:
+        def found() -> list[psutil.Process]:
             self.keep_up()
-            victims = [process for process in self.victims() if self._role(process) == role]
-            if not victims:
-                return False
-            try:
-                rng.choice(victims).kill()
-            except psutil.NoSuchProcess:
-                return False
-            return True
+            return [process for process in self.victims() if self._role(process) == role]
 
-        eventually(killed, f"there is a {role} to kill (see {self.log})", 90)
+        return rng.choice(eventually(found, f"there is a {role} (see {self.log})"))
+
+    def kill_one(self, rng: random.Random, role: str) -> None:
+        """``kill -9`` of a process of that role."""
+        while True:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.pick(rng, role).kill()
+                return
 
     def end(self) -> None:
         """Leave nothing running, whatever went wrong."""
-        for process in self.victims():
+        victims = self.victims()
+        for process in victims:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        psutil.wait_procs(victims, timeout=HANG)
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=90)
+        return self.process.wait(timeout=HANG)
 
     def _role(self, process: psutil.Process) -> str:
         assert self.process is not None
