@@ -25,10 +25,11 @@ def findings(project: Project) -> dict[str, dict[str, str]]:
 
 
 def test_a_healthy_pipeline(shop: Project) -> None:
+    (shop.folder / "data").chmod(0o700)
     ran = shop.penstock("doctor", "--json")
     assert ran.code == 0
     found = {each["subject"]: each for each in json.loads(ran.out)}
-    assert {each["verdict"] for each in found.values()} == {"ok"}
+    assert {name: each for name, each in found.items() if each["verdict"] != "ok"} == {}
     assert found["log 0"]["found"] == "web: 0..7"
     assert "warehouse" in found["ledger"]["found"]
     assert {"python", "java", "config", "data_dir", "engine", "route warehouse", "route audit"} <= set(found)

@@ -129,7 +129,9 @@ def test_new_columns_are_added_in_one_change(warehouse: Warehouse) -> None:
 
 def test_a_row_that_is_refused_fails_with_its_reason_and_the_others_load(warehouse: Warehouse) -> None:
     warehouse.ask("CREATE TABLE shop.events (id BIGINT, pause TIME)")
-    receipt = warehouse.load(*({"id": number, "pause": "99:99:99" if number == 7 else "00:10:00"} for number in range(20)))
+    receipt = warehouse.load(
+        *({"id": number, "pause": "99:99:99" if number == 7 else "00:10:00"} for number in range(20))
+    )
     assert receipt.rows == 19
     (failures,) = receipt.failures
     assert failures.column("offset").to_pylist() == [7]
