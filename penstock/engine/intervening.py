@@ -239,17 +239,20 @@ def _since(
 def _together(pipeline: Pipeline, found: Sequence[Rewound], positions: Mapping[int, Position]) -> list[Rewound]:
     """The same, with all partitions of the route at the moment of the oldest record that is read again."""
     log, asked = pipeline.log, {each.partition: each for each in found}
-    moved = [log.stamp_at(each.partition, each.start) for each in found if each.start < each.before]
-    if not moved:
+    stamps = {each.partition: log.stamp_at(each.partition, each.start) for each in found if each.start < each.before}
+    if not stamps:
         return list(found)
+    first = min(stamps.values())
     # Of records without a stamp nobody knows which is older; those that have one are newer than all of them.
-    moment = max(min(moved) - 1, UNSTAMPED)
+    moment = max(first - 1, UNSTAMPED)
     for partition, owner in log.partitions(pipeline.sources_of(found[0].route)).items():
         committed, oldest = positions[partition].committed, _oldest(pipeline, partition)
         start = max(log.end_at(partition, moment), oldest)
         known = asked.get(partition)
-        if known is not None:
+        if known is not None and stamps.get(partition) != first:
             asked[partition] = replace(known, start=min(known.start, start))
+        elif known is not None:
+            continue  # What the same append put before it is older, and in the same partition.
         elif start < committed:
             gone = 0 < oldest == start
             asked[partition] = Rewound(found[0].route, partition, owner.source, start, committed, gone)
