@@ -57,11 +57,14 @@ def restore(
             {
                 "restored": str(source),
                 "before": None if done.before is None else str(done.before),
+                "left": None if done.left is None else str(done.left),
                 "routes": [_route_object(route) for route in done.routes],
                 **_described(done.manifest),
             }
         )
         return
+    if done.left is not None:
+        note(f"what was there before a restore that was killed is in {done.left}")
     if done.before is not None:
         note(f"what was there before is in {done.before}")
     for route in done.routes:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import faults
 from penstock.config.loading import load
+from penstock.engine.backup import restoring
 from penstock.engine.backup.making import back_up
 from penstock.engine.backup.manifest import MANIFEST, Manifest
 from penstock.engine.backup.restoring import Restored, restore
 from penstock.errors import PenstockError
-from penstock.log.local import LocalLog
+from penstock.log.local import LocalLog, PartitionOwner
 from penstock.record import Record, entries
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 
@@ -158,7 +162,11 @@ def test_a_restore_that_was_cut_short_has_done_nothing_or_all(
         with pytest.raises(faults.InjectedFault):
             put_back(site)
     assert LocalLog(site.data / "log").bounds(0).end == (20 if point == "restore.exchanged" else 40)
-    put_back(site)
+    done = put_back(site)
+    kept = [folder for folder in (done.before, done.left) if folder is not None]
+    # What the first restore took the place of exists nowhere else: it is kept, and named.
+    assert 40 in [LocalLog(folder / "log").bounds(0).end for folder in kept]
+    assert sorted(kept) == sorted(site.folder.glob("data.*"))
     assert LocalLog(site.data / "log").bounds(0).end == 20
     assert site.deliver() == ""
     assert site.rows() == wanted(range(20))
@@ -181,6 +189,74 @@ def test_a_damaged_backup_is_refused(site: Site) -> None:
     with pytest.raises(PenstockError, match="PEN-BAK-001"):
         put_back(site)
     assert LocalLog(site.data / "log").bounds(0).end == 20
+
+
+def test_a_pipeline_that_was_started_during_a_restore_keeps_its_data(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.append(range(20))
+    site.deliver()
+    make_backup(site)
+    site.append(range(20, 40))
+    copy, started = restoring._copy, []
+
+    def copy_while_it_starts(*given: Any) -> None:
+        copy(*given)
+        started.append(site.open().log.writer("web"))
+
+    monkeypatch.setattr(restoring, "_copy", copy_while_it_starts)
+    with pytest.raises(PenstockError, match="PEN-BAK-014"):
+        put_back(site)
+    started[0].close()
+    assert LocalLog(site.data / "log").bounds(0).end == 40
+
+
+def test_a_link_to_another_disk_stays_one(site: Site) -> None:
+    site.append(range(20))
+    make_backup(site)
+    disk = site.folder / "disk"
+    disk.mkdir()
+    site.data.rename(disk / "data")
+    site.data.symlink_to(disk / "data")
+    done = put_back(site)
+    assert site.data.is_symlink()
+    assert done.before is not None
+    assert done.before.parent == disk
+    assert LocalLog(site.data / "log").bounds(0).end == 20
+
+
+def test_a_disk_of_its_own_is_refused_before_anything_is_copied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.append(range(20))
+    make_backup(site)
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == site.data)
+    with pytest.raises(PenstockError, match="PEN-BAK-015"):
+        put_back(site)
+    assert list(site.folder.glob("data.*")) == []
+
+
+def test_a_partition_that_was_just_being_made_can_be_written_after_a_restore(site: Site) -> None:
+    site.append(range(20))
+    LocalLog(site.data / "log")._allocate(PartitionOwner("web", 1))
+    make_backup(site)
+    put_back(site)
+    site.append(range(20, 30), worker=1)
+    assert LocalLog(site.data / "log").bounds(1).end == 10
+
+
+@pytest.mark.parametrize("room", [2**12, 2**17])
+def test_a_full_disk_ends_a_backup_in_words_and_leaves_nothing_of_it(site: Site, room: int) -> None:
+    site.append(range(20))
+    site.deliver()
+    pipeline = site.open()
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, most[1]))
+    try:
+        with pytest.raises(PenstockError, match="PEN-BAK-006"):
+            back_up(pipeline, site.folder / "backup")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        pipeline.ledger.close()
+    assert list(site.folder.glob("backup*")) == []
 
 
 def test_data_that_is_there_is_not_replaced_unasked(site: Site) -> None:

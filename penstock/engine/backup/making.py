@@ -50,7 +50,7 @@ def back_up(pipeline: Pipeline, target: Path, told: Told = lambda done, total: N
         faults.reach("backup.before_rename")
         partial.replace(target)
         sync_directory(target.parent)
-    except OSError as error:
+    except (OSError, sqlite3.Error) as error:
         if isinstance(error, faults.InjectedFault):
             raise
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,8 +1,9 @@
 """Putting a backup back, and letting every route go on from there.
 
 The data is put together beside ``data_dir`` and takes its place by one rename, so a restore that is killed has done
-nothing or all. What was there before is kept beside it. Then each destination is asked what it has: where it is newer
-than the backup, its routes adopt that; where it is older, it is said what is missing.
+nothing or all. What was there before is kept beside it, also when the kill came before it got its name: only a folder
+with our mark in it is one that can be thrown away. Then each destination is asked what it has: where it is newer than
+the backup, its routes adopt that; where it is older, it is said what is missing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +30,10 @@ from penstock.engine.presence import engine_pid
 from penstock.engine.takeover import adopt
 from penstock.errors import ContradictionError, PenstockError, TransientError
 from penstock.log.files import try_lock
+from penstock.log.local import LocalLog
 
+MARK = ".restoring"
+"""A file in a folder that a restore puts together. What was there before has none."""
 _EXCHANGE = 2
 _AT_FDCWD = -100
 
@@ -51,6 +56,8 @@ class Restored:
     manifest: Manifest
     before: Path | None
     """Where the data that was there before is kept."""
+    left: Path | None
+    """Where the data is kept that a restore before this one took the place of; it was killed before it could say so."""
     routes: Sequence[Resumed]
 
 
@@ -59,7 +66,8 @@ def restore(
 ) -> Restored:
     """Put a backup in the place of ``data_dir``, which must be new or empty unless ``force`` is given."""
     manifest = read_manifest(source)
-    target = config.data_dir.absolute()
+    # Where it really is: a link to another disk stays one.
+    target = config.data_dir.resolve()
     if manifest.pipeline != config.name:
         raise PenstockError(
             "PEN-BAK-010",
@@ -73,13 +81,21 @@ def restore(
             f"{target} is not empty.",
             "Restore into a new `data_dir`, or take its place with --force: what is there now is kept beside it.",
         )
-    if filled:
-        _require_rest(target)
+    if os.path.ismount(target):
+        raise PenstockError(
+            "PEN-BAK-015",
+            f"{target} is a disk of its own (a mount point, a volume), and no folder can take its place.",
+            "Set `data_dir` to a folder on it, and restore into that.",
+        )
     partial = target.with_name(f"{target.name}.restoring")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
+        with _at_rest(target):
+            # Better said before the copy than after it.
+            left = _clear(partial, target)
         _copy(manifest, source, partial, told)
-        before = _put_in_place(partial, target, filled)
+        # It may have been started meanwhile, and must not be while the folders change places.
+        with _at_rest(target):
+            before = _put_in_place(partial, target, filled)
     except OSError as error:
         if isinstance(error, faults.InjectedFault):
             raise
@@ -88,7 +104,7 @@ def restore(
             f"{source} was not restored to {target}: {error}.",
             "Make room or mend the permissions, then start it again; `data_dir` is as it was.",
         ) from error
-    return Restored(manifest, before, resume_routes(config, operator))
+    return Restored(manifest, before, left, resume_routes(config, operator))
 
 
 def resume_routes(config: PipelineConfig, operator: Operator) -> list[Resumed]:
@@ -115,9 +131,22 @@ def _resume(pipeline: Pipeline, route: str, operator: Operator) -> Resumed:
         return Resumed(route, unknown=str(error))
 
 
+def _clear(partial: Path, target: Path) -> Path | None:
+    """Remove what a restore that was killed has left. Where it was killed too late to name what was there before, that
+    gets its name now, which is returned."""
+    (target / MARK).unlink(missing_ok=True)
+    if not partial.exists():
+        return None
+    if not (partial / MARK).exists() and any(partial.iterdir()):
+        return _set_aside(partial, target)
+    shutil.rmtree(partial)
+    return None
+
+
 def _copy(manifest: Manifest, source: Path, partial: Path, told: Told) -> None:
     """Every file, compared with what the manifest says of it while it is copied."""
     partial.mkdir(parents=True, mode=0o700)
+    (partial / MARK).touch(mode=0o600)
     done, total = 0, manifest.bytes
     for name, entry in manifest.files.items():
         try:
@@ -131,19 +160,32 @@ def _copy(manifest: Manifest, source: Path, partial: Path, told: Told) -> None:
         done += entry.bytes
         told(done, total)
         faults.reach("restore.file_copied")
+    log = LocalLog(Layout(partial).log)
+    for partition in log.partitions():
+        # One that nothing was written to yet has no files.
+        log.partition_dir(partition).mkdir(exist_ok=True, mode=0o700)
     sync_folders(partial)
 
 
 def _put_in_place(partial: Path, target: Path, filled: bool) -> Path | None:
     faults.reach("restore.before_rename")
-    if not filled:
+    before = None
+    if filled:
+        _exchange(partial, target)
+        faults.reach("restore.exchanged")
+        before = _set_aside(partial, target)
+    else:
         partial.replace(target)
-        sync_directory(target.parent)
-        return None
-    _exchange(partial, target)
-    faults.reach("restore.exchanged")
-    before = target.with_name(f"{target.name}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    partial.rename(before)
+    (target / MARK).unlink()
+    sync_directory(target.parent)
+    return before
+
+
+def _set_aside(folder: Path, target: Path) -> Path:
+    name = f"{target.name}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    names = (name, *(f"{name}-{number}" for number in range(2, 1000)))
+    before = next(path for path in map(target.with_name, names) if not path.exists())
+    folder.rename(before)
     sync_directory(target.parent)
     return before
 
@@ -163,13 +205,19 @@ def _exchange(one: Path, other: Path) -> None:
     aside.rename(one)
 
 
-def _require_rest(target: Path) -> None:
+@contextmanager
+def _at_rest(target: Path) -> Iterator[None]:
+    """Nobody works on the data, and nobody can begin to. Raises ``PenstockError`` if somebody does."""
     layout = Layout(target)
-    pid = engine_pid(layout)
-    if pid is not None:
-        raise PenstockError("PEN-BAK-014", f"the pipeline runs (pid {pid}) on {target}.", "Stop it first.")
-    for directory in layout.log.glob("[0-9]*"):
-        lock = try_lock(directory / "lock")
-        if lock is None:
-            raise PenstockError("PEN-BAK-014", f"a source writes to {directory}.", "Stop the pipeline first.")
-        os.close(lock)
+    locks = [layout.run / "engine.lock", *(directory / "lock" for directory in layout.log.glob("[0-9]*"))]
+    with ExitStack() as held:
+        for path in locks:
+            if not path.parent.is_dir():
+                continue
+            lock = try_lock(path)
+            if lock is None:
+                pid = engine_pid(layout)
+                who = "a source writes" if path.name == "lock" else f"the pipeline runs{f' (pid {pid})' if pid else ''}"
+                raise PenstockError("PEN-BAK-014", f"{who} on {target}.", "Stop the pipeline first.")
+            held.callback(os.close, lock)
+        yield
