@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from penstock.engine.layout import Layout
 from penstock.errors import DataDirError
 
 FIX = "Give this user the right to write there, or set another `data_dir`."
@@ -22,12 +24,13 @@ _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, er
 
 
 def require_writable(root: Path) -> None:
-    """Make the folder if it is missing. Raises ``DataDirError`` if this process could not write in all of it."""
+    """Make the folder if it is missing. Raises ``DataDirError`` if this process could not write to all that a pipeline
+    keeps there. What else lies there, such as the ``lost+found`` of a disk of its own, is none of its business."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):
             pass
-        barred = next(_barred(root, DEPTH), None)
+        barred = next(_barred(Layout(root).own, DEPTH), None)
     except OSError as error:
         if error.errno in _PASSING:
             return
@@ -37,17 +40,16 @@ def require_writable(root: Path) -> None:
         raise _unusable(root, f"{barred} cannot be written")
 
 
-def _barred(folder: Path, depth: int) -> Iterator[Path]:
-    with os.scandir(folder) as found:
-        entries = list(found)
-    for entry in entries:
-        is_folder = entry.is_dir()
+def _barred(paths: Iterable[Path], depth: int) -> Iterator[Path]:
+    for path in paths:
+        is_folder = path.is_dir()
         needed = os.R_OK | os.W_OK | (os.X_OK if is_folder else 0)
         # What has gone meanwhile is nobody's trouble.
-        if not os.access(entry.path, needed, effective_ids=True) and os.path.lexists(entry.path):
-            yield Path(entry.path)
+        if not os.access(path, needed, effective_ids=True) and os.path.lexists(path):
+            yield path
         elif is_folder and depth > 1:
-            yield from _barred(Path(entry.path), depth - 1)
+            with suppress(FileNotFoundError):
+                yield from _barred(list(path.iterdir()), depth - 1)
 
 
 def _unusable(root: Path, reason: str) -> DataDirError:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +95,33 @@ def test_a_part_of_it_that_belongs_to_somebody_else_is_named(tmp_path: Path, pat
     with ThreadPoolExecutor(1, initializer=obey_file_modes) as thread, pytest.raises(DataDirError) as told:
         thread.submit(require_writable, data).result()
     assert str(data / path) in told.value.what
+
+
+@pytest.mark.parametrize("name", ["lost+found", "warehouse.duckdb", "backups"])
+def test_what_lies_there_and_is_not_ours_keeps_nobody_from_starting(tmp_path: Path, name: str) -> None:
+    """A volume of its own has a ``lost+found`` that only root may look into."""
+    data = tmp_path / "data"
+    (data / name).mkdir(parents=True, mode=0)
+    with ThreadPoolExecutor(1, initializer=obey_file_modes) as thread:
+        thread.submit(require_writable, data).result()
+
+
+def test_a_folder_that_goes_while_it_is_looked_at_keeps_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "data" / "run" / "spark"
+    scratch.mkdir(parents=True)
+    allowed = os.access
+
+    def look(path: Path, *given: Any, **named: Any) -> bool:
+        found = allowed(path, *given, **named)
+        if Path(path) == scratch:
+            scratch.rmdir()
+        return found
+
+    monkeypatch.setattr(os, "access", look)
+    require_writable(tmp_path / "data")
+    assert not scratch.exists()
 
 
 def test_a_folder_that_is_missing_is_made_and_one_that_was_used_is_fine(tmp_path: Path) -> None:
