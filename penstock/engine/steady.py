@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TOLERANCE = 5.0
@@ -70,20 +71,24 @@ class SteadyClock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._seen: Seen | None = None
 
     def now(self, settles: float, clocks: Clocks | None = None) -> float:
         """Seconds since 1970, at most."""
-        seen = look(self._read(), clocks or Clocks.now(), settles)
-        scratch = self._path.with_suffix(".new")
-        scratch.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(json.dumps(asdict(seen)))
-        scratch.replace(self._path)
+        self._seen = seen = look(self._seen or self._read(), clocks or Clocks.now(), settles)
+        # On a full disk too: retention is what makes room there.
+        with suppress(OSError):
+            scratch = self._path.with_suffix(".new")
+            scratch.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_text(json.dumps(asdict(seen)))
+            scratch.replace(self._path)
         return seen.trusted
 
     def _read(self) -> Seen | None:
         try:
             raw = json.loads(self._path.read_text())
-            return replace(Seen(**raw), clocks=Clocks(**raw["clocks"]))
+            clocks = Clocks(float(raw["clocks"]["wall"]), float(raw["clocks"]["running"]), str(raw["clocks"]["boot"]))
+            return Seen(clocks, float(raw["ahead"]), float(raw["since"]))
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

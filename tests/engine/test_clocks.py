@@ -82,8 +82,18 @@ def test_a_restart_of_the_machine_believes_its_clock_and_one_of_the_engine_does_
     assert SteadyClock(path).now(WEEK, Clocks(1000.0, 10.0, "first")) == 1000.0
     assert SteadyClock(path).now(WEEK, Clocks(1060.0 + 2 * DAY, 70.0, "first")) == pytest.approx(1060.0)
     assert SteadyClock(path).now(WEEK, Clocks(1090.0 + 2 * DAY, 5.0, "second")) == 1090.0 + 2 * DAY
-    path.write_text("{")
-    assert SteadyClock(path).now(WEEK, Clocks(7.0, 6.0, "second")) == 7.0
+    for content in ("{", '{"clocks": {"wall": "x", "running": 1, "boot": "second"}, "ahead": 0, "since": 0}'):
+        path.write_text(content)
+        assert SteadyClock(path).now(WEEK, Clocks(7.0, 6.0, "second")) == 7.0
+
+
+def test_a_full_disk_does_not_keep_retention_from_making_room(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "clock.json"
+    clock = SteadyClock(path)
+    assert clock.now(WEEK, Clocks(1000.0, 10.0, "first")) == 1000.0
+    path.with_suffix(".new").symlink_to("/dev/full")
+    assert clock.now(WEEK, Clocks(1060.0 + 2 * DAY, 70.0, "first")) == pytest.approx(1060.0)
+    assert clock.now(WEEK, Clocks(1120.0 + 2 * DAY, 130.0, "first")) == pytest.approx(1120.0), "it is not forgotten"
 
 
 def test_a_lock_is_abandoned_when_it_was_not_renewed_for_as_long_as_one_has_looked() -> None:
