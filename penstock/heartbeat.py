@@ -46,6 +46,8 @@ class HeartbeatFile:
         directory.mkdir(parents=True, exist_ok=True)
         self._file = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = _ROOM * (routes + 1)
+        # What an engine with more routes has left behind it would be read with every beat.
+        os.ftruncate(self._file, self._size)
 
     def write(self, beat: Beat) -> None:
         os.pwrite(self._file, json.dumps(asdict(beat)).encode().ljust(self._size)[: self._size], 0)

@@ -45,7 +45,7 @@ def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGa
     finally:
         os.close(say)
         threading.Thread(target=pass_on, args=(said, Sieve(traces)), name="jvm-says", daemon=True).start()
-        os.environ.pop(_SUBMIT_ARGUMENTS)
+        os.environ.pop(_SUBMIT_ARGUMENTS, None)
         if before is not None:
             os.environ[_SUBMIT_ARGUMENTS] = before
         options.unlink(missing_ok=True)

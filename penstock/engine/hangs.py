@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -69,7 +70,9 @@ class StoppedProcesses:
             seconds = stillness.look("stopped", now)
             if seconds > self._stopped_for:
                 narrate.process_continued(found[pid], pid, seconds)
-                os.kill(pid, signal.SIGCONT)
+                # Somebody may have ended it since we looked.
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
 
 def _stopped() -> list[tuple[psutil.Process, str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from penstock.engine import hangs
 from penstock.engine.birth import birth
 from penstock.engine.hangs import START_SILENCE, EngineLife, StoppedProcesses
 from penstock.engine.layout import Layout
@@ -89,6 +90,23 @@ def test_a_stopped_process_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -
         eventually(go_on, "both go on", 60)
         child.communicate(b"\n")
         assert child.returncode == 0
+
+
+def test_a_stopped_process_that_is_ended_at_that_moment_takes_nobody_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        child.wait()
+    monkeypatch.setattr(hangs, "_stopped", lambda: [(child, "engine")])
+    clock, stopped = Clock(monkeypatch), StoppedProcesses(stopped_for=1.5)
+    for _ in range(5):
+        clock.now += 1.0
+        stopped.continue_them()
+
+
+def test_an_engine_with_fewer_routes_than_the_one_before_is_heard(tmp_path: Path) -> None:
+    many = {f"route-{n}-{'x' * 50}": 100.0 for n in range(9)}
+    HeartbeatFile(tmp_path, len(many)).write(Beat(7, 1, 0.0, running=True, routes=many))
+    HeartbeatFile(tmp_path, 1).write(Beat(8, 1, 0.0, running=True))
+    assert read_beat(tmp_path) == Beat(8, 1, 0.0, running=True)
 
 
 def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_path: Path) -> None:
