@@ -42,6 +42,19 @@ def checked_name(name: str) -> str:
 Name = Annotated[str, AfterValidator(checked_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
 """Names become folders, partitions and keys of the ledger, so they are kept plain."""
 
+_MASK = re.compile(r"00?[0-7]{2}")
+
+
+def checked_mask(mask: str) -> str:
+    """Nothing is taken from the own user: who writes the mode that files shall have (700) would shut itself out, and
+    let all others in."""
+    if _MASK.fullmatch(mask) is None:
+        raise ValueError(f"'{mask}' is not a mask; it says what is taken away, in three digits of 0-7, the first one 0")
+    return mask
+
+
+Mask = Annotated[str, AfterValidator(checked_mask), WithJsonSchema({"type": "string", "pattern": f"^{_MASK.pattern}$"})]
+
 
 class LedgerConfig(ComponentConfig):
     """Where the accounts are kept."""
@@ -240,9 +253,8 @@ class PipelineConfig(ComponentConfig):
         description="Folder for everything that Penstock keeps: log, ledger, checkpoints, failed records. Relative to"
         " this file.",
     )
-    umask: str = Field(
+    umask: Mask = Field(
         default="077",
-        pattern=r"^0?[0-7]{3}$",
         description="What is taken from the modes of files and folders that the pipeline makes, in `data_dir` and"
         " elsewhere. `077` leaves them to its own user alone (folders 0700, files 0600), `027` lets the group read.",
     )

@@ -129,6 +129,7 @@ MISTAKES = [
         "is not a name",
         "use up to 63",
     ),
+    Mistake("mode in place of a mask", 'umask: ▲"700"\n' + GOOD, "umask", "'700' is not a mask", "the first one 0"),
     Mistake("number for text", "name: ▲5\n" + SOURCES, "name", "expected text, found a number", "Put it in quotes."),
     Mistake(
         "text for a number",
