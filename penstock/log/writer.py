@@ -163,11 +163,8 @@ class PartitionWriter:
                     f" {self._next}.",
                     "Nothing was written. Take these records into another partition: under another source's name.",
                 )
+            self._note_writer(first)
             try:
-                if not self._is_noted:
-                    # Before the first record, and no sooner: a full disk must not keep the partition from opening.
-                    note_writer(self._directory, first, segment_bases(self._directory)[0])
-                    self._is_noted = True
                 stamp = self._clock.tick()
                 header, header_bytes = place(body, first, last, stamp)
                 if self._is_time_to_roll(header.frame_bytes):
@@ -259,6 +256,19 @@ class PartitionWriter:
         self._end = self._indexed = first_place(base)
         self._old_at = self._grows_old(index.created)
         self._durable = 0
+
+    def _note_writer(self, first: int) -> None:
+        """Before the first record, and no sooner: a full disk must not keep the partition from opening. When this fails
+        nothing was written, and it is tried again with the next append."""
+        if self._is_noted:
+            return
+        try:
+            note_writer(self._directory, first, segment_bases(self._directory)[0])
+        except OSError as error:
+            if is_full(error):
+                raise no_room(self._segment, error) from None
+            raise
+        self._is_noted = True
 
     def _is_time_to_roll(self, frame_bytes: int) -> bool:
         position = self._end.position

@@ -74,6 +74,20 @@ def test_a_damaged_lineage_is_said(tmp_path: Path) -> None:
         LocalLog(tmp_path).lineage(0)
 
 
+def test_an_append_names_a_damaged_lineage_every_time_and_works_when_it_is_moved_away(tmp_path: Path) -> None:
+    append(tmp_path, 2)
+    path = tmp_path / "0" / LINEAGE_FILE
+    path.write_text("[[0")
+    more = entries([Record(b"3", namespace="web")])
+    with LocalLog(tmp_path).writer("web") as writer:
+        for _ in range(2):
+            with pytest.raises(LogError, match=f"PEN-LOG-007.*{LINEAGE_FILE}"):
+                writer.append(more)
+        path.rename(tmp_path / "aside")
+        assert writer.append(more) == range(2, 3)
+    assert LocalLog(tmp_path).lineage(0).writer_of(2) != ""
+
+
 WRITERS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc")), max_size=6).map(
     lambda found: Lineage(tuple(Incarnation(*each) for each in sorted(dict(found).items())))
 )
