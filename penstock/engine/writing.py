@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import Event
 
 from penstock.backoff import Backoff, Patience
@@ -52,7 +52,7 @@ class BatchWriter:
         staged: Counter[str] = Counter()
         for part in parts:
             staged[part.table] += part.rows
-        done = {table.table: table for table in self._loaded(batch, staged)}
+        done = {table.table: table for table in self.ledger.tables_loaded(batch)}
         backoff = Backoff()
         first = True
         # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
@@ -84,13 +84,6 @@ class BatchWriter:
         if backoff.waited:
             self.ledger.note(batch.route, RouteState.RUNNING)
         return list(done.values())
-
-    def _loaded(self, batch: Batch, staged: Collection[str]) -> list[TableReceipt]:
-        """What an earlier attempt has noted. A table that nothing was staged for has what overflowed."""
-        return [
-            table if table.table in staged else replace(table, meant_for=self.ledger.overflowing(batch))
-            for table in self.ledger.tables_loaded(batch)
-        ]
 
     def _tried(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool) -> Sequence[TableReceipt]:
         book = RouteBook(self.ledger, batch.route)

@@ -29,14 +29,15 @@ RECORDS = [(0, "a"), (1, "b"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]
 class Shop(Bench):
     """Records for two tables, of which one is away."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_tables: int = 200) -> None:
         super().__init__(folder)
-        self.plan = replace(self.plan, steps=(), destination_name="postgres", destination_config=CONFIG)
+        self.config = CONFIG.model_copy(update={"max_tables": max_tables})
+        self.plan = replace(self.plan, steps=(), destination_name="postgres", destination_config=self.config)
         self.store = Store(away={"b"})
         self.append(*(json.dumps({"n": n, "k": k}).encode() for n, k in RECORDS))
 
     def delivery(self) -> Delivery:
-        destination = ModelDestination(CONFIG, self.store)
+        destination = ModelDestination(self.config, self.store)
         return Delivery(self.plan, destination, self.log, self.ledger, self.failed, self.stopping)
 
     def try_and_stop(self) -> None:
@@ -94,6 +95,19 @@ def test_a_rewind_after_it_doubles_nothing(shop: Shop) -> None:
     shop.store.away.clear()
     shop.delivery().deliver(shop.report(0, 6))
     assert (shop.numbers("a"), shop.numbers("b")) == ([0, 2, 5], [1, 3, 4])
+    assert shop.ledger.totals("out") == Totals(items=6, loaded=6)
+
+
+def test_an_acknowledgement_does_not_lose_what_overflows_beside_it(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, max_tables=1)
+    shop.store.away = {"_penstock_overflow_out"}
+    shop.try_and_stop()
+    assert shop.numbers("a") == [0, 2, 5]
+    for offset in (0, 2, 5):  # all that the table has which is written already
+        shop.acknowledge(offset, offset + 1)
+    shop.store.away.clear()
+    shop.delivery().deliver(shop.report(0, 6))
+    assert (shop.numbers("a"), shop.numbers("_penstock_overflow_out")) == ([0, 2, 5], [1, 3, 4])
     assert shop.ledger.totals("out") == Totals(items=6, loaded=6)
 
 

@@ -35,6 +35,9 @@ from penstock.redaction import redacted
 LOADED, LOADED_IN_PART = "loaded", "loaded in part"
 """What a table's part of a batch can be; in part means that the target refused some rows."""
 
+LOADED_FOR_OTHERS = "loaded for others"
+"""The same for the table that has the rows of tables beyond the limit."""
+
 KEPT_WRITERS = 500
 """How many writers of a partition a route remembers, the newest."""
 
@@ -224,12 +227,22 @@ class Batches(Offsets, Inquiries):
     def tables_loaded(self, batch: Batch) -> list[TableReceipt]:
         """The tables of a batch that were noted so."""
         d = self._t.deliveries
-        query = sa.select(d).where(d.c.route == batch.route, d.c.number == batch.number, d.c.status == LOADED)
+        query = sa.select(d).where(
+            d.c.route == batch.route, d.c.number == batch.number, d.c.status.in_((LOADED, LOADED_FOR_OTHERS))
+        )
         with self.reading() as connection:
-            return [
-                TableReceipt(row.target, row.rows, repeated=True, merged=row.merged)
-                for row in connection.execute(query)
-            ]
+            rows = connection.execute(query).all()
+        others = self.overflowing(batch) if any(row.status == LOADED_FOR_OTHERS for row in rows) else ()
+        return [
+            TableReceipt(
+                row.target,
+                row.rows,
+                repeated=True,
+                merged=row.merged,
+                meant_for=others if row.status == LOADED_FOR_OTHERS else (),
+            )
+            for row in rows
+        ]
 
     def to_overflow(self, batch: Batch, tables: Collection[str]) -> None:
         """Note that rows of a batch under way go to the table for what is beyond the limit, at every attempt."""
@@ -336,7 +349,8 @@ def _under_way(batches: sa.Table, route: str) -> tuple[sa.ColumnElement[bool], .
 
 
 def _delivery(batch: Batch, receipt: TableReceipt) -> dict[str, object]:
-    status = LOADED if receipt.failures is None else LOADED_IN_PART
+    whole = LOADED_FOR_OTHERS if receipt.meant_for else LOADED
+    status = whole if receipt.failures is None else LOADED_IN_PART
     return {
         "route": batch.route, "number": batch.number, "target": receipt.table, "rows": receipt.rows, "status": status,
         "merged": receipt.merged,

@@ -23,7 +23,7 @@ from penstock.engine.ledger.accounts import (
     Settlement,
     Standing,
 )
-from penstock.engine.ledger.batches import LOADED, Batches
+from penstock.engine.ledger.batches import LOADED, LOADED_FOR_OTHERS, Batches
 from penstock.errors import LedgerError
 
 
@@ -141,7 +141,8 @@ class Interventions(Batches):
         if pending is None or not unasked:
             return
         d = self._t.deliveries
-        there = sa.select(d.c.target).filter_by(route=pending.route, number=pending.number, status=LOADED)
+        there = sa.select(d.c.target).filter_by(route=pending.route, number=pending.number)
+        there = there.where(d.c.status.in_((LOADED, LOADED_FOR_OTHERS)))
         tables = sorted(connection.execute(there).scalars())
         if tables:
             raise LedgerError(
