@@ -1,19 +1,21 @@
 """What a route takes over from a history that the destination remembers: pure arithmetic over origins.
 
 Batches of a history follow each other, so whatever lies before its newest batch was settled there: loaded, skipped,
-failed or acknowledged. Of the newest one, some tables may be missing. What a batch has beyond the point where its log
-and ours part is not ours, and what our log has there is not delivered yet.
+failed or acknowledged. Of the newest one, some tables may be missing; so they may of one behind which the history went
+back, because a rewind gives up what is under way. What it had then delivered further on was to be delivered again. What
+a batch has beyond the point where its log and ours part is not ours, and what our log has there is not delivered yet.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.contract import Loaded
 from penstock.engine.ledger import AdoptedBatch, Adoption
 from penstock.engine.origin import Origin
+from penstock.engine.pieces import joined
 from penstock.errors import PenstockError
 from penstock.log.lineage import Lineage
 from penstock.steps.contract import NO_FAILURES
@@ -49,47 +51,109 @@ def plan_adoption(
         )
     reached = {**positions, **starts}
     newest = max((load.batch.number for load in loads), default=0)
+    course = course_of(loads, log)
     batches: list[AdoptedBatch] = []
     for (number, text), tables in _by_batch(loads).items():
         origin = Origin.from_text(text)
         if origin is None:
             continue
-        shared = {p: stretch for p, stretch in shared_ranges(origin, log).items() if stretch[1] > reached.get(p, 0)}
+        known = shared_ranges(origin, log)
+        shared = {p: (start, min(end, course.stands_at[p])) for p, (start, end) in known.items()}
+        shared = {p: stretch for p, stretch in shared.items() if stretch[1] > max(stretch[0], reached.get(p, 0))}
         before = {p: (reached.get(p, 0), start) for p, (start, _) in shared.items() if start > reached.get(p, 0)}
         if before:
             batches.append(AdoptedBatch(before))
         ranges = {p: (max(start, reached.get(p, 0)), end) for p, (start, end) in shared.items()}
-        if ranges:
-            there = tables if number < newest else {**_covering(others, ranges, log), **tables}
-            batches.append(AdoptedBatch(ranges, there, settled=number < newest))
+        if ranges and number < newest and number not in course.given_up:
+            batches.append(AdoptedBatch(ranges, tables))
+        else:
+            batches += _in_doubt(ranges, tables, [*others, *loads], log)
         reached |= {p: end for p, (_, end) in ranges.items()}
     return Adoption(batches, newest, starts)
+
+
+def _in_doubt(
+    ranges: Mapping[int, tuple[int, int]],
+    tables: Mapping[str, str],
+    loads: Sequence[Loaded],
+    log: Mapping[int, LogPart],
+) -> list[AdoptedBatch]:
+    """A batch of which tables may be missing: together the partitions that lack the same ones."""
+    found: dict[frozenset[str], dict[int, tuple[int, int]]] = {}
+    for p, stretch in ranges.items():
+        found.setdefault(frozenset(_covering(loads, {p: stretch}, log)), {})[p] = stretch
+    return [AdoptedBatch(some, {**_covering(loads, some, log), **tables}, settled=False) for some in found.values()]
 
 
 def _covering(
     loads: Sequence[Loaded], ranges: Mapping[int, tuple[int, int]], log: Mapping[int, LogPart]
 ) -> dict[str, str]:
-    """The tables that have all of these ranges by one of the loads, each with the rows that it refused."""
-    found = []
+    """The tables that have all of these ranges by some of the loads, each with the rows that it refused."""
+    found: dict[str, list[Loaded]] = {}
+    stretches: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for load in loads:
         origin = Origin.from_text(load.batch.origin)
+        for p, stretch in ({} if origin is None else shared_ranges(origin, log)).items():
+            stretches.setdefault((load.table, p), []).append(stretch)
+        found.setdefault(load.table, []).append(load)
+
+    def has(table: str, partition: int, start: int, end: int) -> bool:
+        return any(a <= start and end <= b for a, b in joined(stretches.get((table, partition), ())))
+
+    return {
+        table: _refused(its)
+        for table, its in found.items()
+        if all(has(table, p, *stretch) for p, stretch in ranges.items())
+    }
+
+
+@dataclass(frozen=True)
+class HistoryCourse:
+    """Where a history stood at its end in what it shares with this log, and which batches it may have given up."""
+
+    stands_at: Mapping[int, int]
+    given_up: Collection[int]
+
+
+def course_of(loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> HistoryCourse:
+    """A batch that begins before the end of an earlier one tells that the history went back: all the way if a table got
+    the same records again, else only to fill in tables that an earlier adoption had found missing."""
+    stands_at: dict[int, int] = {}
+    ends: dict[tuple[int, str], int] = {}
+    given_up: set[int] = set()
+    before = 0
+    for (number, text), tables in _by_batch(loads).items():
+        origin = Origin.from_text(text)
         shared = {} if origin is None else shared_ranges(origin, log)
-        if all(p in shared and shared[p][0] <= start and end <= shared[p][1] for p, (start, end) in ranges.items()):
-            found.append(load)
-    return {table: text for tables in _by_batch(found).values() for table, text in tables.items()}
+        if any(start < stands_at.get(p, 0) for p, (start, _) in shared.items()):
+            given_up.add(before)
+        for p, (start, end) in shared.items():
+            again = any(start < ends.get((p, table), 0) for table in tables)
+            # What has an end beyond this log was delivered from another copy, and is no word on this one.
+            goes_back = again and origin is not None and end == origin.stretches[p].end
+            stands_at[p] = end if goes_back else max(end, stands_at.get(p, 0))
+            ends |= {(p, table): stands_at[p] if goes_back else end for table in tables}
+        before = number
+    return HistoryCourse(stands_at, given_up)
 
 
 def _by_batch(loads: Sequence[Loaded]) -> dict[tuple[int, str], dict[str, str]]:
     """The tables of each batch, each with its refused rows; batches in order of their numbers."""
     found: dict[tuple[int, str], dict[str, str]] = {}
     for load in sorted(loads, key=lambda load: load.batch.number):
-        refused = (load.failures if load.failures is not None else NO_FAILURES).to_pylist()
-        rows = [[row["partition"], row["offset"], row["code"], row["message"]] for row in refused]
         tables = found.setdefault((load.batch.number, load.batch.origin), {})
         # A mirror's table may be named several times.
-        earlier = json.loads(tables.get(load.table, "[]"))
-        tables[load.table] = json.dumps([*earlier, *rows])
+        tables[load.table] = _refused([load], tables.get(load.table, "[]"))
     return found
+
+
+def _refused(loads: Sequence[Loaded], earlier: str = "[]") -> str:
+    """The rows that the loads refused, as text, behind those of an ``earlier`` text."""
+    rows = json.loads(earlier)
+    for load in loads:
+        refused = (load.failures if load.failures is not None else NO_FAILURES).to_pylist()
+        rows += [[row["partition"], row["offset"], row["code"], row["message"]] for row in refused]
+    return json.dumps(rows)
 
 
 def shared_ranges(origin: Origin, log: Mapping[int, LogPart]) -> dict[int, tuple[int, int]]:

@@ -136,7 +136,7 @@ class Delivery:
             except WorkerLost as lost:
                 todo.extendleft(reversed(self._lost(piece, lost)))
             else:
-                todo.extendleft(reversed(self._piece(piece, found, behind, started)))
+                todo.extendleft(reversed(self._piece(piece, found, passed_over, behind, started)))
             started = time.monotonic()
             if todo and self.stopping.is_set():
                 raise Stopped
@@ -156,17 +156,34 @@ class Delivery:
         """Count what the route has taken over, and load what is missing of it. Raises as ``deliver`` does."""
         adopted = self.ledger.adopted(self.plan.name)
         for each in adopted:
-            positions = self.ledger.offsets(self.plan.name)
-            left = left_of(each.ranges, {p: position.committed for p, position in positions.items()})
-            if left:
-                self._settle_adopted(replace(each, ranges=left), self._carried(Piece(left)))
+            standing = self.ledger.standing(self.plan.name)
+            left = left_of(each.ranges, {p: position.committed for p, position in standing.positions.items()})
+            pending = standing.pending
+            begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
+            todo = deque(course(left, self._order, begun))
+            while todo:
+                todo.extendleft(reversed(self._adopted_piece(each, todo.popleft())))
                 clean_stage(self.plan.stage_dir)
-            if self.stopping.is_set():
-                raise Stopped
+                if self.stopping.is_set():
+                    raise Stopped
         if adopted:
             self.ledger.adoption_done(self.plan.name)
 
-    def _settle_adopted(self, adopted: AdoptedBatch, report: BatchReport) -> None:
+    def _adopted_piece(self, adopted: AdoptedBatch, piece: Piece) -> Sequence[Piece]:
+        """Settle a piece of what was taken over, or return the pieces to settle instead."""
+        # What was settled elsewhere is there, whatever was acknowledged here.
+        known = NOTHING if adopted.settled else self.ledger.acknowledged_in(self.plan.name, piece.ranges)
+        try:
+            report = self._carried(piece, known)
+        except WorkerLost as lost:
+            return self._lost(piece, lost)
+        try:
+            self._settle_adopted(replace(adopted, ranges=piece.ranges), report, known)
+        except Reconsidered:
+            return (replace(piece, again=True),)
+        return ()
+
+    def _settle_adopted(self, adopted: AdoptedBatch, report: BatchReport, passed_over: Stretches) -> None:
         started = time.monotonic()
         batch = self._begin(adopted.ranges)
         if batch is None:
@@ -177,19 +194,21 @@ class Delivery:
             label = {ADOPTED: report.skipped.get(ADOPTED, 0) + rows_left} if rows_left else {}
             report = replace(report, skipped={**report.skipped, **label})
         elif missing:
-            receipts += self._write(batch, missing, again=True)
+            receipts += self._write(batch, missing, passed_over, again=True)
         found = Receipt(receipts).failures
         self._settle(batch, report, receipts, originals(self.log, found), sum(rows.num_rows for rows in found), started)
 
     def _begin(self, ranges: Ranges) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
 
-    def _write(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool = False) -> list[TableReceipt]:
-        known = self.ledger.acknowledged_in(self.plan.name, batch.ranges)
+    def _write(
+        self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, whole: bool = False
+    ) -> list[TableReceipt]:
+        """``passed_over``: what is not in the parts. If more is acknowledged while it waits, ``Reconsidered``."""
         writer = BatchWriter(
             self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target,
-            passes_over=bool(known),
-            reconsider=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != known,
+            passes_over=bool(passed_over),
+            reconsider=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
         )  # fmt: skip
         try:
             return writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
@@ -218,7 +237,9 @@ class Delivery:
         self.asked.clear()
         return Halted(message)
 
-    def _piece(self, piece: Piece, report: BatchReport, behind: int, started: float) -> Sequence[Piece]:
+    def _piece(
+        self, piece: Piece, report: BatchReport, passed_over: Stretches, behind: int, started: float
+    ) -> Sequence[Piece]:
         """Deliver a piece and commit it, or return the pieces to deliver instead. So many offsets are ``behind`` it."""
         stops = self.plan.on_error is OnError.STOP
         # What was begun may be at the destination, and must stay what it was.
@@ -234,7 +255,7 @@ class Delivery:
             return ()
         faults.reach("route.range_fixed")
         try:
-            receipts = self._write(batch, report.parts, piece.again, stops)
+            receipts = self._write(batch, report.parts, passed_over, piece.again, stops)
         except Reconsidered:
             narrate.batch_reconsidered(self.plan.name, batch.number)
             return (Piece(report.ranges, again=True),)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.destinations.contract import Loaded
-from penstock.engine.adoption import LogPart, plan_adoption, shared_ranges
+from penstock.engine.adoption import LogPart, course_of, plan_adoption
 from penstock.engine.intervening import no_engine_starts, running_engine
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
-from penstock.engine.origin import Origin
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import ContradictionError, PenstockError, TransientError
 
@@ -144,12 +143,7 @@ def _histories(
 
 def _reach(loads: Sequence[Loaded], parts: dict[int, LogPart]) -> int:
     """How far a history has come in what it shares with this log, over all partitions."""
-    ends: dict[int, int] = {}
-    for load in loads:
-        origin = Origin.from_text(load.batch.origin)
-        for partition, (_, end) in shared_ranges(origin, parts).items() if origin is not None else ():
-            ends[partition] = max(end, ends.get(partition, 0))
-    return sum(ends.values())
+    return sum(course_of(loads, parts).stands_at.values())
 
 
 def _from_holds(

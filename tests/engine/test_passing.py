@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.destinations.postgres.config import PostgresConfig
+from penstock.engine.carriage import carried
 from penstock.engine.delivery import Delivery
-from penstock.engine.ledger import Operator, RouteState, Totals
+from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, RouteState, Totals
 from penstock.engine.passing import rounds
+from penstock.engine.pieces import Ranges
+from penstock.engine.reports import BatchReport
 from penstock.engine.writing import Stopped
 from tests.engine.bench import Bench
 from tests.support.waiting import eventually
@@ -96,6 +99,28 @@ def test_a_rewind_after_it_doubles_nothing(shop: Shop) -> None:
     shop.delivery().deliver(shop.report(0, 6))
     assert (shop.numbers("a"), shop.numbers("b")) == ([0, 2, 5], [1, 3, 4])
     assert shop.ledger.totals("out") == Totals(items=6, loaded=6)
+
+
+def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None:
+    """Nobody can mend table `b`, and the records for it are given up while they are carried for it."""
+    partition = shop.writer.partition
+    shop.ledger.adopt("out", Adoption([AdoptedBatch({partition: (0, 6)}, {"a": "[]"}, settled=False)], 4), ADA)
+
+    def carry(ranges: Ranges) -> BatchReport:
+        report = carried(shop.plan, shop.log, ranges)
+        for offset in (1, 3, 4) if shop.ledger.pending("out") is None else ():
+            shop.acknowledge(offset, offset + 1)
+        return report
+
+    delivery = replace(shop.delivery(), carry_again=carry)
+    thread = threading.Thread(target=delivery.settle_adopted, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert shop.store.tables["b"].rows == []
+    assert shop.ledger.totals("out") == Totals(items=6, loaded=3, skipped=3)
+    assert shop.ledger.skips("out") == {"acknowledged": 3}
+    assert (shop.committed, shop.ledger.adopted("out")) == (6, [])
 
 
 def test_an_acknowledgement_does_not_lose_what_overflows_beside_it(tmp_path: Path) -> None:

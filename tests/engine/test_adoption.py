@@ -1,0 +1,108 @@
+"""What is taken over of a history that did not go straight on: it went back, gave a batch up, or was adopted before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from penstock import faults
+from penstock.destinations.contract import Batch, Loaded
+from penstock.engine.adoption import LogPart, plan_adoption
+from penstock.engine.delivery import Delivery
+from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, Totals
+from penstock.engine.lost import LostCode, WorkerLost
+from penstock.engine.origin import Origin, OriginStretch
+from penstock.engine.reports import BatchReport
+from penstock.log.lineage import Incarnation, Lineage
+from tests.engine.bench import Bench
+
+Ranges = Mapping[int, tuple[int, int]]
+OURS = Lineage((Incarnation(0, "ours"),))
+LOG = {p: LogPart(f"log{p}", 0, 100, OURS) for p in (0, 1)}
+
+
+def load(number: int, table: str, ranges: Ranges) -> Loaded:
+    stretches = {p: OriginStretch(f"log{p}", start, end, OURS.within(start, end)) for p, (start, end) in ranges.items()}
+    return Loaded(Batch("scope", "a", number, {}, Origin(stretches).to_text()), table, 1)
+
+
+def both(number: int, ranges: Ranges) -> list[Loaded]:
+    return [load(number, table, ranges) for table in ("x", "y")]
+
+
+def planned(*loads: Loaded) -> list[tuple[Ranges, set[str], bool]]:
+    batches = plan_adoption(loads, LOG, {0: 0, 1: 0}, {}).batches
+    return [(batch.ranges, set(batch.tables), batch.settled) for batch in batches]
+
+
+def test_what_was_given_up_for_a_rewind_is_not_taken_for_delivered() -> None:
+    # Table `y` was away when the route was moved back to the beginning.
+    found = planned(*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60)}), *both(3, {0: (0, 30)}))
+    assert found == [({0: (0, 30)}, {"x", "y"}, True)]
+
+
+def test_a_batch_that_was_given_up_is_filled_in_where_the_history_has_not_gone_back_behind_it() -> None:
+    found = planned(*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60), 1: (0, 9)}), *both(3, {0: (0, 60)}))
+    assert found == [
+        ({0: (0, 50)}, {"x", "y"}, True),
+        ({0: (50, 60)}, {"x", "y"}, False),
+        ({1: (0, 9)}, {"x"}, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loads", "missing"),
+    [
+        ([load(3, "y", {0: (50, 60)})], set()),
+        ([load(3, "y", {0: (50, 55)}), load(4, "y", {0: (55, 60)})], set()),
+        ([load(3, "y", {0: (50, 55)})], {"y"}),
+        ([load(3, "y", {0: (50, 60)}), *both(4, {0: (60, 70)})], set()),
+    ],
+)
+def test_what_an_earlier_adoption_has_filled_in_is_there(loads: list[Loaded], missing: set[str]) -> None:
+    batches = plan_adoption(
+        [*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60)}), *loads], LOG, {0: 0, 1: 0}, {}
+    ).batches
+    (filled,) = (batch for batch in batches if dict(batch.ranges) == {0: (50, 60)})
+    assert {"x", "y"} - filled.tables.keys() == missing
+    assert not filled.settled
+
+
+@pytest.mark.parametrize("killed_after_a_half", [False, True])
+def test_what_is_adopted_is_settled_also_if_a_record_of_it_ends_its_process(
+    tmp_path: Path, killed_after_a_half: bool
+) -> None:
+    """The history that had found the record may be long gone, and with it the batches around it."""
+    bench = Bench(tmp_path)
+    bench.append(*(b'{"n": %d}' % n for n in range(2, 8)))
+    partition = bench.writer.partition
+    bench.ledger.adopt("out", Adoption([AdoptedBatch({partition: (0, 6)})], 9), Operator("ada"))
+
+    def carry(ranges: Ranges) -> BatchReport:
+        start, end = ranges[partition]
+        if start <= 4 < end:
+            raise WorkerLost("where", LostCode.KILLED_WORKER, "ended its process")
+        return bench.report(start, end)
+
+    parts = (bench.plan, bench.destination, bench.log, bench.ledger, bench.failed, bench.stopping)
+    if killed_after_a_half:
+        faults._armed = faults.parse("route.before_ledger_commit=raise")
+        with pytest.raises(faults.InjectedFault):
+            Delivery(*parts, carry_again=carry).settle_adopted()
+        faults._armed = {}
+    Delivery(*parts, carry_again=carry).settle_adopted()
+    assert [(entry.record.offset, entry.code) for entry in bench.failures()] == [(4, "killed_worker")]
+    assert bench.ledger.totals("out") == Totals(items=6, skipped=5, failed=1)
+    assert (bench.committed, bench.ledger.adopted("out")) == (6, [])
+
+
+def test_a_history_that_goes_straight_on_is_taken_over_as_it_is() -> None:
+    found = planned(*both(1, {0: (0, 10)}), *both(3, {0: (20, 30), 1: (0, 5)}), load(4, "x", {1: (5, 8)}))
+    assert found == [
+        ({0: (0, 10)}, {"x", "y"}, True),
+        ({0: (10, 20)}, set(), True),
+        ({0: (20, 30), 1: (0, 5)}, {"x", "y"}, True),
+        ({1: (5, 8)}, {"x"}, False),
+    ]
