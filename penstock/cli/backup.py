@@ -80,7 +80,7 @@ def _route_lines(route: Resumed) -> Iterator[str]:
     if route.missing:
         yield f"{route.route}: {route.missing}"
     if route.unknown:
-        yield f"{route.route}: the destination could not be asked, and is when the route starts: {route.unknown}"
+        yield f"{route.route}: the destination was not asked, and is when the route starts: {route.unknown}"
 
 
 def _route_object(route: Resumed) -> dict[str, JsonValue]:

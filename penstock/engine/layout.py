@@ -37,9 +37,14 @@ class Layout:
         return self.checkpoints / f"{route}-{scope[:8]}{turn}"
 
     @property
+    def archive(self) -> Path:
+        """Where `archive: true` puts its files unless it names another folder."""
+        return self.root / "archive"
+
+    @property
     def own(self) -> list[Path]:
         """Everything of a pipeline that is there."""
-        names = ("log", "failed", "run", "checkpoints", "stage", "sources", "archive", f"{self.ledger.name}*")
+        names = ("log", "failed", "run", "checkpoints", "stage", "sources", self.archive.name, f"{self.ledger.name}*")
         return [path for name in names for path in self.root.glob(name)]
 
     def stage(self, route: str) -> Path:

@@ -17,6 +17,7 @@ from penstock.engine.backup import restoring
 from penstock.engine.backup.making import back_up
 from penstock.engine.backup.manifest import MANIFEST, Manifest
 from penstock.engine.backup.restoring import Restored, restore
+from penstock.engine.history import History
 from penstock.errors import PenstockError
 from penstock.log.local import LocalLog, PartitionOwner
 from penstock.record import Record, entries
@@ -191,6 +192,43 @@ def test_a_damaged_backup_is_refused(site: Site) -> None:
     assert LocalLog(site.data / "log").bounds(0).end == 20
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_archive_and_what_others_keep_in_data_dir_stay_there(
+    site: Site, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of days that the log no longer has: they must not go with what an operator is told to remove."""
+    site.append(range(20))
+    make_backup(site)
+    kept = [site.data / "archive" / "2026-03-01" / "incoming.tok=site.log.gz", site.data / "geo" / "city.mmdb"]
+    for path in kept:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"kept")
+    if killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "_armed", faults.parse("restore.exchanged=raise"))
+            with pytest.raises(faults.InjectedFault):
+                put_back(site)
+    done = put_back(site)
+    assert [path.read_bytes() for path in kept] == [b"kept", b"kept"]
+    assert done.before is not None
+    assert {path.name for path in done.before.iterdir()} <= {"log", "ledger.db", "run"}
+
+
+def test_a_route_that_cannot_be_asked_does_not_hide_where_the_former_data_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.append(range(20))
+    make_backup(site)
+
+    def refuse(*_: Any) -> None:
+        raise PenstockError("PEN-ENG-072", "nobody knows of anything.", "See which routes there are.")
+
+    monkeypatch.setattr(History, "check_target", refuse)
+    done = put_back(site)
+    assert done.before is not None
+    assert "nobody knows" in done.routes[0].unknown
+
+
 def test_a_pipeline_that_was_started_during_a_restore_keeps_its_data(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +295,16 @@ def test_a_full_disk_ends_a_backup_in_words_and_leaves_nothing_of_it(site: Site,
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
         pipeline.ledger.close()
     assert list(site.folder.glob("backup*")) == []
+
+
+def test_a_backup_without_the_failed_records_that_the_ledger_counts_is_none(site: Site) -> None:
+    site.append(range(20))
+    site.deliver()
+    (store,) = (site.data / "failed").glob("*.log")
+    store.rename(site.folder / "store")
+    with pytest.raises(PenstockError, match=r"PEN-BAK-004.*failed.dst=a.log has 0 bytes"):
+        make_backup(site)
+    assert not (site.folder / "backup").exists()
 
 
 def test_data_that_is_there_is_not_replaced_unasked(site: Site) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from penstock import __version__, faults
 from penstock.durable import sync_directory
-from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, describe, sync_folders
+from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, describe, sync_folders, too_short
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.log.files import INDEX_SUFFIX, SEGMENT_SUFFIX, index_path, replace_durably, segment_bases, segment_path
@@ -144,7 +144,10 @@ class _Backup:
         try:
             self.files[name] = copy_file(path, self.folder / name, length, self._count)
         except FileNotFoundError:
-            # A small file that was replaced or let go of while we looked; segments are kept from that.
+            # A small file that was replaced or let go of while we looked; segments are kept from that, and of what the
+            # ledger counts in the failed store nothing may be missing.
+            if length:
+                raise too_short(path, 0, length) from None
             if path.suffix == SEGMENT_SUFFIX:
                 raise
             return

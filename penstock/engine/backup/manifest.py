@@ -91,12 +91,16 @@ def copy_file(
         written.flush()
         os.fsync(written.fileno())
     if left:
-        raise PenstockError(
-            "PEN-BAK-004",
-            f"{source} has {size} bytes, and {length} were to be copied.",
-            "Check the file: penstock log verify, penstock doctor",
-        )
+        raise too_short(source, size, length)
     return FileEntry(size, digest.hexdigest())
+
+
+def too_short(source: Path, size: int, length: int | None) -> PenstockError:
+    return PenstockError(
+        "PEN-BAK-004",
+        f"{source} has {size} bytes, and {length} were to be copied.",
+        "Check the file: penstock log verify, penstock doctor",
+    )
 
 
 def describe(path: Path) -> FileEntry:

@@ -28,7 +28,7 @@ from penstock.engine.ledger import Operator
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.presence import engine_pid
 from penstock.engine.takeover import adopt
-from penstock.errors import ContradictionError, PenstockError, TransientError
+from penstock.errors import ContradictionError, PenstockError
 from penstock.log.files import try_lock
 from penstock.log.local import LocalLog
 
@@ -48,7 +48,7 @@ class Resumed:
     missing: str = ""
     """What the destination lacks that the ledger counts as delivered, and how to deliver it again."""
     unknown: str = ""
-    """Why the destination could not be asked; the route asks it when it starts."""
+    """Why this could not be found out; the route asks when it starts, and waits if it must."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,12 @@ def restore(
             f"{source} was not restored to {target}: {error}.",
             "Make room or mend the permissions, then start it again; `data_dir` is as it was.",
         ) from error
-    return Restored(manifest, before, left, resume_routes(config, operator))
+    try:
+        routes = resume_routes(config, operator)
+    except PenstockError as error:
+        # The data is in its place, and where the former data is must be said.
+        routes = [Resumed(route, unknown=str(error)) for route in config.routes]
+    return Restored(manifest, before, left, routes)
 
 
 def resume_routes(config: PipelineConfig, operator: Operator) -> list[Resumed]:
@@ -118,8 +123,8 @@ def resume_routes(config: PipelineConfig, operator: Operator) -> list[Resumed]:
 
 def _resume(pipeline: Pipeline, route: str, operator: Operator) -> Resumed:
     history, sources = pipeline.history(), pipeline.sources_of(route)
-    destination = pipeline.plan(route).destination()
     try:
+        destination = pipeline.plan(route).destination()
         try:
             history.check_ground(route, sources)
             history.check_target(route, sources, destination)
@@ -127,7 +132,7 @@ def _resume(pipeline: Pipeline, route: str, operator: Operator) -> Resumed:
             done = adopt(pipeline, route, route, operator)
             return Resumed(route, adopted=sum(max(0, end - start) for start, end in done.stretches.values()))
         return Resumed(route, missing=history.missing(route, destination))
-    except TransientError as error:
+    except PenstockError as error:
         return Resumed(route, unknown=str(error))
 
 
@@ -138,6 +143,7 @@ def _clear(partial: Path, target: Path) -> Path | None:
     if not partial.exists():
         return None
     if not (partial / MARK).exists() and any(partial.iterdir()):
+        _leave_others(partial, target)
         return _set_aside(partial, target)
     shutil.rmtree(partial)
     return None
@@ -173,12 +179,22 @@ def _put_in_place(partial: Path, target: Path, filled: bool) -> Path | None:
     if filled:
         _exchange(partial, target)
         faults.reach("restore.exchanged")
+        _leave_others(partial, target)
         before = _set_aside(partial, target)
     else:
         partial.replace(target)
     (target / MARK).unlink()
     sync_directory(target.parent)
     return before
+
+
+def _leave_others(folder: Path, target: Path) -> None:
+    """What lies in ``data_dir`` and is in no backup stays there: the archive, which is a destination, and whatever
+    others have put there."""
+    replaced = {path.name for path in Layout(folder).own} - {Layout(folder).archive.name}
+    for path in sorted(folder.iterdir()):
+        if path.name not in replaced and not os.path.lexists(target / path.name):
+            path.rename(target / path.name)
 
 
 def _set_aside(folder: Path, target: Path) -> Path:
