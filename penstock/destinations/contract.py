@@ -156,6 +156,8 @@ class Loaded:
     table: str
     rows: int
     failures: pa.RecordBatch | None = None
+    meant_for: Sequence[str] = ()
+    """The tables that its rows were staged for, if not for this one."""
 
 
 class TableBook(Protocol):

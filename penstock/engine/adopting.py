@@ -21,11 +21,13 @@ def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableR
         staged[part.table] += part.rows
     receipts = []
     for table, text in adopted.tables.items():
-        if table in staged:
-            refused = refused_in(text, adopted.ranges).slice(0, staged[table])
-            failures = refused if refused.num_rows else None
-            receipts.append(TableReceipt(table, staged[table] - refused.num_rows, failures, repeated=True))
-    return receipts, [part for part in report.parts if part.table not in adopted.tables]
+        rows = sum(staged[name] for name in adopted.staged_as(table))
+        if rows:
+            refused = refused_in(text, adopted.ranges).slice(0, rows)
+            failures, others = refused if refused.num_rows else None, adopted.meant_for.get(table, ())
+            receipts.append(TableReceipt(table, rows - refused.num_rows, failures, repeated=True, meant_for=others))
+    there = {name for table in adopted.tables for name in adopted.staged_as(table)}
+    return receipts, [part for part in report.parts if part.table not in there]
 
 
 def refused_in(text: str, ranges: Ranges) -> pa.RecordBatch:

@@ -65,7 +65,7 @@ def plan_adoption(
             batches.append(AdoptedBatch(before))
         ranges = {p: (max(start, reached.get(p, 0)), end) for p, (start, end) in shared.items()}
         if ranges and number < newest and number not in course.given_up:
-            batches.append(AdoptedBatch(ranges, tables))
+            batches.append(AdoptedBatch(ranges, tables, meant_for=_meant_for(loads, tables, ranges, log)))
         else:
             batches += _in_doubt(ranges, tables, [*others, *loads], log)
         reached |= {p: end for p, (_, end) in ranges.items()}
@@ -82,7 +82,27 @@ def _in_doubt(
     found: dict[frozenset[str], dict[int, tuple[int, int]]] = {}
     for p, stretch in ranges.items():
         found.setdefault(frozenset(_covering(loads, {p: stretch}, log)), {})[p] = stretch
-    return [AdoptedBatch(some, {**_covering(loads, some, log), **tables}, settled=False) for some in found.values()]
+    batches = []
+    for some in found.values():
+        there = {**_covering(loads, some, log), **tables}
+        batches.append(AdoptedBatch(some, there, settled=False, meant_for=_meant_for(loads, there, some, log)))
+    return batches
+
+
+def _meant_for(
+    loads: Sequence[Loaded],
+    tables: Collection[str],
+    ranges: Mapping[int, tuple[int, int]],
+    log: Mapping[int, LogPart],
+) -> dict[str, Sequence[str]]:
+    """Of tables that have rows of others, which those are, in all loads of these ranges."""
+    found: dict[str, dict[str, None]] = {}
+    for load in loads:
+        origin = Origin.from_text(load.batch.origin) if load.meant_for and load.table in tables else None
+        shared = {} if origin is None else shared_ranges(origin, log)
+        if any(p in shared and shared[p][0] < end and start < shared[p][1] for p, (start, end) in ranges.items()):
+            found.setdefault(load.table, {}).update(dict.fromkeys(load.meant_for))
+    return {table: list(names) for table, names in found.items()}
 
 
 def _covering(

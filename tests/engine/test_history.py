@@ -154,3 +154,30 @@ def test_killed_between_the_destinations_commit_and_the_ledgers_is_no_contradict
             site.deliver()
     assert site.deliver() == ""
     assert site.rows() == wanted(range(20))
+
+
+OVERFLOWING = """\
+name: shop
+data_dir: ./data
+sources:
+  web: {type: file, path: ./web.ndjson}
+routes:
+  a:
+    from: web
+    to: {type: duckdb, path: ./warehouse.duckdb, table: "t{{ n }}", max_tables: 2}
+"""
+
+
+def test_what_overflowed_is_not_there_twice_after_an_adoption(tmp_path: Path) -> None:
+    site = Site(tmp_path, OVERFLOWING)
+    site.append(range(3))
+    site.deliver()
+    site.append([3, 4])
+    site.deliver()
+    for path in site.data.glob("ledger.db*"):
+        path.unlink()
+    assert "PEN-RTE-019" in site.deliver()
+    site.adopt()
+    assert site.deliver() == ""
+    assert site.rows("_penstock_overflow_a") == [2, 3, 4]
+    assert site.totals() == (5, 5, 0, 0)

@@ -24,7 +24,7 @@ from penstock.destinations.contract import (
 from penstock.destinations.sql.allowed import AllowedTables
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.loading import all_failing, from_text, load_table
+from penstock.destinations.sql.loading import all_failing, from_text, load_table, meant_for_in
 from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
 from penstock.destinations.sql.mirror.naming import MirrorNames
 from penstock.destinations.sql.mirror.staged import stretches
@@ -175,7 +175,8 @@ def _tried(table: str, load: Callable[[], TableReceipt]) -> TableReceipt:
 
 def _loaded(mark: Mark) -> Loaded:
     # A mirror marks the further stretches of a table's changes by a number behind such a sign.
-    return Loaded(mark.batch, mark.table.partition("#")[0], mark.rows, from_text(mark.failures))
+    table, said = mark.table.partition("#")[0], mark.failures
+    return Loaded(mark.batch, table, mark.rows, from_text(said), meant_for_in(said))
 
 
 def by_table(parts: Sequence[Part]) -> dict[str, list[Part]]:

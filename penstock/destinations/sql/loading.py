@@ -224,6 +224,10 @@ class _Loader:
     def total(self) -> int:
         return sum(file.rows for file in self.files)
 
+    @property
+    def _meant_for(self) -> list[str]:
+        return list(dict.fromkeys(file.meant_for for file in self.files if file.meant_for is not None))
+
     def load(self, batch: Batch) -> _Loaded:
         """Returns the rows that failed; all others are loaded."""
         try:
@@ -253,7 +257,7 @@ class _Loader:
         def mark() -> Mark:
             found = loaded()
             taken = self.total - found.failures.num_rows
-            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged))
+            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for))
 
         self.session.load(rows.load(), mark)
         return loaded()
@@ -355,10 +359,11 @@ def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if batches else NO_FAILURES
 
 
-def to_text(failures: pa.RecordBatch, merged: int = 0) -> str:
-    """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, and how
-    many rows were merged before they were written."""
+def to_text(failures: pa.RecordBatch, merged: int = 0, meant_for: Sequence[str] = ()) -> str:
+    """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, how
+    many rows were merged before they were written, and the tables that they were meant for, if others."""
     kept: dict[str, object] = {"merged": merged} if merged else {}
+    kept |= {"meant_for": list(meant_for)} if meant_for else {}
     if failures.num_rows:
         reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
         numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
@@ -379,6 +384,11 @@ def from_text(text: str) -> pa.RecordBatch | None:
         [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)],
         schema=FAILURE_SCHEMA,
     )
+
+
+def meant_for_in(text: str) -> list[str]:
+    """The tables that rows were meant for which are in another one."""
+    return [str(table) for table in json.loads(text or "{}").get("meant_for", ())]
 
 
 def merged_in(text: str) -> int:

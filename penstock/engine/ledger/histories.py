@@ -30,6 +30,12 @@ class AdoptedBatch:
     """Tables that have their rows of it, each with the rows that it refused, as text."""
     settled: bool = True
     """Whether it was wholly settled there. Of one that was under way, tables that are not named get their rows now."""
+    meant_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of tables that have rows of others, which those are."""
+
+    def staged_as(self, table: str) -> Sequence[str]:
+        """The tables for which the rows are staged that a table has."""
+        return self.meant_for.get(table) or (table,)
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ class Histories(Interventions):
             connection.execute(sa.delete(t.halts).filter_by(route=route))
             connection.execute(sa.delete(t.adopted).filter_by(route=route))
             for place, batch in enumerate(adoption.batches):
-                content = {"ranges": _ranges_text(batch.ranges), "tables": json.dumps(dict(batch.tables))}
+                content = {"ranges": _ranges_text(batch.ranges), "tables": _tables_text(batch)}
                 connection.execute(
                     sa.insert(t.adopted).values(route=route, place=place, settled=int(batch.settled), **content)
                 )
@@ -165,7 +171,7 @@ class Histories(Interventions):
         a = self._t.adopted
         with self.reading() as connection:
             rows = connection.execute(sa.select(a).filter_by(route=route).order_by(a.c.place)).all()
-        return [AdoptedBatch(_ranges(row.ranges), json.loads(row.tables), bool(row.settled)) for row in rows]
+        return [_adopted(row.ranges, json.loads(row.tables), bool(row.settled)) for row in rows]
 
     def adoption_done(self, route: str) -> None:
         with self.writing() as connection:
@@ -227,6 +233,17 @@ def _reached(adoption: Adoption) -> dict[int, int]:
 
 def _lineage(text: str) -> Lineage:
     return Lineage(tuple(Incarnation(first, writer) for first, writer in json.loads(text)))
+
+
+def _tables_text(batch: AdoptedBatch) -> str:
+    kept = {table: [batch.tables[table], list(names)] for table, names in batch.meant_for.items()}
+    return json.dumps({**batch.tables, **kept})
+
+
+def _adopted(ranges: str, tables: Mapping[str, str | tuple[str, list[str]]], settled: bool) -> AdoptedBatch:
+    refused = {table: kept if isinstance(kept, str) else kept[0] for table, kept in tables.items()}
+    meant_for = {table: kept[1] for table, kept in tables.items() if not isinstance(kept, str)}
+    return AdoptedBatch(_ranges(ranges), refused, settled, meant_for)
 
 
 def _ranges_text(ranges: Mapping[int, tuple[int, int]]) -> str:
