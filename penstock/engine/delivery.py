@@ -205,6 +205,8 @@ class Delivery:
         self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, whole: bool = False
     ) -> list[TableReceipt]:
         """``passed_over``: what is not in the parts. If more is acknowledged while it waits, ``Reconsidered``."""
+        if passed_over:
+            self.ledger.passes_over(batch)
         writer = BatchWriter(
             self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target,
             passes_over=bool(passed_over),

@@ -20,6 +20,7 @@ from penstock.engine.passing import rounds
 from penstock.engine.pieces import Ranges
 from penstock.engine.reports import BatchReport
 from penstock.engine.writing import Stopped
+from penstock.errors import LedgerError
 from tests.engine.bench import Bench
 from tests.support.waiting import eventually
 from tests.warehouse.model import ModelDestination, Store
@@ -99,6 +100,25 @@ def test_a_rewind_after_it_doubles_nothing(shop: Shop) -> None:
     shop.delivery().deliver(shop.report(0, 6))
     assert (shop.numbers("a"), shop.numbers("b")) == ([0, 2, 5], [1, 3, 4])
     assert shop.ledger.totals("out") == Totals(items=6, loaded=6)
+
+
+def test_a_rewind_cannot_take_back_what_a_table_was_written_without(shop: Shop) -> None:
+    shop.store.away = {"a", "b"}
+    shop.try_and_stop()
+    shop.acknowledge(2, 3)
+    shop.store.away = {"b"}
+    shop.try_and_stop()
+    assert shop.numbers("a") == [0, 5]
+    with pytest.raises(LedgerError, match=r"^PEN-LGR-016: batch 1 is under way"):
+        shop.ledger.rewind("out", {shop.writer.partition: 0}, ADA)
+    shop.store.away.clear()
+    shop.delivery().deliver(shop.report(0, 6))
+    assert (shop.numbers("a"), shop.numbers("b")) == ([0, 5], [1, 3, 4])
+    assert shop.ledger.totals("out") == Totals(items=6, loaded=5, skipped=1)
+    assert {table for table, count in shop.ledger.account("out").tables.items() if count.rows} == {"a", "b"}
+    shop.ledger.rewind("out", {shop.writer.partition: 2}, ADA)
+    shop.delivery().deliver(shop.report(2, 6))
+    assert shop.numbers("a") == [0, 5, 2, 5]
 
 
 def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None:

@@ -20,6 +20,9 @@ ADOPTED = "adopted"
 OVERFLOWING = "overflowing"
 """What is noted of a table of a batch under way whose rows go to the table for what is beyond `max_tables`."""
 
+PASSING_OVER = "passing over"
+"""What is noted of a batch under way that is written without records which were acknowledged."""
+
 EARLIER = "earlier"
 """The label of what was counted before the ledger kept by which step it was added, or in which table it is."""
 

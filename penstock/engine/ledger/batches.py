@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from penstock.destinations.contract import Batch, TableReceipt
 from penstock.engine.ledger.accounts import (
     OVERFLOWING,
+    PASSING_OVER,
     CommittedBatch,
     Halt,
     Position,
@@ -259,6 +260,15 @@ class Batches(Offsets, Inquiries):
         ]
         with self.writing() as connection:
             connection.execute(sa.insert(self._t.deliveries), rows)
+
+    def passes_over(self, batch: Batch) -> None:
+        """Note, before it is written, that a batch under way is without records that were acknowledged: then they stay
+        so until it is settled."""
+        d = self._t.deliveries
+        note = {"route": batch.route, "number": batch.number, "target": "", "status": PASSING_OVER}
+        with self.writing() as connection:
+            if connection.execute(sa.select(d.c.number).filter_by(**note)).first() is None:
+                connection.execute(sa.insert(d).values(**note, rows=0, merged=0))
 
     def overflowing(self, batch: Batch) -> list[str]:
         """The tables of a batch of which that was noted."""

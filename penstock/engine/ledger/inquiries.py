@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from penstock.engine.ledger.accounts import EARLIER, OVERFLOWING, Activity, RouteState, TableCount, Totals
+from penstock.engine.ledger.accounts import EARLIER, OVERFLOWING, PASSING_OVER, Activity, RouteState, TableCount, Totals
 from penstock.engine.ledger.database import Database
 from penstock.redaction import redacted
 
@@ -60,7 +60,7 @@ class Inquiries(Database):
         under_way = (
             sa.select(t.deliveries)
             .join(t.batches, begun)
-            .where(t.deliveries.c.route == route, t.deliveries.c.status != OVERFLOWING)
+            .where(t.deliveries.c.route == route, t.deliveries.c.status.not_in((OVERFLOWING, PASSING_OVER)))
         )
         for row in connection.execute(under_way):
             found[row.target] = replace(found.get(row.target, TableCount()), under_way=row.rows)

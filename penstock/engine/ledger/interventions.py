@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import (
     ACKNOWLEDGED,
+    PASSING_OVER,
     REWOUND,
     Act,
     Intervention,
@@ -70,9 +71,10 @@ class Interventions(Batches):
 
     def rewind(self, route: str, targets: Mapping[int, int], operator: Operator) -> None:
         """Move the route back to these offsets. A batch under way that begins there stays under way, so that tables
-        which have their part of it do not get it twice. Any other is given up, and its number with it: what of it the
-        destination has is not taken for what comes now. Not if tables have their part of it and records of it would
-        come again that nobody asked for.
+        which have their part of it do not get it twice. Not if such tables may be without records that were
+        acknowledged in it: those could not come again before it is settled. Any other is given up, and its number with
+        it: what of it the destination has is not taken for what comes now. Not if tables have their part of it and
+        records of it would come again that nobody asked for.
 
         With its checkpoint goes what the route's steps remember, so that in every other partition it goes back to the
         lowest offset that something waits on. What was acknowledged ahead of the route in these partitions is so no
@@ -83,7 +85,9 @@ class Interventions(Batches):
             course = self._at_rest(connection, route, engine_runs=False)
             standing = self._standing(connection, route)
             starts = {p: targets.get(p, position.hold) for p, position in standing.positions.items()}
-            if not _goes_on(standing, starts):
+            if _goes_on(standing, starts):
+                self._refuse_to_take_back(connection, standing, targets)
+            else:
                 self._refuse_to_double(connection, standing, targets)
                 self._abandon(connection, route)
             for partition, start in starts.items():
@@ -150,6 +154,23 @@ class Interventions(Batches):
                 f"batch {pending.number} is under way, and {', '.join(tables)} has its part of it: given up, records"
                 f" of partition {', '.join(map(str, unasked))} would come a second time.",
                 "Start the pipeline, which settles the batch first; or move all partitions back.",
+            )
+
+    def _refuse_to_take_back(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
+        pending = standing.pending
+        if pending is None or not any(
+            first < pending.ranges[p][1] for p in targets.keys() & pending.ranges.keys()
+            for first, _ in standing.acknowledged.get(p, ())
+        ):  # fmt: skip
+            return
+        d = self._t.deliveries
+        note = sa.select(d.c.number).filter_by(route=pending.route, number=pending.number, status=PASSING_OVER)
+        if connection.execute(note).first() is not None:
+            raise LedgerError(
+                "PEN-LGR-016",
+                f"batch {pending.number} is under way, and tables may have their part of it without the records that"
+                " were acknowledged in it: they would not get them.",
+                "Start the pipeline, which settles the batch first; then move the route back.",
             )
 
     def _remember(self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]) -> None:
