@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.destinations.contract import AnyDestination, Loaded
+from penstock.destinations.contract import AnyDestination, Batch, Loaded
 from penstock.engine.adoption import LogPart, shared_ranges
 from penstock.engine.ledger import Ledger
 from penstock.engine.origin import Origin
@@ -133,12 +133,16 @@ class History:
     def _check_own(self, load: Loaded) -> None:
         batch = load.batch
         last = self.ledger.last_number(batch.route)
+        pending = self.ledger.pending(batch.route)
+        if pending is not None and pending.number == batch.number:
+            # It may have got its number while nobody could ask the destination, which has another batch under it.
+            last = batch.number - 1 if _is_another(batch, pending) else last
         if batch.number > last:
             raise ContradictionError(
                 "PEN-RTE-017",
                 f"the destination has batch {batch.number} of route '{batch.route}' (table '{load.table}'), and this"
-                f" ledger has given numbers up to {last} only: an older copy of the ledger or of the whole `data_dir`"
-                " was put back.",
+                f" ledger has delivered batches up to {last} only: an older copy of the ledger or of the whole"
+                " `data_dir` was put back.",
                 "Put the newer one back. Or go on with this one, behind what the destination has:"
                 f" penstock offset adopt {batch.route}",
             )
@@ -217,6 +221,11 @@ class History:
             f" Or deliver everything again: penstock offset rewind {route} --to 1970-01-01."
             " Or deliver only what comes from now on: penstock run --from now",
         )
+
+
+def _is_another(batch: Batch, pending: Batch) -> bool:
+    origin = Origin.from_text(batch.origin)
+    return origin is not None and origin.ranges != dict(pending.ranges)
 
 
 def _is_of(name: str, route: str) -> bool:

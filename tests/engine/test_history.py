@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.engine.copies import ONE_ROUTE, Site
+from penstock.engine.ledger import Adoption
+from penstock.engine.origin import Origin
+from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 
 
 @pytest.fixture
@@ -181,3 +184,48 @@ def test_what_overflowed_is_not_there_twice_after_an_adoption(tmp_path: Path) ->
     assert site.deliver() == ""
     assert site.rows("_penstock_overflow_a") == [2, 3, 4]
     assert site.totals() == (5, 5, 0, 0)
+
+
+def test_a_number_that_was_given_while_the_destination_was_away_is_not_taken_for_the_one_that_it_has(
+    site: Site,
+) -> None:
+    """Where its tables are others than those of the batch that the destination has, no mark would tell."""
+    site.append(range(10))
+    site.deliver()
+    shutil.copy(site.data / "ledger.db", site.folder / "older.db")
+    site.append(range(10, 13))
+    site.deliver()
+    site.append(range(13, 16))
+    for path in site.data.glob("ledger.db*"):
+        path.unlink()
+    shutil.copy(site.folder / "older.db", site.data / "ledger.db")
+    pipeline = site.open()
+    (partition,) = pipeline.log.partitions(["web"])
+    ranges = {partition: (10, 16)}
+    begun = pipeline.ledger.begin("a", ranges, Origin.of(pipeline.log, ranges))
+    assert begun is not None
+    assert begun.number == 2
+    pipeline.ledger.close()
+    assert "PEN-RTE-017" in site.deliver()
+    site.adopt()
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(16))
+
+
+@pytest.mark.parametrize("decide", ["adopt", "start_at"])
+def test_a_number_that_was_given_up_is_not_given_again(site: Site, decide: str) -> None:
+    site.append(range(10))
+    pipeline = site.open()
+    (partition,) = pipeline.log.partitions(["web"])
+    ledger = pipeline.ledger
+    ledger.open_route("a", {partition: 0})
+    begun = ledger.begin("a", {partition: (0, 5)})
+    if decide == "adopt":
+        ledger.adopt("a", Adoption([], 0), OPERATOR)
+    else:
+        ledger.start_at("a", {partition: 0}, 7, OPERATOR)
+    again = ledger.begin("a", {partition: (0, 10)})
+    assert begun is not None
+    assert again is not None
+    assert (begun.number, again.number) == (1, 2 if decide == "adopt" else 8)
+    ledger.close()

@@ -123,8 +123,9 @@ class Histories(Interventions):
             for partition, end in ends.items():
                 here = sa.update(offsets).filter_by(route=route, partition=partition)
                 connection.execute(here.values(committed=end, hold=end))
-            connection.execute(sa.update(self._t.courses).filter_by(route=route).values(last_number=number))
             self._abandon(connection, route)
+            highest = max(self._course(connection, route).last_number, number)
+            connection.execute(sa.update(self._t.courses).filter_by(route=route).values(last_number=highest))
             self._accept(connection, route, Act.START, number)
             self._record(connection, Act.START, route, operator, {p: (0, end) for p, end in ends.items()})
 
@@ -133,9 +134,10 @@ class Histories(Interventions):
         adoption says so."""
         t = self._t
         with self.writing() as connection:
-            course = self._at_rest(connection, route, engine_runs)
+            self._at_rest(connection, route, engine_runs)
             positions = self._standing(connection, route).positions
             self._abandon(connection, route)
+            course = self._course(connection, route)
             for partition, start in adoption.starts.items():
                 connection.execute(
                     sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=start)
