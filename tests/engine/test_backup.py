@@ -297,6 +297,22 @@ def test_a_full_disk_ends_a_backup_in_words_and_leaves_nothing_of_it(site: Site,
     assert list(site.folder.glob("backup*")) == []
 
 
+def test_a_full_disk_ends_a_restore_in_words_and_leaves_nothing_of_it(site: Site) -> None:
+    site.append(range(20))
+    site.deliver()
+    make_backup(site)
+    site.append(range(20, 40))
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**12, most[1]))
+    try:
+        with pytest.raises(PenstockError, match="PEN-BAK-012"):
+            put_back(site)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert list(site.folder.glob("data.*")) == []
+    assert LocalLog(site.data / "log").bounds(0).end == 40
+
+
 def test_a_backup_without_the_failed_records_that_the_ledger_counts_is_none(site: Site) -> None:
     with LocalLog(site.data / "log").writer("web") as writer:
         writer.append(entries([Record(b"no JSON", namespace="web")]))

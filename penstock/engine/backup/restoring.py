@@ -99,6 +99,9 @@ def restore(
     except OSError as error:
         if isinstance(error, faults.InjectedFault):
             raise
+        if (partial / MARK).exists():
+            # On a full disk it would be in everybody's way.
+            shutil.rmtree(partial, ignore_errors=True)
         raise PenstockError(
             "PEN-BAK-012",
             f"{source} was not restored to {target}: {error}.",
