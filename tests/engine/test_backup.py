@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,32 @@ def test_a_full_disk_ends_a_backup_in_words_and_leaves_nothing_of_it(site: Site,
         resource.setrlimit(resource.RLIMIT_FSIZE, most)
         pipeline.ledger.close()
     assert list(site.folder.glob("backup*")) == []
+
+
+def test_two_at_once_do_not_take_each_others_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second would remove what the first has copied, and the first would go on with the rest and call it whole."""
+    site.append(range(20))
+    site.deliver()
+    refused: list[str] = []
+
+    def interrupt(second: Callable[[Site], object], point: str) -> None:
+        def reach(reached: str) -> None:
+            if reached == point and not refused:
+                refused.append("")
+                with pytest.raises(PenstockError) as told:
+                    second(site)
+                refused[0] = told.value.code
+
+        monkeypatch.setattr(faults, "reach", reach)
+
+    interrupt(make_backup, "backup.before_manifest")
+    make_backup(site)
+    assert refused == ["PEN-BAK-016"]
+    refused.clear()
+    interrupt(put_back, "restore.file_copied")
+    put_back(site)
+    assert refused == ["PEN-BAK-016"]
+    assert LocalLog(site.data / "log").bounds(0).end == 20
 
 
 def test_a_full_disk_ends_a_restore_in_words_and_leaves_nothing_of_it(site: Site) -> None:

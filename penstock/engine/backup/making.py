@@ -22,6 +22,7 @@ from pathlib import Path
 
 from penstock import __version__, faults
 from penstock.durable import sync_directory
+from penstock.engine.backup.claim import claimed
 from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, describe, sync_folders, too_short
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
@@ -43,13 +44,16 @@ def back_up(pipeline: Pipeline, target: Path, told: Told = lambda done, total: N
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise PenstockError("PEN-BAK-005", f"{target} is there already.", "Name a folder that is new, or empty.")
     partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
+        if partial.exists():
+            with claimed(partial):
+                shutil.rmtree(partial)
         partial.mkdir(parents=True, mode=0o700)
-        manifest = _Backup(pipeline, partial, told).make()
-        faults.reach("backup.before_rename")
-        partial.replace(target)
-        sync_directory(target.parent)
+        with claimed(partial):
+            manifest = _Backup(pipeline, partial, told).make()
+            faults.reach("backup.before_rename")
+            partial.replace(target)
+            sync_directory(target.parent)
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, faults.InjectedFault):
             raise

@@ -21,6 +21,7 @@ from pathlib import Path
 from penstock import faults
 from penstock.config.pipeline import PipelineConfig
 from penstock.durable import sync_directory
+from penstock.engine.backup.claim import claimed
 from penstock.engine.backup.making import Told
 from penstock.engine.backup.manifest import Manifest, copy_file, read_manifest, sync_folders
 from penstock.engine.layout import Layout
@@ -92,10 +93,12 @@ def restore(
         with _at_rest(target):
             # Better said before the copy than after it.
             left = _clear(partial, target)
-        _copy(manifest, source, partial, told)
-        # It may have been started meanwhile, and must not be while the folders change places.
-        with _at_rest(target):
-            before = _put_in_place(partial, target, filled)
+        partial.mkdir(parents=True, mode=0o700)
+        with claimed(partial):
+            _copy(manifest, source, partial, told)
+            # It may have been started meanwhile, and must not be while the folders change places.
+            with _at_rest(target):
+                before = _put_in_place(partial, target, filled)
     except OSError as error:
         if isinstance(error, faults.InjectedFault):
             raise
@@ -145,16 +148,16 @@ def _clear(partial: Path, target: Path) -> Path | None:
     (target / MARK).unlink(missing_ok=True)
     if not partial.exists():
         return None
-    if not (partial / MARK).exists() and any(partial.iterdir()):
-        _leave_others(partial, target)
-        return _set_aside(partial, target)
-    shutil.rmtree(partial)
+    with claimed(partial):
+        if not (partial / MARK).exists() and any(partial.iterdir()):
+            _leave_others(partial, target)
+            return _set_aside(partial, target)
+        shutil.rmtree(partial)
     return None
 
 
 def _copy(manifest: Manifest, source: Path, partial: Path, told: Told) -> None:
     """Every file, compared with what the manifest says of it while it is copied."""
-    partial.mkdir(parents=True, mode=0o700)
     (partial / MARK).touch(mode=0o600)
     done, total = 0, manifest.bytes
     for name, entry in manifest.files.items():
