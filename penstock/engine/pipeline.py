@@ -61,9 +61,11 @@ class Pipeline:
 
         A route needs what it has not committed, what it waits on, and what Spark may still ask for again: that is
         released only when Spark says so, through the log's holds. A route that has committed nothing needs everything.
-        A route that left the config needs what it has not read, until an operator drops it.
+        A route that left the config needs what it has not read, until an operator drops it. Where the log has other
+        records than those that a route has delivered it needs these, too: it waits for an operator there.
         """
         released = self.log.holds.get()
+        sources = sorted({owner.source for owner in self.log.partitions().values()})
         needs: dict[str, dict[int, int]] = {}
         for route in (*self.config.routes, *self.left_routes()):
             holds = {partition: position.hold for partition, position in self.ledger.offsets(route).items()}
@@ -72,6 +74,8 @@ class Pipeline:
                 partition: min(holds.get(partition, 0), asked.get(partition, 0))
                 for partition in self.partitions_of(route)
             }
+            for partition, (fork, _) in self.history().forks(route, sources).items():
+                needs[route][partition] = min(fork, needs[route].get(partition, fork))
         return needs
 
     def partitions_of(self, route: str) -> dict[int, PartitionOwner]:

@@ -94,6 +94,9 @@ def test_a_log_that_is_older_than_its_ledger_is_refused(site: Site) -> None:
     said = site.deliver()
     assert "PEN-RTE-016" in said
     assert "from offset 100 on" in said
+    pipeline = site.open()
+    assert pipeline.floors() == {0: 100}, "retention leaves what was not delivered"
+    pipeline.ledger.close()
     site.adopt()
     assert site.deliver() == ""
     assert site.rows() == sorted([*wanted(range(200)), *wanted(range(1000, 1200))])
