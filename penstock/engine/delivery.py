@@ -122,7 +122,7 @@ class Delivery:
         if not left:
             narrate.batch_known(self.plan.name)
             return
-        todo = deque(_course(left, standing, self._order))
+        todo = deque(_course({**self._left_behind(standing), **left}, standing, self._order))
         while todo:
             piece = todo.popleft()
             if piece.acknowledged:
@@ -140,6 +140,13 @@ class Delivery:
             started = time.monotonic()
             if todo and self.stopping.is_set():
                 raise Stopped
+
+    def _left_behind(self, standing: Standing) -> Ranges:
+        """Of a batch under way, what is of sources that the route no longer reads: it is settled as it was begun."""
+        if standing.pending is None:
+            return {}
+        reads = self.log.partitions(self.plan.sources)
+        return {p: stretch for p, stretch in standing.pending.ranges.items() if p not in reads}
 
     def check_history(self) -> None:
         """Raises ``Halted`` if what is there contradicts what the ledger knows of the route. A destination that is away

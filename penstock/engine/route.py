@@ -276,8 +276,10 @@ class RouteRunner(threading.Thread):
         pending = self._ledger.pending(route)
         if pending is not None:
             # The checkpoint fixes ranges too, but may be gone; the ledger's word must hold without it.
-            begun = {**starts, **{p: start for p, (start, _) in pending.ranges.items()}}
-            ended = {**begun, **{p: end for p, (_, end) in pending.ranges.items()}}
+            # What it has of sources that the route no longer reads is not Spark's matter.
+            fixed = {p: stretch for p, stretch in pending.ranges.items() if p in starts}
+            begun = {**starts, **{p: start for p, (start, _) in fixed.items()}}
+            ended = {**begun, **{p: end for p, (_, end) in fixed.items()}}
             options["fixedRange"] = json.dumps({"start": _text_keys(begun), "end": _text_keys(ended)})
         return options
 

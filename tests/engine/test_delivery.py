@@ -15,6 +15,7 @@ from penstock.engine.delivery import Stopped
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.reports import BatchReport
 from penstock.errors import RouteError, TransientError
+from penstock.record import Record, entries
 from penstock.steps.contract import FAILURE_SCHEMA
 from tests.engine.bench import Awkward, Bench
 
@@ -41,6 +42,18 @@ def test_a_batch_that_is_delivered_again_changes_nothing(bench: Bench) -> None:
     assert bench.written() == [2]
     assert bench.ledger.totals("out") == Totals(items=2, loaded=1, failed=1)
     assert bench.ledger.failed_extent("out").entries == 1
+
+
+def test_a_batch_under_way_is_settled_also_if_the_route_no_longer_reads_one_of_its_sources(bench: Bench) -> None:
+    bench.append(b'{"n": 2}', b'{"n": 3}', b'{"n": 6}')
+    shop = bench.log.writer("shop")
+    shop.append(entries(Record(b'{"n": %d}' % n, namespace="shop") for n in (4, 5)))
+    bench.ledger.open_route("out", {shop.partition: 0})
+    bench.ledger.begin("out", {bench.writer.partition: (0, 2), shop.partition: (0, 2)})
+    bench.deliver(0, 3)
+    assert sorted(bench.written()) == [2, 3, 4, 5, 6]
+    assert bench.ledger.totals("out") == Totals(items=5, loaded=5)
+    assert bench.ledger.pending("out") is None
 
 
 def test_files_that_are_written_and_noted_are_still_there_after_a_crash_before_the_commit(

@@ -36,6 +36,17 @@ def test_a_route_that_has_committed_nothing_holds_everything(tmp_path: Path) -> 
     assert found.log.bounds(partition).oldest == 0
 
 
+def test_a_batch_under_way_is_held_also_of_a_source_that_its_route_no_longer_reads(tmp_path: Path) -> None:
+    found = pipeline(tmp_path)
+    partition = append(found, "other", [b"{}"] * 9)
+    found.ledger.open_route("a", {partition: 0})
+    commit(found, "a", partition, 3)
+    found.ledger.open_route("b", {partition: 9})
+    assert found.floors()[partition] == 9
+    found.ledger.begin("a", {partition: (3, 5)})
+    assert found.floors()[partition] == 3
+
+
 def test_what_spark_may_ask_for_again_is_held_although_the_ledger_has_it(tmp_path: Path) -> None:
     found, partition = opened(tmp_path)
     for route in ("a", "b"):
