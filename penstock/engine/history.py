@@ -23,6 +23,7 @@ from penstock.engine.adoption import LogPart, shared_ranges
 from penstock.engine.ledger import Ledger
 from penstock.engine.origin import Origin
 from penstock.errors import ContradictionError
+from penstock.log.lineage import LINEAGE_FILE
 from penstock.log.local import LocalLog
 
 MAX_LISTED = 10_000
@@ -42,6 +43,16 @@ class History:
     def check_ground(self, route: str, sources: Sequence[str]) -> None:
         """Whether log, ledger and disk agree on the route. Raises ``ContradictionError``."""
         for partition, (fork, end) in self.forks(route, sources).items():
+            if self._has_lost_its_lineage(partition, fork):
+                path = self.log.partition_dir(partition) / LINEAGE_FILE
+                raise ContradictionError(
+                    "PEN-RTE-020",
+                    f"route '{route}' has delivered partition {partition} up to offset {end}, and this log no longer"
+                    f" says who wrote its records from offset {fork} on: {path} was lost, or is of an older copy.",
+                    "Put it back. If it is lost and the log is the one that was delivered from, let the route go on"
+                    f" behind that: penstock offset adopt {route}, then"
+                    f" penstock offset ack {route} {fork}..{end - 1} --partition {partition}",
+                )
             raise ContradictionError(
                 "PEN-RTE-016",
                 f"route '{route}' has delivered partition {partition} up to offset {end}, but this log has other"
@@ -129,6 +140,10 @@ class History:
             if fork < reached:
                 found[partition] = (fork, reached)
         return found
+
+    def _has_lost_its_lineage(self, partition: int, fork: int) -> bool:
+        """Whether the log has a record there and does not know of whom, while the route does."""
+        return fork < self.log.bounds(partition).end and not self.log.lineage(partition).writer_of(fork)
 
     def _check_own(self, load: Loaded) -> None:
         batch = load.batch

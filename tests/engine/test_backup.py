@@ -19,6 +19,7 @@ from penstock.engine.backup.making import back_up
 from penstock.engine.backup.manifest import MANIFEST, Manifest
 from penstock.engine.backup.restoring import Restored, restore
 from penstock.engine.history import History
+from penstock.engine.lock import EngineLock
 from penstock.errors import PenstockError
 from penstock.log.local import LocalLog, PartitionOwner
 from penstock.record import Record, entries
@@ -359,5 +360,10 @@ def test_data_that_is_there_is_not_replaced_unasked(site: Site) -> None:
         put_back(site, force=False)
     with site.open().log.writer("web"), pytest.raises(PenstockError, match="PEN-BAK-014"):
         put_back(site)
+    engine = EngineLock(site.data / "run")
+    engine.take()
+    with pytest.raises(PenstockError, match=rf"PEN-BAK-014.*pid {os.getpid()}"):
+        put_back(site)
+    engine.release()
     with pytest.raises(PenstockError, match="PEN-BAK-005"):
         make_backup(site)

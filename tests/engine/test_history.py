@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Adoption
 from penstock.engine.origin import Origin
+from penstock.log.lineage import LINEAGE_FILE
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 
 
@@ -100,6 +102,23 @@ def test_a_log_that_is_older_than_its_ledger_is_refused(site: Site) -> None:
     site.adopt()
     assert site.deliver() == ""
     assert site.rows() == sorted([*wanted(range(200)), *wanted(range(1000, 1200))])
+
+
+def test_a_lost_lineage_is_named_and_its_advice_doubles_nothing(site: Site) -> None:
+    site.append(range(20))
+    assert site.deliver() == ""
+    (site.data / "log" / "0" / LINEAGE_FILE).unlink()
+    site.append(range(20, 30))
+    said = site.deliver()
+    assert "PEN-RTE-020" in said
+    assert LINEAGE_FILE in said
+    assert "penstock offset ack a 0..19 --partition 0" in said
+    site.adopt()
+    pipeline = site.open()
+    acknowledge(pipeline, "a", 0, 19, 0, OPERATOR)
+    pipeline.ledger.close()
+    assert site.deliver() == ""
+    assert site.rows() == [n for n in range(30) if n % 10 != 9]
 
 
 def test_a_deleted_ledger_does_not_deliver_the_history_again(site: Site) -> None:
