@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,13 +87,21 @@ class FailedStore:
             os.fsync(copy.fileno())
         sync_directory(self._directory)
 
-    def set_aside(self, route: str) -> Path | None:
-        """Give what another ledger counted another name, so that it is not written over. Returns where it is now."""
+    def set_aside(self, route: str, extent: Extent) -> Path | None:
+        """Keep what another ledger counted behind the extent under another name, durably: here it will be written over.
+        Returns where it is now, if there is any."""
         path = self.path(route)
-        if not path.exists() or not path.stat().st_size:
+        if not path.exists() or path.stat().st_size <= extent.bytes:
             return None
         aside = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
-        path.rename(aside)
+        if not extent.bytes:
+            path.rename(aside)
+        else:
+            with path.open("rb") as file, aside.open("wb") as copy:
+                file.seek(extent.bytes)
+                shutil.copyfileobj(file, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
         sync_directory(self._directory)
         return aside
 

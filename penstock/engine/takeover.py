@@ -46,6 +46,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         )
     running = running_engine(pipeline) is not None and not renamed
     with nullcontext() if running else no_engine_starts(pipeline):
+        pipeline.ledger.refuse_at_work(route, running)
         if renamed:
             _rename(pipeline, other, route, operator)
         partitions = pipeline.log.partitions(pipeline.sources_of(route))
@@ -76,10 +77,8 @@ def decide(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None
 
 
 def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
-    """A ledger that counts nothing in the failed file would cut it off: it belongs to another one."""
-    if pipeline.ledger.failed_extent(route).bytes:
-        return None
-    return pipeline.failed_store.set_aside(route)
+    """What this ledger does not count in the failed file it would cut off: another one, or a newer copy, counts it."""
+    return pipeline.failed_store.set_aside(route, pipeline.ledger.failed_extent(route))
 
 
 def _accept_others(pipeline: Pipeline, route: str) -> None:

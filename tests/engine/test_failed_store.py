@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +46,18 @@ def test_what_a_crash_left_behind_the_extent_is_not_there(tmp_path: Path) -> Non
     assert [e.record.data for e in store.read("shop", extent)] == [b"{}"]
     again = store.append("shop", 2, extent, [failed(b"[1]", b"[2]")])
     assert [(e.id, e.record.data) for e in store.read("shop", again)] == [(0, b"{}"), (1, b"[1]"), (2, b"[2]")]
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_what_a_newer_ledger_counted_is_kept_beside_the_file(tmp_path: Path, counted: int) -> None:
+    store = FailedStore(tmp_path)
+    older = store.append("shop", 1, Extent(), [failed(b"{}")]) if counted else Extent()
+    store.append("shop", 2, older, [failed(b"[1]", b"[2]")])
+    aside = store.set_aside("shop", older)
+    assert aside is not None
+    store.append("shop", 2, older, [failed(b"[3]")])
+    assert [json.loads(line)["original"] for line in aside.read_text().splitlines()] == ["[1]", "[2]"]
+    assert [e.record.data for e in store.read("shop", older)] == [b"{}"] * counted
 
 
 def test_a_route_without_failures_has_no_entries(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine import takeover
 from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Adoption
 from penstock.engine.origin import Origin
+from penstock.errors import LedgerError
 from penstock.log.lineage import LINEAGE_FILE
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 
@@ -251,3 +253,17 @@ def test_a_number_that_was_given_up_is_not_given_again(site: Site, decide: str) 
     assert again is not None
     assert (begun.number, again.number) == (1, 2 if decide == "adopt" else 8)
     ledger.close()
+
+
+def test_a_route_at_work_is_not_adopted_and_keeps_its_failed_records(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.append(range(10))
+    site.deliver()
+    failed = site.data / "failed" / "failed.dst=a.log"
+    failed.parent.mkdir(exist_ok=True)
+    failed.write_text("what a batch under way has just put there\n")
+    monkeypatch.setattr(takeover, "running_engine", lambda pipeline: 1)
+    with pytest.raises(LedgerError, match="PEN-LGR-013"):
+        site.adopt()
+    assert [path.name for path in failed.parent.iterdir()] == ["failed.dst=a.log"]

@@ -114,6 +114,11 @@ class Interventions(Batches):
             self._record(connection, Act.RESUME, route, operator, places)
             self._note(connection, route, RouteState.STARTING)
 
+    def refuse_at_work(self, route: str, engine_runs: bool) -> None:
+        """Raise ``LedgerError`` if an engine that runs may be at work on the route."""
+        with self.writing() as connection:
+            self._at_rest(connection, route, engine_runs)
+
     def interventions(self, route: str, last: int = 20) -> list[Intervention]:
         """The newest acts, newest first."""
         i = self._t.interventions
