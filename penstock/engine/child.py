@@ -19,7 +19,7 @@ from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
-from penstock.errors import LedgerAway, PenstockError, SourceAway
+from penstock.errors import LedgerAway, LogFull, PenstockError, SourceAway
 from penstock.redaction import redact_stderr
 from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
@@ -27,7 +27,7 @@ from penstock.sources.contract import AnySource, SourceContext
 EXIT_UNFINISHED = 3
 """The stop, or the end of patience, came before the work was done; what is left is in the log, or where it was."""
 EXIT_AGAIN = 4
-"""Something it needs is away: the ledger, or its JVM. Starting again may help."""
+"""Something it needs is away: the ledger, its JVM, or room on the disk. Starting again may help."""
 EXIT_HOPELESS = 78
 """Starting again would fail in the same way."""
 
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
         match error:
-            case LedgerAway():
+            case LedgerAway() | LogFull():
                 return EXIT_AGAIN
             case SourceAway():
                 return EXIT_UNFINISHED

@@ -1,15 +1,16 @@
-"""A process of the pipeline never outlives its supervisor."""
+"""A process of the pipeline never outlives its supervisor, and does not end it for what passes."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 
-from penstock.engine.child import SUPERVISOR_VARIABLE
+from penstock.engine.child import EXIT_AGAIN, SUPERVISOR_VARIABLE
 from tests.support.waiting import eventually
 
 PIPELINE = """\
@@ -29,6 +30,19 @@ def test_a_child_whose_supervisor_died_while_it_started_ends_at_once(tmp_path: P
     environment = {**os.environ, SUPERVISOR_VARIABLE: "1"}
     assert subprocess.run(command(tmp_path), env=environment, timeout=60).returncode == 1
     assert not (tmp_path / "data").exists()
+
+
+def test_a_source_that_finds_no_room_is_started_again_and_takes_nobody_with_it(tmp_path: Path) -> None:
+    """The others go on: of them, the engine's retention may be what makes room."""
+
+    def fill_the_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+    ran = subprocess.run(
+        command(tmp_path), preexec_fn=fill_the_disk, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "PEN-LOG-004" in ran.stderr
+    assert ran.returncode == EXIT_AGAIN
 
 
 def test_a_child_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
