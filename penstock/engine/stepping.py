@@ -103,11 +103,14 @@ class Stepper:
             self._pipeline.check_log()
             self._pipeline.history().check_ground(self._plan.name, self._plan.sources)
             open_route(self._pipeline.log, self._pipeline.ledger, self._plan.name, self._plan.sources)
+            self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
+            self._delivery.settle_adopted()
+        except Halted as halted:
+            self._lock.release()
+            raise halted.__cause__ or halted from None
         except BaseException:
             self._lock.release()
             raise
-        self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
-        self._delivery.settle_adopted()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -155,9 +158,11 @@ class Stepper:
         before, extent = ledger.totals(route), ledger.failed_extent(route)
         try:
             self._delivery.deliver(report)
-        except Halted:
+        except Halted as halted:
             halt = ledger.standing(route).halt
-            assert halt is not None
+            if halt is None:
+                # It is no record's fault: what the destination has contradicts the ledger.
+                raise halted.__cause__ or halted from None
             return Result(Fate.REFUSED, halt.step, halt.code, halt.message)
         now = ledger.totals(route)
         if now.failed > before.failed:

@@ -11,7 +11,8 @@ from penstock.engine import takeover
 from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Adoption
 from penstock.engine.origin import Origin
-from penstock.errors import LedgerError
+from penstock.engine.stepping import Stepper
+from penstock.errors import ContradictionError, LedgerError
 from penstock.log.lineage import LINEAGE_FILE
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 
@@ -267,3 +268,18 @@ def test_a_route_at_work_is_not_adopted_and_keeps_its_failed_records(
     with pytest.raises(LedgerError, match="PEN-LGR-013"):
         site.adopt()
     assert [path.name for path in failed.parent.iterdir()] == ["failed.dst=a.log"]
+
+
+def test_a_contradiction_met_while_stepping_is_said_as_it_is(site: Site) -> None:
+    site.append(range(5))
+    site.deliver()
+    for path in site.data.glob("ledger.db*"):
+        path.unlink()
+    pipeline = site.open()
+    with Stepper(pipeline, "a") as stepper:
+        look = stepper.next()
+        assert look is not None
+        with pytest.raises(ContradictionError, match="PEN-RTE-019"):
+            stepper.deliver(look)
+    pipeline.ledger.close()
+    assert site.rows() == list(range(5))
