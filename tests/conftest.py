@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import uuid
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from tests.support.postgres import postgres
 # Whoever runs the tests in the background of a shell ignores SIGINT, and so would every process that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests that run side by side are given a width of 80, which tables on paper have not.
+os.environ.pop("COLUMNS", None)
 
 # The first call of a compiled function may compile it, which takes longer than any example should.
 settings.register_profile("compiled", deadline=None)

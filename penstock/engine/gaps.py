@@ -6,10 +6,11 @@ removed, say. A reader passes over what is gone; a route must not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.ledger import Ledger, Position
+from penstock.engine.pieces import Range, joined
 from penstock.errors import RouteError
 from penstock.log.local import LocalLog
 
@@ -40,12 +41,24 @@ def gaps(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> l
     """What is missing for a route. Safe while the pipeline runs."""
     # The log first: a route that moves on meanwhile, and retention behind it, must not look like a gap.
     oldest = {partition: log.bounds(partition).oldest for partition in log.partitions(sources)}
-    known = ledger.offsets(route)
+    standing = ledger.standing(route)
+    needed = {
+        partition: _past(position.hold, standing.acknowledged.get(partition, ()))
+        for partition, position in standing.positions.items()
+    }
     return [
-        Gap(route, partition, known[partition].hold, first - 1)
+        Gap(route, partition, needed[partition], first - 1)
         for partition, first in oldest.items()
-        if partition in known and known[partition].hold < first
+        if partition in needed and needed[partition] < first
     ]
+
+
+def _past(offset: int, acknowledged: Iterable[Range]) -> int:
+    """The first offset, from this one on, that no operator has given up."""
+    for start, end in joined(acknowledged):
+        if start <= offset < end:
+            offset = end
+    return offset
 
 
 def refused(gap: Gap) -> RouteError:

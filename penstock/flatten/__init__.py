@@ -1,24 +1,28 @@
 """From JSON documents to typed columns: names, types, and the table they make.
 
 ``flatten`` turns a whole Arrow array of documents into a table, ``flatten_pieces`` into several if one would be too
-wide. ``types``, ``names``, ``casts`` and ``column`` are plain rules and need no numba; ``flatten`` brings it in when it
-is first asked for. ``fitting`` takes finished columns into tables that have other types.
+wide. ``names`` needs nothing; ``types``, ``casts`` and ``column`` are plain rules that need Arrow and no numba;
+``flatten`` brings it in. Each comes when it is first asked for. ``fitting`` takes finished columns into tables of
+other types.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.flatten.column import Column
-
 if TYPE_CHECKING:
     from penstock.flatten.collisions import Collision
+    from penstock.flatten.column import Column
     from penstock.flatten.table import Flattened, flatten, flatten_pieces
 
 __all__ = ["Collision", "Column", "Flattened", "flatten", "flatten_pieces"]
 
 
 def __getattr__(name: str) -> object:
+    if name == "Column":
+        from penstock.flatten import column
+
+        return column.Column
     if name in __all__:
         from penstock.flatten import collisions, table
 

@@ -64,6 +64,10 @@ class Run:
         supervisor = psutil.Process(self.process.pid)
         return [supervisor, *supervisor.children(recursive=True)]
 
+    def has(self, program: str) -> bool:
+        """Whether a process of it runs that program."""
+        return any(command and Path(command[0]).name == program for command in map(_command, self.family()))
+
     def engine(self) -> psutil.Process:
         (found,) = (each for each in self.family() if "engine" in _command(each))
         return found

@@ -167,7 +167,7 @@ def test_an_archive_is_a_route_over_all_sources(
     found = read(MIXED + f"archive: {option}\n").routes["archive"]
     assert found.from_ == ["web", "old"]
     assert (found.mode, found.interval) == (RouteMode.BATCH, interval)
-    assert found.to.model_dump() == {"type": "archive", "path": tmp_path / folder}
+    assert found.to.model_dump() == {"type": "archive", "path": tmp_path / folder, "names": "incoming", "dst": None}
     assert not found.steps
     assert not found.only_keys
 
