@@ -51,7 +51,7 @@ def acknowledge_records(
     json: JsonOption = False,
 ) -> None:
     """Declare records done without sending them. Works while the pipeline runs, too: of a batch that is
-    under way they are left out where they are not written yet."""
+    under way they are left out where they are not written yet, and of what tables wait for, too."""
     from penstock.engine.intervening import acknowledge
 
     wanted = _offsets(offsets)
@@ -67,6 +67,7 @@ def acknowledge_records(
                 "records": done.records,
                 "committed": done.committed,
                 "resumes": done.resumes,
+                "waited_for": done.waited_for,
             }
         )
         return
@@ -75,6 +76,8 @@ def acknowledge_records(
         f"{route}: {counted(done.records, 'record')} acknowledged at {place} of partition {done.partition};"
         f" the route stands at {done.committed}\n"
     )
+    if done.waited_for:
+        note(f"{counted(done.waited_for, 'part')} of batches that tables wait for will be without them")
     if done.committed <= done.first:
         note("the route is not past them yet; it will pass over what of them is not written by then")
     if done.resumes:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from penstock.engine.ledger import TableCount
+    from penstock.engine.ledger import TableCount, WaitingTable
     from penstock.engine.pipeline import Pipeline
     from penstock.engine.status import PipelineStatus, RouteStatus, UnderWay
 
@@ -114,12 +114,24 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "skipped_by": dict(route.skipped_by),
         "added_by": dict(route.added_by),
         "tables": {name: _table_object(tally) for name, tally in route.tables.items()},
+        "tables_waiting": {name: _waiting_object(told) for name, told in route.waiting.items()},
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
 
 
 def _table_object(tally: TableCount) -> dict[str, JsonValue]:
     return {"in": tally.rows, "merged": tally.merged, "written": tally.written, "under_way": tally.under_way}
+
+
+def _waiting_object(told: WaitingTable) -> dict[str, JsonValue]:
+    return {
+        "rows": told.rows,
+        "batches": told.batches,
+        "first_batch": told.first,
+        "since": moment_of(told.since),
+        "attempts": told.attempts,
+        "reason": told.reason,
+    }
 
 
 def _batch_object(batch: UnderWay) -> dict[str, JsonValue]:
@@ -151,6 +163,8 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
             yield _batch_line(route.route, route.under_way)
         if route.message:
             yield f"{route.route}: {printable(route.message)}"
+        for name, told in route.waiting.items():
+            yield _waiting_line(route.route, name, told)
     yield from overflow_lines(found)
     yield from failed_line(found)
 
@@ -171,6 +185,14 @@ def _batch_line(route: str, batch: UnderWay) -> str:
     there = f"; {counted(batch.rows, 'row')} of it at the target already" if batch.rows else ""
     records = counted(batch.records, "record")
     return f"{route}: batch {batch.batch} with {records} is under way since {moment_of(batch.since)}{there}"
+
+
+def _waiting_line(route: str, name: str, told: WaitingTable) -> str:
+    parts = f"{counted(told.rows, 'row')} of {counted(told.batches, 'batch', 'batches')}"
+    return (
+        f"{route}: table {printable(name)} waits for {parts} since {moment_of(told.since)}, and is tried beside newer"
+        f" ones: {printable(told.reason)}"
+    )
 
 
 def overflow_lines(found: PipelineStatus) -> Iterator[str]:

@@ -100,6 +100,9 @@ class Batch:
     origin: str = ""
     """Which records these are, as text: the log's identity, the ranges and who wrote them. Where a number comes a
     second time with another origin (an older ledger was put back), it is another batch. Empty if it is not known."""
+    waiting: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Tables of the route that are without their part of earlier batches, each with the number of the first of those:
+    they may still come. A destination that remembers batches remembers them from there on, and this with them."""
     order: Order | None = field(default=None, compare=False, repr=False)
     """In which order its records count where several speak of one row; ``None``: by (partition, offset)."""
 
@@ -116,7 +119,8 @@ class TableReceipt:
     repeated: bool = False
     """The target had this batch of the table already; nothing was changed."""
     away: TransientError | None = None
-    """Why nothing was written to this table. It is tried again, without the tables that were written."""
+    """Why nothing was written to this table. It is tried again, without the tables that were written; if it stays away,
+    its part waits, and later batches go on without it."""
     merged: int = 0
     """Of ``rows``, how many were folded into another one of their key before they were written."""
     meant_for: Sequence[str] = ()
@@ -158,6 +162,8 @@ class Loaded:
     failures: pa.RecordBatch | None = None
     meant_for: Sequence[str] = ()
     """The tables that its rows were staged for, if not for this one."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """The ``waiting`` of its batch."""
 
 
 class TableBook(Protocol):

@@ -1,9 +1,10 @@
 """What a route takes over from a history that the destination remembers: pure arithmetic over origins.
 
 Batches of a history follow each other, so whatever lies before its newest batch was settled there: loaded, skipped,
-failed or acknowledged. Of the newest one, some tables may be missing; so they may of one behind which the history went
-back, because a rewind gives up what is under way. What it had then delivered further on was to be delivered again. What
-a batch has beyond the point where its log and ours part is not ours, and what our log has there is not delivered yet.
+failed or acknowledged, but for what tables still waited for; the newest one says which did. Of the newest one itself,
+some tables may be missing; so they may of one behind which the history went back, because a rewind gives up what is
+under way. What it had then delivered further on was to be delivered again. What a batch has beyond the point where its
+log and ours part is not ours, and what our log has there is not delivered yet.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def plan_adoption(
         )
     reached = {**positions, **starts}
     newest = max((load.batch.number for load in loads), default=0)
+    waiting = {table: number for load in loads if load.batch.number == newest for table, number in load.waiting.items()}
     course = course_of(loads, log)
     batches: list[AdoptedBatch] = []
     for (number, text), tables in _by_batch(loads).items():
@@ -62,14 +64,17 @@ def plan_adoption(
         shared = {p: stretch for p, stretch in shared.items() if stretch[1] > max(stretch[0], reached.get(p, 0))}
         before = {p: (reached.get(p, 0), start) for p, (start, _) in shared.items() if start > reached.get(p, 0)}
         if before:
-            batches.append(AdoptedBatch(before))
+            # Batches that left no mark: they had no rows, or only such as still wait.
+            batches.append(AdoptedBatch(before, wanting=[table for table, since in waiting.items() if since < number]))
         ranges = {p: (max(start, reached.get(p, 0)), end) for p, (start, end) in shared.items()}
         if ranges and number < newest and number not in course.given_up:
-            batches.append(AdoptedBatch(ranges, tables, meant_for=_meant_for(loads, tables, ranges, log)))
+            meant_for = _meant_for(loads, tables, ranges, log)
+            wanting = [table for table, since in waiting.items() if since <= number and table not in tables]
+            batches.append(AdoptedBatch(ranges, tables, meant_for=meant_for, wanting=wanting))
         else:
             batches += _in_doubt(ranges, tables, [*others, *loads], log)
         reached |= {p: end for p, (_, end) in ranges.items()}
-    return Adoption(batches, newest, starts)
+    return Adoption(batches, newest, starts, waiting, newest)
 
 
 def _in_doubt(

@@ -38,6 +38,7 @@ from penstock.engine.ledger import (
     AdoptedBatch,
     Halt,
     Ledger,
+    PutOff,
     RouteState,
     Settlement,
     Standing,
@@ -61,7 +62,7 @@ from penstock.engine.refusals import (
 )
 from penstock.engine.reports import BatchReport
 from penstock.engine.unnoted import TableWatch
-from penstock.engine.writing import BatchWriter, OutOfPatience, Reconsidered, Stopped
+from penstock.engine.writing import BatchWriter, OutOfPatience, Reconsidered, Stopped, rows_by_table
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local import LocalLog
 from penstock.log.ordering import LogOrder, RangeOrder
@@ -157,7 +158,7 @@ class Delivery:
         except TransientError:
             return
         except ContradictionError as error:
-            raise self._contradicted(error) from error
+            raise self.contradicted(error) from error
 
     def settle_adopted(self) -> None:
         """Count what the route has taken over, and load what is missing of it. Raises as ``deliver`` does."""
@@ -196,21 +197,25 @@ class Delivery:
         if batch is None:
             return
         receipts, missing = account_for(adopted, report)
-        rows_left = sum(part.rows for part in missing)
         if adopted.settled:
+            rows_left = sum(part.rows for part in missing if part.table not in adopted.wanting)
             label = {ADOPTED: report.skipped.get(ADOPTED, 0) + rows_left} if rows_left else {}
             report = replace(report, skipped={**report.skipped, **label})
-        elif missing:
-            receipts += self._write(batch, missing, passed_over, again=True)
+            missing = [part for part in missing if part.table in adopted.wanting]
+        put_off: Sequence[PutOff] = ()
+        if missing:
+            written, put_off = self._write(batch, missing, passed_over, again=True)
+            receipts += written
         found = Receipt(receipts).failures
-        self._settle(batch, report, receipts, originals(self.log, found), sum(rows.num_rows for rows in found), started)
+        refused_rows = sum(rows.num_rows for rows in found)
+        self._settle(batch, report, receipts, originals(self.log, found), refused_rows, started, put_off)
 
     def _begin(self, ranges: Ranges) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
 
     def _write(
         self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, whole: bool = False
-    ) -> list[TableReceipt]:
+    ) -> tuple[list[TableReceipt], list[PutOff]]:
         """``passed_over``: what is not in the parts. If more is acknowledged while it waits, ``Reconsidered``."""
         if passed_over:
             self.ledger.passes_over(batch)
@@ -220,9 +225,13 @@ class Delivery:
             reconsider=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
         )  # fmt: skip
         try:
-            return writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
+            receipts = writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
         except ContradictionError as error:
-            raise self._contradicted(error) from error
+            raise self.contradicted(error) from error
+        staged = rows_by_table(parts)
+        away = {table.table: str(table.away) for table in receipts if table.away is not None}
+        put_off = [PutOff(table, staged[table], reason, passed_over) for table, reason in away.items()]
+        return [table for table in receipts if table.away is None], put_off
 
     def _check_ground(self) -> None:
         if self.history is None or self.asked.is_set():
@@ -230,7 +239,7 @@ class Delivery:
         try:
             self.history.check_ground(self.plan.name, self.plan.sources)
         except ContradictionError as error:
-            raise self._contradicted(error) from error
+            raise self.contradicted(error) from error
 
     def _check_target(self) -> None:
         if self.history is None or self.asked.is_set():
@@ -239,12 +248,17 @@ class Delivery:
         self.ledger.note_place(self.plan.name, self.destination.place())
         self.asked.set()
 
-    def _contradicted(self, error: ContradictionError) -> Halted:
+    def contradicted(self, error: ContradictionError) -> Halted:
         message = str(error)
         self.ledger.note(self.plan.name, RouteState.HALTED, message)
         narrate.route_halted(self.plan.name, message)
         self.asked.clear()
         return Halted(message)
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the destination was found to agree with the ledger, so that it may be written to."""
+        return self.history is None or self.asked.is_set()
 
     def _piece(
         self, piece: Piece, report: BatchReport, passed_over: Stretches, behind: int, started: float
@@ -264,7 +278,7 @@ class Delivery:
             return ()
         faults.reach("route.range_fixed")
         try:
-            receipts = self._write(batch, report.parts, passed_over, piece.again, stops)
+            receipts, put_off = self._write(batch, report.parts, passed_over, piece.again, stops)
         except Reconsidered:
             narrate.batch_reconsidered(self.plan.name, batch.number)
             return (Piece(report.ranges, again=True),)
@@ -281,8 +295,8 @@ class Delivery:
             return ()
         found = Receipt(receipts).failures
         refused = originals(self.log, found)
-        report = with_what_was_there(report, receipts)
-        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started)
+        report = with_what_was_there(report, receipts, sum(part.rows for part in put_off))
+        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, put_off)
         if stops and (missing := mendable(all_failed(report, refused))):
             raise self._halted_behind(missing, report.ranges)
         return ()
@@ -302,27 +316,31 @@ class Delivery:
         refused: Iterable[pa.RecordBatch],
         refused_rows: int,
         started: float,
+        put_off: Sequence[PutOff] = (),
     ) -> None:
         faults.reach("route.destination_done")
-        route, loaded, skipped = batch.route, Receipt(receipts).rows, dict(report.skipped)
-        rows_failed, failed, extent = report.failed_rows + refused_rows, Counted(all_failed(report, refused)), None
-        if rows_failed:
-            extent = self.failed_store.append(route, batch.number, self.ledger.failed_extent(route), failed)
-            # The rows of one record fail one by one behind the steps; the record is kept, and replayed, once.
-            if failed.rows < rows_failed:
-                skipped[OF_FAILED_LABEL] = skipped.get(OF_FAILED_LABEL, 0) + rows_failed - failed.rows
-        faults.reach("route.before_ledger_commit")
-        settlement = Settlement(
-            items=report.items,
-            loaded=loaded,
-            skipped=skipped,
-            failed=failed.rows,
-            added=report.added,
-            tables=receipts,
-            failed_extent=extent,
-            seconds=time.monotonic() - started,
+        settlement = self.with_failed(
+            Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
+            batch.number,
+            all_failed(report, refused),
+            report.failed_rows + refused_rows,
         )
-        self._commit(batch, settlement)
+        faults.reach("route.before_ledger_commit")
+        self._commit(batch, replace(settlement, put_off=put_off, seconds=time.monotonic() - started))
+
+    def with_failed(
+        self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int
+    ) -> Settlement:
+        """Keep the records of so many ``rows`` that failed, and count them."""
+        if not rows:
+            return settlement
+        route, counted = self.plan.name, Counted(failed)
+        extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), counted)
+        skipped = dict(settlement.skipped)
+        # The rows of one record fail one by one behind the steps; the record is kept, and replayed, once.
+        if counted.rows < rows:
+            skipped[OF_FAILED_LABEL] = skipped.get(OF_FAILED_LABEL, 0) + rows - counted.rows
+        return replace(settlement, skipped=skipped, failed=counted.rows, failed_extent=extent)
 
     def _pass_over(self, ranges: Ranges) -> None:
         """Commit records that an operator has declared done, without delivering them."""
@@ -340,7 +358,7 @@ class Delivery:
             settlement.loaded,
             settlement.items_skipped,
             settlement.failed,
-            0,
+            settlement.items_waiting,
             settlement.seconds,
         )
 
@@ -359,6 +377,10 @@ class Delivery:
                 raise
             narrate.record_lost(self.plan.name, piece.ranges, str(lost))
             return failed_by(self.plan, self.log, piece.ranges, lost)
+
+    def carry_anew(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
+        """What a batch of these ranges had staged, of which some is passed over. Raises ``WorkerLost``."""
+        return self._carried(Piece(ranges, again=True), passed_over)
 
     def _lost(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
         if piece.again:

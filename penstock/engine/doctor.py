@@ -279,6 +279,10 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
             activity = pipeline.ledger.activity(route)
             if activity is not None and activity.state is RouteState.HALTED:
                 yield Finding(f"route {route}", Verdict.WARN, activity.message)
+            for table, told in pipeline.ledger.waiting_tables(route).items():
+                what = f"table {table} is away, {told.rows} rows wait for it: {told.reason}"
+                fix = "They are loaded once it takes rows; nothing is lost meanwhile, and the log is kept for them."
+                yield Finding(f"route {route}", Verdict.WARN, what, fix)
             yield from _guarded(f"route {route}", _check_history(pipeline, route))
             for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
                 yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)

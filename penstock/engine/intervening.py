@@ -37,6 +37,8 @@ class Acknowledged:
     """The next offset that the route reads. Below ``first`` if they are ahead of it: then it passes over them later."""
     resumes: bool
     """Whether the route was halted there and an engine that runs goes on with it."""
+    waited_for: int = 0
+    """How many parts of batches that tables wait for had some of them: they are left out when the tables are tried."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def acknowledge(
     pipeline: Pipeline, route: str, first: int, last: int | None, partition: int | None, operator: Operator
 ) -> Acknowledged:
     """Declare the records ``first..last`` (both included; ``None``: up to the newest) done without sending them. They
-    count as skipped under ``acknowledged``."""
+    count as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
     positions = _opened(pipeline, route)
     halt = pipeline.ledger.standing(route).halt
     chosen = _partition(pipeline, route, halt.partition if partition is None and halt is not None else partition)
@@ -70,6 +72,12 @@ def acknowledge(
             "PEN-ENG-014", f"partition {chosen} holds {held}: offset {max(first, end - 1)} is not there yet.",
             "Acknowledge what is there.",
         )  # fmt: skip
+    waited_for = 0
+    if first < committed:
+        waited_for = pipeline.ledger.acknowledge_waiting(route, chosen, (first, min(end, committed)), operator)
+    if end <= committed and waited_for:
+        records = _count(pipeline, chosen, first, end)
+        return Acknowledged(route, chosen, first, end - 1, records, committed, resumes=False, waited_for=waited_for)
     if end <= committed:
         raise PenstockError(
             "PEN-ENG-015", f"route '{route}' is past offset {end - 1} of partition {chosen}: it stands at {committed}.",
@@ -90,6 +98,7 @@ def acknowledge(
         _count(pipeline, chosen, *stretch),
         reached if moved else committed,
         resumes=moved and running and halt is not None and halt.partition == chosen and halt.offset < reached,
+        waited_for=waited_for,
     )
 
 

@@ -50,5 +50,9 @@ class Layout:
     def stage(self, route: str) -> Path:
         return self.root / "stage" / route
 
+    def stage_of_waiting(self, route: str) -> Path:
+        """Where a table's part lies while the table is tried again; no route's name begins like that."""
+        return self.root / "stage" / f".waiting-{route}"
+
     def source_state(self, source: str) -> Path:
         return self.root / "sources" / source

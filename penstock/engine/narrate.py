@@ -24,6 +24,7 @@ _OVERFLOWED = Counter(
     "penstock_tables_overflowed_total", "Tables of batches whose rows went beyond `max_tables`.", ["route"]
 )
 _LOST = Counter("penstock_workers_lost_total", "Processes that records ended, or that took too long.", ["route"])
+_WAITING = Gauge("penstock_waiting_rows", "Rows of committed batches that wait for their table.", ["route", "table"])
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _BEAT = Gauge("penstock_engine_heartbeat_timestamp_seconds", "When engine and JVM last gave a sign of life.")
 _STILL = Gauge("penstock_route_still_seconds", "How long the tasks of its batch have not moved.", ["route"])
@@ -49,8 +50,8 @@ def batch_committed(
         _ITEMS.labels(route, outcome).inc(items)
     _SECONDS.labels(route).observe(seconds)
     log.info(
-        "route %s: batch %d committed: %d loaded, %d skipped, %d failed in %.3f s",
-        route, number, loaded, skipped, failed, seconds,
+        "route %s: batch %d committed: %d loaded, %d skipped, %d failed%s in %.3f s",
+        route, number, loaded, skipped, failed, f", {waiting} waiting" if waiting else "", seconds,
     )  # fmt: skip
 
 
@@ -61,6 +62,38 @@ def batch_known(route: str) -> None:
 def destination_unavailable(route: str, reason: str, wait: float) -> None:
     _RETRIES.labels(route).inc()
     log.warning("route %s: %s Trying again in %.1f s.", route, reason, wait)
+
+
+def table_put_off(route: str, number: int, table: str, reason: str) -> None:
+    log.warning(
+        "route %s: table %s does not take its part of batch %d now; it waits, and the route goes on: %s",
+        route, table, number, reason,
+    )  # fmt: skip
+
+
+def table_still_away(route: str, table: str, rows: int, reason: str, wait: float) -> None:
+    _RETRIES.labels(route).inc()
+    log.warning(
+        "route %s: %d rows wait for table %s: %s Trying again in %.1f s.", route, rows, table, reason, wait
+    )  # fmt: skip
+
+
+def table_caught_up(route: str, number: int, table: str, loaded: int, failed: int) -> None:
+    for outcome, items in (("loaded", loaded), ("failed", failed)):
+        _ITEMS.labels(route, outcome).inc(items)
+    log.info(
+        "route %s: table %s has got its part of batch %d: %d loaded, %d failed", route, table, number, loaded, failed
+    )  # fmt: skip
+
+
+def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
+    """``tables``: how many rows each table waits for, 0 for one that waits no more."""
+    for table, rows in tables.items():
+        _WAITING.labels(route, table).set(rows)
+
+
+def retrying_failed(route: str, reason: str) -> None:
+    log.error("route %s: what waits for its table cannot be tried now: %s", route, reason)
 
 
 def batch_reconsidered(route: str, number: int) -> None:

@@ -24,7 +24,7 @@ NOTHING: Stretches = {}
 
 def rounds(ranges: Ranges, passed_over: Stretches) -> list[Ranges]:
     """What is left of ranges without some stretches: in each round one stretch of a partition, all in order."""
-    left = {p: _between(stretch, passed_over.get(p, ())) for p, stretch in ranges.items()}
+    left = {p: between(stretch, passed_over.get(p, ())) for p, stretch in ranges.items()}
     most = max((len(stretches) for stretches in left.values()), default=0)
     return [{p: stretches[n] for p, stretches in left.items() if n < len(stretches)} for n in range(most)]
 
@@ -47,11 +47,12 @@ def carried_without(
     return total
 
 
-def with_what_was_there(report: BatchReport, receipts: Sequence[TableReceipt]) -> BatchReport:
-    """The report with rows of records that are passed over, but were at the destination already: those are loaded."""
+def with_what_was_there(report: BatchReport, receipts: Sequence[TableReceipt], waiting: int = 0) -> BatchReport:
+    """The report with rows of records that are passed over, but were at the destination already: those are loaded.
+    ``waiting``: rows that no receipt is about."""
     passed = report.skipped.get(ACKNOWLEDGED, 0)
     accounted = sum(table.rows + (table.failures.num_rows if table.failures is not None else 0) for table in receipts)
-    more = accounted - report.staged
+    more = accounted + waiting - report.staged
     if not passed or more <= 0:
         return report
     # A record that a step splits is several rows, and was counted as one.
@@ -60,7 +61,8 @@ def with_what_was_there(report: BatchReport, receipts: Sequence[TableReceipt]) -
     return replace(report, skipped={label: count for label, count in skipped.items() if count}, added=added)
 
 
-def _between(stretch: Range, passed_over: Sequence[Range]) -> list[Range]:
+def between(stretch: Range, passed_over: Sequence[Range]) -> list[Range]:
+    """What is left of a stretch without some others, in order."""
     start, end = stretch
     found: list[Range] = []
     for first, last in joined(passed_over):

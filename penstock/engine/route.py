@@ -22,10 +22,12 @@ from penstock.engine.gaps import open_route
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.lost import NO_CONNECTION, STALLED, lost_worker
+from penstock.engine.passing import Stretches
 from penstock.engine.pieces import Ranges, left_of, span
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reading import route_source, through_spark
 from penstock.engine.reports import BatchReport, TaskReport, add_up
+from penstock.engine.retrying import RetryLane
 from penstock.engine.session import JvmDied, cancel_jobs, loud_queries, quiet_queries
 from penstock.engine.stillness import Stillness
 from penstock.engine.task_note import traces
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+LOOK_AT_TABLES_EVERY = 0.2
+"""Seconds between looks at whether a table that a run with an end waits for is due."""
 RESUME_CHECK_EVERY = 0.5
 """Seconds between looks at whether an operator has let a halted route go on."""
 STALL_GRACE = 30.0
@@ -88,6 +92,9 @@ class RouteRunner(threading.Thread):
         self._pace = pace
         self._backoff = backoff
         self._gate = threading.Lock()
+        waiting = layout.stage_of_waiting(delivery.plan.name)
+        self._lane = RetryLane(self._delivery, self._gate, self._carry_waiting, waiting)
+        self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._stillness = Stillness()
         self._carrying: float | None = None
@@ -106,6 +113,17 @@ class RouteRunner(threading.Thread):
         return self._delivery.ledger
 
     def run(self) -> None:
+        clean_stage(self._layout.stage_of_waiting(self.plan.name))
+        name = f"retries-{self.plan.name}"
+        lane = threading.Thread(target=self._lane.keep_trying, args=(self._ended,), name=name, daemon=True)
+        if not self._pace.once:
+            lane.start()
+        try:
+            self._run()
+        finally:
+            self._ended.set()
+
+    def _run(self) -> None:
         route, stopping, backoff = self.plan.name, self._delivery.stopping, self._backoff
         said = False
         while not stopping.is_set():
@@ -127,7 +145,7 @@ class RouteRunner(threading.Thread):
                 if self._pace.in_rounds and not self._pace.once:
                     stopping.wait(max(0.0, started + self._pace.every - time.monotonic()))
                     continue
-                self.finished = self._pace.once
+                self.finished = self._pace.once and self._lets_nothing_wait()
                 break
             except Exception as ended:
                 if isinstance(self._cause, Halted):
@@ -158,6 +176,23 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         narrate.route_stopped(route)
+
+    def _lets_nothing_wait(self) -> bool:
+        """Try the tables that are away until all have got what they wait for. ``False`` if that takes too long."""
+        stopping, patience = self._delivery.stopping, self._delivery.patience
+        while self._lane.try_what_is_due():
+            if patience.is_over():
+                narrate.route_out_of_patience(self.plan.name, "tables are still away")
+                return False
+            if stopping.wait(LOOK_AT_TABLES_EVERY):
+                return False
+        return True
+
+    def _carry_waiting(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
+        try:
+            return self._delivery.carry_anew(ranges, passed_over)
+        finally:
+            self._trials.close()
 
     def _agree(self) -> None:
         """Ask whether the route may go on with what it finds, and settle what it has taken over."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals
+from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals, WaitingTable
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.positions import positions_at
 from penstock.engine.presence import engine_pid, engine_silence, routes_still
@@ -60,6 +60,8 @@ class RouteStatus:
     last_commit: float | None
     halt: Halt | None = None
     """The record that the route has stopped at, if it has."""
+    waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
+    """Tables that were away when their batches were committed, and are tried again beside newer ones."""
 
     @property
     def lag(self) -> int:
@@ -73,9 +75,10 @@ class RouteStatus:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the books balance: of what was taken, and of the rows of all tables."""
+        """Whether the books balance: of what was taken, of the rows of all tables, and of those that wait for one."""
         rows = sum(count.rows for count in self.tables.values())
-        return self.totals.adds_up and rows == self.totals.loaded
+        waiting = sum(table.rows for table in self.waiting.values())
+        return self.totals.adds_up and rows == self.totals.loaded and waiting <= self.totals.waiting
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
         items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
         last_commit=recent[0].committed_at if recent else None,
         halt=account.standing.halt,
+        waiting=account.waiting,
     )
 
 

@@ -36,6 +36,8 @@ class Fate(StrEnum):
     LOADED = "loaded"
     SKIPPED = "skipped"
     FAILED = "failed"
+    WAITING = "waiting"
+    """Its table is away; it is loaded when a pipeline runs and the table takes rows."""
     REFUSED = "refused"
     """The route has halted before it (``on_error: stop``)."""
 
@@ -168,6 +170,9 @@ class Stepper:
         if now.failed > before.failed:
             entry = next(self._pipeline.failed_store.read(route, ledger.failed_extent(route), after=extent))
             return Result(Fate.FAILED, entry.step, entry.code, entry.error)
+        if now.waiting > before.waiting:
+            told = ledger.waiting_tables(route)
+            return Result(Fate.WAITING, message="; ".join(table.reason for table in told.values()))
         return Result(Fate.LOADED if now.loaded > before.loaded else Fate.SKIPPED)
 
     def _carried(self, ranges: Ranges) -> BatchReport:

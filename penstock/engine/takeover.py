@@ -59,6 +59,8 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         adoption = plan_adoption(found, parts, positions, starts, others)
         if not found and not renamed:
             adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
+        if any((load.batch.scope, load.batch.route) != (pipeline.ledger.scope, route) for load in found):
+            adoption = replace(adoption, waiting={}, newest=0)  # The numbers are not this route's.
         # What it has under the route's own numbers may be more than is taken over.
         adoption = replace(adoption, last_number=max(adoption.last_number, _highest(pipeline, route)))
         aside = _set_failed_aside(pipeline, route)

@@ -1,19 +1,29 @@
-"""One batch to its destination: written until every table has its rows, waiting while the destination is away."""
+"""One batch to its destination: written until every table has its rows, waiting while the destination is away.
+
+A table that stays away while others take their rows does not hold the batch: its part is put off, and so is that of
+every later batch, until it has got what it waits for (``penstock.engine.retrying``). Where it is the only table, or all
+others are away too, there is nobody to go on for, and the batch waits.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
 
 from penstock.backoff import Backoff, Patience
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import narrate
 from penstock.engine.book import RouteBook
-from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.ledger import Ledger, RouteState, WaitingTable
 from penstock.engine.unnoted import TableWatch
 from penstock.errors import RefusedError, RouteError, TransientError
+
+TRIES = 2
+"""How often a table is tried before its part is put off. One failure may be the end of the whole connection."""
+MOST_BATCHES = 10_000
+"""Of how many batches a table may wait for its part; then its route waits for it."""
 
 
 class Stopped(Exception):
@@ -47,13 +57,15 @@ class BatchWriter:
 
     def write(self, batch: Batch, parts: Sequence[Part], again: bool) -> list[TableReceipt]:
         """What is written stays written: only the other tables are tried again, by this call or after a crash
-        (``again``). Raises ``RefusedError`` if the destination takes nothing of the batch, ``Stopped`` and
-        ``OutOfPatience``."""
-        staged: Counter[str] = Counter()
-        for part in parts:
-            staged[part.table] += part.rows
+        (``again``). The receipt of a table whose part is put off says why it is ``away``. Raises ``RefusedError`` if
+        the destination takes nothing of the batch, ``Stopped`` and ``OutOfPatience``."""
+        staged = rows_by_table(parts)
         done = {table.table: table for table in self.ledger.tables_loaded(batch)}
         backoff = Backoff()
+        waiting = self._waiting(batch, staged, backoff)
+        batch = replace(batch, waiting={table: found.first for table, found in waiting.items()})
+        done |= {table: _put_off(table, waiting[table]) for table in staged if table in waiting}
+        tries: Counter[str] = Counter()
         first = True
         # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
         # look as if the batch had become empty.
@@ -65,7 +77,7 @@ class BatchWriter:
             except TransientError as error:
                 receipts, problem = (), error
             except RefusedError as error:
-                if done:
+                if any(table.away is None for table in done.values()):
                     raise _refused_too_late(batch, error) from error
                 raise
             first = False
@@ -76,6 +88,15 @@ class BatchWriter:
                     done[table.table] = table
                     if table.failures is None:
                         self.ledger.table_loaded(batch, table)
+            away = [table for table in receipts if table.away is not None]
+            tries.update(table.table for table in away)
+            if away and self._can_go_on(batch.route, {*waiting, *(table.table for table in away)}, done):
+                for table in away:
+                    if tries[table.table] >= TRIES and not table.meant_for:
+                        narrate.table_put_off(batch.route, batch.number, table.table, str(table.away))
+                        done[table.table] = table
+                if not _missing(parts, done.values()):
+                    break
             if problem is not None:
                 self._wait(batch, backoff, problem)
             elif _missing(parts, done.values()):
@@ -84,6 +105,25 @@ class BatchWriter:
         if backoff.waited:
             self.ledger.note(batch.route, RouteState.RUNNING)
         return list(done.values())
+
+    def _waiting(self, batch: Batch, tables: Collection[str], backoff: Backoff) -> dict[str, WaitingTable]:
+        """The route's tables that are without their part of earlier batches: they get none of this one before that."""
+        while True:
+            waiting = self.ledger.waiting_tables(batch.route)
+            # What is to be written whole is not to be written without some of its tables.
+            most = 1 if self.whole else MOST_BATCHES
+            first = next((table for table in tables if table in waiting and waiting[table].batches >= most), None)
+            if first is None:
+                return waiting
+            told = waiting[first]
+            self._wait(batch, backoff, RouteAwaits(first, f"waits for {told.batches} batches first: {told.reason}"))
+
+    def _can_go_on(self, route: str, away: Collection[str], done: Mapping[str, TableReceipt]) -> bool:
+        """Whether there is a table that others must not hold up: one that takes rows, as far as anybody knows."""
+        if self.whole:
+            return False
+        takes_rows = {name for name, table in done.items() if table.away is None}
+        return any(table not in away for table in (*takes_rows, *self.ledger.delivered(route)))
 
     def _tried(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool) -> Sequence[TableReceipt]:
         book = RouteBook(self.ledger, batch.route)
@@ -111,6 +151,24 @@ class BatchWriter:
             raise Stopped from problem
         if self.reconsider():
             raise Reconsidered
+
+
+def rows_by_table(parts: Iterable[Part]) -> Counter[str]:
+    rows: Counter[str] = Counter()
+    for part in parts:
+        rows[part.table] += part.rows
+    return rows
+
+
+class RouteAwaits(TransientError):
+    """A table that must get its part of earlier batches first."""
+
+    def __init__(self, table: str, what: str) -> None:
+        super().__init__("PEN-RTE-021", f"table '{table}' {what}", "It is tried again.")
+
+
+def _put_off(table: str, waiting: WaitingTable) -> TableReceipt:
+    return TableReceipt(table, 0, away=RouteAwaits(table, f"waits for batch {waiting.first} first: {waiting.reason}"))
 
 
 def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:

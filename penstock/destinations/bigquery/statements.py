@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.destinations.bigquery.dialect import BigqueryDialect, is_plain
 from penstock.destinations.contract import Batch
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, forgettable
 from penstock.flatten.spelling import spelled
 
 Value = str | int
@@ -197,7 +197,7 @@ def dropping_marks(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
         return None
     return Statement(
         f"DELETE FROM {dialect.relation(MARKS)} WHERE `scope` = @scope AND `route` = @route AND `batch` <= @batch",
-        {"scope": batch.scope, "route": batch.route, "batch": batch.number - KEPT_MARKS},
+        {"scope": batch.scope, "route": batch.route, "batch": forgettable(batch)},
     )
 
 

@@ -22,7 +22,7 @@ from penstock.destinations.sql.ahead import ahead
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.pieces import load_schema
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session, listed_mark
+from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, forgettable, listed_mark
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -183,7 +183,7 @@ class DuckdbSession(Session):
         )
         self._connection.execute(
             f"DELETE FROM {MARKS} WHERE scope = ? AND route = ? AND batch <= ?",
-            [batch.scope, batch.route, batch.number - KEPT_MARKS],
+            [batch.scope, batch.route, forgettable(batch)],
         )
 
     @contextmanager

@@ -22,7 +22,7 @@ from penstock.destinations.postgres.kept import PostgresKeptValues
 from penstock.destinations.postgres.mirroring import PostgresMirror
 from penstock.destinations.sql.merging import Merge
 from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Comments, Load, Mark, Session, listed_mark
+from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, forgettable, listed_mark
 from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"
@@ -269,7 +269,7 @@ class PostgresSession(Session):
             )
         cursor.execute(
             _text(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),
-            (batch.scope, batch.route, batch.number - KEPT_MARKS),
+            (batch.scope, batch.route, forgettable(batch)),
         )
 
     @contextmanager

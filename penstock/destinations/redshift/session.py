@@ -20,7 +20,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.staging import Bucket
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
+from penstock.destinations.sql.session import MARKS, Load, Mark, Session, forgettable, listed_mark
 from penstock.destinations.sql.wrapping import pieces
 from penstock.errors import PenstockError, RefusedError, TransientError
 
@@ -172,7 +172,7 @@ class RedshiftSession(Session):
                 batch.origin,
             )
         self._run(
-            f"DELETE FROM {self._marks} WHERE scope = %s AND route = %s AND batch <= {batch.number - KEPT_MARKS:d}",
+            f"DELETE FROM {self._marks} WHERE scope = %s AND route = %s AND batch <= {forgettable(batch):d}",
             batch.scope,
             batch.route,
         )

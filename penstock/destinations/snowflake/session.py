@@ -20,7 +20,7 @@ from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
 from penstock.destinations.snowflake.errors import explained
 from penstock.destinations.snowflake.files import write_files
 from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
+from penstock.destinations.sql.session import MARKS, Load, Mark, Session, forgettable, listed_mark
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -174,7 +174,7 @@ class SnowflakeSession(Session):
             )
         self._cursor.execute(
             f"DELETE FROM {self._marks} WHERE SCOPE = %s AND ROUTE = %s AND BATCH <= %s",
-            (batch.scope, batch.route, batch.number - KEPT_MARKS),
+            (batch.scope, batch.route, forgettable(batch)),
         )
 
     @property

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -257,7 +258,9 @@ class _Loader:
         def mark() -> Mark:
             found = loaded()
             taken = self.total - found.failures.num_rows
-            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for))
+            return Mark(
+                batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for, batch.waiting)
+            )
 
         self.session.load(rows.load(), mark)
         return loaded()
@@ -359,11 +362,18 @@ def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if batches else NO_FAILURES
 
 
-def to_text(failures: pa.RecordBatch, merged: int = 0, meant_for: Sequence[str] = ()) -> str:
+def to_text(
+    failures: pa.RecordBatch,
+    merged: int = 0,
+    meant_for: Sequence[str] = (),
+    waiting: Mapping[str, int] = MappingProxyType({}),
+) -> str:
     """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, how
-    many rows were merged before they were written, and the tables that they were meant for, if others."""
+    many rows were merged before they were written, the tables that they were meant for, if others, and the tables that
+    waited when it was made."""
     kept: dict[str, object] = {"merged": merged} if merged else {}
     kept |= {"meant_for": list(meant_for)} if meant_for else {}
+    kept |= {"waiting": dict(waiting)} if waiting else {}
     if failures.num_rows:
         reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
         numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
@@ -389,6 +399,11 @@ def from_text(text: str) -> pa.RecordBatch | None:
 def meant_for_in(text: str) -> list[str]:
     """The tables that rows were meant for which are in another one."""
     return [str(table) for table in json.loads(text or "{}").get("meant_for", ())]
+
+
+def waiting_in(text: str) -> dict[str, int]:
+    """The tables that waited when a mark was made, each with the number of the first batch that it was without."""
+    return {str(table): int(number) for table, number in json.loads(text or "{}").get("waiting", {}).items()}
 
 
 def merged_in(text: str) -> int:

@@ -26,7 +26,7 @@ MARKS = "_penstock_loads"
 REGISTRY = "_penstock_tables"
 """The table of tables that are ours. A table is noted before it is made: one that is not noted is somebody else's."""
 KEPT_MARKS = 1_000
-"""Marks per route: a batch older than that is long settled in the ledger and never comes again."""
+"""Marks per route, and more while one of its tables waits: an older batch is settled and never comes again."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,11 @@ class Session(ABC):
         """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept
         from changing the table, and from loading it. Raises for engines that do not offer it."""
         raise not_offered()
+
+
+def forgettable(batch: Batch) -> int:
+    """Marks up to this number may go: no batch of one is written again, also none of a table that waits."""
+    return min([batch.number, *batch.waiting.values()]) - KEPT_MARKS
 
 
 def listed_mark(row: Sequence[object]) -> Mark:

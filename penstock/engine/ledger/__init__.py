@@ -12,6 +12,7 @@ from __future__ import annotations
 from penstock.engine.ledger.accounts import (
     ACKNOWLEDGED,
     ADOPTED,
+    CHANGED,
     Account,
     Act,
     Activity,
@@ -21,11 +22,14 @@ from penstock.engine.ledger.accounts import (
     Intervention,
     Operator,
     Position,
+    PutOff,
     RouteState,
     Settlement,
     Standing,
     TableCount,
     Totals,
+    WaitingPart,
+    WaitingTable,
 )
 from penstock.engine.ledger.database import shown_url, sqlite_url
 from penstock.engine.ledger.failed_books import FailedBooks
@@ -35,6 +39,7 @@ from penstock.engine.ledger.interventions import Advance
 __all__ = [
     "ACKNOWLEDGED",
     "ADOPTED",
+    "CHANGED",
     "Account",
     "Act",
     "Activity",
@@ -48,11 +53,14 @@ __all__ = [
     "Ledger",
     "Operator",
     "Position",
+    "PutOff",
     "RouteState",
     "Settlement",
     "Standing",
     "TableCount",
     "Totals",
+    "WaitingPart",
+    "WaitingTable",
     "shown_url",
     "sqlite_url",
 ]
@@ -74,4 +82,5 @@ class Ledger(Histories, FailedBooks):
                 self._skips(connection, route),
                 self._additions(connection, route),
                 self._failed_open(connection, route),
+                self._waiting_tables(connection, route),
             )

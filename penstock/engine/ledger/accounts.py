@@ -14,6 +14,10 @@ REWOUND = "rewound"
 """The label under which items count as skipped that waited on a route when it was moved back: they come again."""
 
 
+CHANGED = "changed"
+"""The label of the difference where a table's part of a batch was made anew and is no longer what it was: the route's
+steps have changed since it was put off."""
+
 ADOPTED = "adopted"
 """The label under which items count as skipped that were settled under another ledger or name, nobody knows how."""
 
@@ -77,6 +81,49 @@ class Extent:
 
 
 @dataclass(frozen=True)
+class PutOff:
+    """A table's part of a batch that is committed without it, because the table was away: how many rows it has."""
+
+    table: str
+    rows: int
+    reason: str
+    passed_over: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Per partition, offsets ``[start, end)`` of the batch that are no part of it: an operator has declared them
+    done."""
+
+
+@dataclass(frozen=True)
+class WaitingPart:
+    """A table's part of a committed batch that the table is still to get."""
+
+    route: str
+    batch: Batch
+    """As it was delivered to the other tables, under the name that the route had then."""
+    table: str
+    rows: int
+    since: float
+    attempts: int
+    reason: str
+    passed_over: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """What was no part of it when it was put off, per partition as ``[start, end)``."""
+    acknowledged: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """What an operator has declared done since then."""
+
+
+@dataclass(frozen=True)
+class WaitingTable:
+    """What a table of a route waits for: parts of so many batches, and why it did not get the first of them."""
+
+    rows: int
+    batches: int
+    first: int
+    """The number of the first of them."""
+    since: float
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Settlement:
     """What became of every item of a batch."""
 
@@ -85,13 +132,20 @@ class Settlement:
     skipped: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     waiting: int = 0
+    """What is held back, and not by a table that is away."""
     added: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableReceipt] = ()
+    put_off: Sequence[PutOff] = ()
+    """What waits for its table."""
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
     holds: Mapping[int, int] = field(default_factory=dict)
-    """Partitions in which something still waits, and the lowest offset of it."""
+    """Partitions in which something is held back, and the lowest offset of it."""
     seconds: float = 0.0
+
+    @property
+    def items_waiting(self) -> int:
+        return self.waiting + sum(part.rows for part in self.put_off)
 
     @property
     def items_skipped(self) -> int:
@@ -156,6 +210,8 @@ class Account:
     skipped_by: Mapping[str, int]
     added_by: Mapping[str, int]
     failed_open: int
+    waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
+    """The tables that are without their part of committed batches; their rows together are the total's ``waiting``."""
 
 
 @dataclass(frozen=True)

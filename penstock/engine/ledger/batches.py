@@ -25,9 +25,11 @@ from penstock.engine.ledger.accounts import (
     RouteState,
     Settlement,
     Standing,
+    WaitingPart,
 )
 from penstock.engine.ledger.inquiries import Inquiries
-from penstock.engine.ledger.offsets import Offsets
+from penstock.engine.ledger.ranges import ranges_from_text, ranges_to_text
+from penstock.engine.ledger.waiting import Waiting
 from penstock.engine.origin import Origin
 from penstock.errors import LedgerError
 from penstock.log.lineage import Lineage
@@ -46,7 +48,7 @@ KEPT_BATCHES = 10_000
 """How many batches of a route stay listed one by one; totals are kept for ever."""
 
 
-class Batches(Offsets, Inquiries):
+class Batches(Waiting, Inquiries):
     def standing(self, route: str) -> Standing:
         """Where the route stands, what it has begun, what it must pass over and what it stopped at."""
         with self.reading() as connection:
@@ -84,8 +86,8 @@ class Batches(Offsets, Inquiries):
                     return replace(pending, origin="" if origin is None else origin.to_text())
                 raise LedgerError(
                     "PEN-LGR-004",
-                    f"route '{route}' has batch {pending.number} over {_text(pending.ranges)} under way and was given "
-                    f"{_text(ranges)}.",
+                    f"route '{route}' has batch {pending.number} over {ranges_to_text(pending.ranges)} under way and"
+                    f" was given {ranges_to_text(ranges)}.",
                     "Restart the pipeline; it delivers the batch that is under way first.",
                 )
             for partition, stretch in origin.stretches.items() if origin is not None else ():
@@ -98,7 +100,7 @@ class Batches(Offsets, Inquiries):
         whole, so nothing of it was written under its number."""
         b = self._t.batches
         with self.writing() as connection:
-            connection.execute(sa.update(b).where(*_under_way(b, batch.route)).values(ranges=_text(ranges)))
+            connection.execute(sa.update(b).where(*_under_way(b, batch.route)).values(ranges=ranges_to_text(ranges)))
 
     def halt(self, route: str, halt: Halt, message: str) -> None:
         """Stop a route before a record that was refused: what it has begun is given up, for nothing of that was
@@ -114,11 +116,11 @@ class Batches(Offsets, Inquiries):
     def commit(self, batch: Batch, settlement: Settlement) -> None:
         """Note what became of the batch and move the route's offsets, all or nothing."""
         s, skipped, added = settlement, settlement.items_skipped, settlement.items_added
-        if s.items + added != s.loaded + skipped + s.failed + s.waiting:
+        if s.items + added != s.loaded + skipped + s.failed + s.items_waiting:
             raise LedgerError(
                 "PEN-LGR-002",
                 f"batch {batch.number} of route '{batch.route}' does not add up: {s.items} in + {added} added is not "
-                f"{s.loaded} loaded + {skipped} skipped + {s.failed} failed + {s.waiting} waiting.",
+                f"{s.loaded} loaded + {skipped} skipped + {s.failed} failed + {s.items_waiting} waiting.",
                 "The batch is not committed. This is a defect: please report it with this message.",
             )
         try:
@@ -142,7 +144,7 @@ class Batches(Offsets, Inquiries):
             )
             .values(
                 committed_at=time.time(), items=s.items, added=added, loaded=s.loaded, skipped=skipped,
-                failed=s.failed, waiting=s.waiting, seconds=s.seconds,
+                failed=s.failed, waiting=s.items_waiting, seconds=s.seconds,
             )
         )  # fmt: skip
         if done.rowcount != 1:
@@ -151,8 +153,10 @@ class Batches(Offsets, Inquiries):
                 f"batch {batch.number} of route '{route}' is not under way.",
                 "Another engine may run on this data: stop one of them.",
             )
+        self._wait_for_tables(connection, batch, s.put_off)
         for partition, (_, end) in batch.ranges.items():
-            values = {"committed": end, "hold": min(end, s.holds.get(partition, end))}
+            waits_from = self._waits_from(connection, route, partition, end)
+            values = {"committed": end, "hold": min(waits_from, s.holds.get(partition, end))}
             moved = connection.execute(
                 sa.update(t.offsets)
                 .where(t.offsets.c.route == route, t.offsets.c.partition == partition)
@@ -165,33 +169,60 @@ class Batches(Offsets, Inquiries):
             connection.execute(sa.delete(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.end <= end))
             begun = sa.update(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.first < end)
             connection.execute(begun.values(first=end))
-        extent = (
-            {}
-            if s.failed_extent is None
-            else {"failed_entries": s.failed_extent.entries, "failed_bytes": s.failed_extent.bytes}
-        )
-        c = t.totals.c
-        connection.execute(
-            sa.update(t.totals)
-            .where(c.route == route)
-            .values(
-                items=c["items"] + s.items, added=c.added + added, loaded=c.loaded + s.loaded,
-                skipped=c.skipped + skipped, failed=c.failed + s.failed, waiting=c.waiting + s.waiting, **extent,
-            )
-        )  # fmt: skip
         known = sa.delete(t.deliveries).where(t.deliveries.c.route == route, t.deliveries.c.number == batch.number)
         connection.execute(known)
-        for receipt in s.tables:
-            connection.execute(sa.insert(t.deliveries).values(_delivery(batch, receipt)))
-            self._count_rows(connection, route, receipt)
-        for step, items in s.skipped.items():
-            self._count(connection, t.skips, route, step, items)
-        for step, items in s.added.items():
-            self._count(connection, t.additions, route, step, items)
+        self._count_settled(connection, route, batch.number, s, s.items, s.items_waiting)
         for table in (t.batches, t.deliveries):
             connection.execute(
                 sa.delete(table).where(table.c.route == route, table.c.number <= batch.number - KEPT_BATCHES)
             )
+
+    def settle_waiting(self, part: WaitingPart, settlement: Settlement) -> bool:
+        """Note what became of a table's part of a batch that was committed without it. Returns ``False``, and counts
+        nothing, if an operator has let go of it meanwhile."""
+        s, b, route = settlement, self._t.batches, part.route
+        if s.items != part.rows or s.items + s.items_added != s.loaded + s.items_skipped + s.failed:
+            raise LedgerError(
+                "PEN-LGR-017",
+                f"{part.rows} rows of table '{part.table}' waited since batch {part.batch.number} of route '{route}',"
+                f" and {s.items} + {s.items_added} added is not {s.loaded} loaded + {s.items_skipped} skipped +"
+                f" {s.failed} failed.",
+                "They wait on. This is a defect: please report it with this message.",
+            )
+        with self.writing() as connection:
+            self._course(connection, route)
+            if not self._wait_no_more(connection, route, part.batch.number, part.table):
+                return False
+            listed = sa.update(b).filter_by(route=route, number=part.batch.number)
+            connection.execute(
+                listed.values(
+                    added=b.c.added + s.items_added, loaded=b.c.loaded + s.loaded,
+                    skipped=b.c.skipped + s.items_skipped, failed=b.c.failed + s.failed, waiting=b.c.waiting - s.items,
+                )
+            )  # fmt: skip
+            self._count_settled(connection, route, part.batch.number, s, 0, -s.items)
+        return True
+
+    def _count_settled(
+        self, connection: sa.Connection, route: str, number: int, s: Settlement, items: int, waiting: int
+    ) -> None:
+        t, c = self._t, self._t.totals.c
+        connection.execute(
+            sa.update(t.totals)
+            .where(c.route == route)
+            .values(
+                items=c["items"] + items, added=c.added + s.items_added, loaded=c.loaded + s.loaded,
+                skipped=c.skipped + s.items_skipped, failed=c.failed + s.failed, waiting=c.waiting + waiting,
+                **_extent(s),
+            )
+        )  # fmt: skip
+        for receipt in s.tables:
+            connection.execute(sa.insert(t.deliveries).values(_delivery(route, number, receipt)))
+            self._count_rows(connection, route, receipt)
+        for step, skipped in s.skipped.items():
+            self._count(connection, t.skips, route, step, skipped)
+        for step, added in s.added.items():
+            self._count(connection, t.additions, route, step, added)
 
     def _count(self, connection: sa.Connection, by_step: sa.Table, route: str, step: str, items: int) -> None:
         counted = connection.execute(
@@ -223,7 +254,7 @@ class Batches(Offsets, Inquiries):
         """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the
         others."""
         with self.writing() as connection:
-            connection.execute(sa.insert(self._t.deliveries).values(_delivery(batch, receipt)))
+            connection.execute(sa.insert(self._t.deliveries).values(_delivery(batch.route, batch.number, receipt)))
 
     def tables_loaded(self, batch: Batch) -> list[TableReceipt]:
         """The tables of a batch that were noted so."""
@@ -289,8 +320,8 @@ class Batches(Offsets, Inquiries):
         with self.reading() as connection:
             return [
                 CommittedBatch(
-                    row.number, _ranges(row.ranges), row.committed_at, row.items, row.loaded, row.skipped, row.failed,
-                    row.waiting, row.seconds,
+                    row.number, ranges_from_text(row.ranges), row.committed_at, row.items, row.loaded, row.skipped,
+                    row.failed, row.waiting, row.seconds,
                 )
                 for row in connection.execute(query)
             ]  # fmt: skip
@@ -308,7 +339,7 @@ class Batches(Offsets, Inquiries):
         found = connection.execute(sa.select(t.halts).filter_by(route=route)).first()
         return Standing(
             positions,
-            None if begun is None else Batch(self.scope, route, begun.number, _ranges(begun.ranges)),
+            None if begun is None else Batch(self.scope, route, begun.number, ranges_from_text(begun.ranges)),
             done,
             None if found is None else Halt(found.partition, found.offset, found.step, found.code, found.message),
         )
@@ -319,7 +350,9 @@ class Batches(Offsets, Inquiries):
         b = self._t.batches
         listed = connection.execute(sa.select(sa.func.max(b.c.number)).where(b.c.route == route)).scalar()
         number = max(listed or 0, last_number) + 1
-        connection.execute(sa.insert(b).values(route=route, number=number, ranges=_text(ranges), began_at=time.time()))
+        connection.execute(
+            sa.insert(b).values(route=route, number=number, ranges=ranges_to_text(ranges), began_at=time.time())
+        )
         return Batch(self.scope, route, number, dict(ranges))
 
     def _began_at(self, connection: sa.Connection, batch: Batch) -> float | None:
@@ -358,11 +391,11 @@ def _under_way(batches: sa.Table, route: str) -> tuple[sa.ColumnElement[bool], .
     return batches.c.route == route, batches.c.committed_at.is_(None)
 
 
-def _delivery(batch: Batch, receipt: TableReceipt) -> dict[str, object]:
+def _delivery(route: str, number: int, receipt: TableReceipt) -> dict[str, object]:
     whole = LOADED_FOR_OTHERS if receipt.meant_for else LOADED
     status = whole if receipt.failures is None else LOADED_IN_PART
     return {
-        "route": batch.route, "number": batch.number, "target": receipt.table, "rows": receipt.rows, "status": status,
+        "route": route, "number": number, "target": receipt.table, "rows": receipt.rows, "status": status,
         "merged": receipt.merged,
     }  # fmt: skip
 
@@ -371,9 +404,7 @@ def _committed(positions: Mapping[int, Position], partition: int) -> int:
     return positions[partition].committed if partition in positions else 0
 
 
-def _text(ranges: Mapping[int, tuple[int, int]]) -> str:
-    return json.dumps({str(partition): [start, end] for partition, (start, end) in sorted(ranges.items())})
-
-
-def _ranges(text: str) -> dict[int, tuple[int, int]]:
-    return {int(partition): (start, end) for partition, (start, end) in json.loads(text).items()}
+def _extent(settlement: Settlement) -> dict[str, int]:
+    """Where the failed file ends with a settlement, if it says so."""
+    extent = settlement.failed_extent
+    return {} if extent is None else {"failed_entries": extent.entries, "failed_bytes": extent.bytes}

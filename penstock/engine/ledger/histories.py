@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 
-from penstock.engine.ledger.accounts import Act, Operator, RouteState
+from penstock.engine.ledger.accounts import ADOPTED, Act, Operator, RouteState
 from penstock.engine.ledger.interventions import Interventions
+from penstock.engine.ledger.ranges import ranges_from_text, ranges_to_text
 from penstock.engine.ledger.tables import Tables
 from penstock.errors import LedgerError
 from penstock.log.lineage import Incarnation, Lineage
@@ -32,6 +33,8 @@ class AdoptedBatch:
     """Whether it was wholly settled there. Of one that was under way, tables that are not named get their rows now."""
     meant_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Of tables that have rows of others, which those are."""
+    wanting: Collection[str] = ()
+    """Tables that still waited for their part of it, where it was settled otherwise: they get it now."""
 
     def staged_as(self, table: str) -> Sequence[str]:
         """The tables for which the rows are staged that a table has."""
@@ -46,6 +49,11 @@ class Adoption:
     last_number: int
     starts: Mapping[int, int] = field(default_factory=dict)
     """Partitions in which the route goes back first: what it delivered behind these offsets is not in this log."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Tables that the destination's newest batch found waiting, each with the number of the first batch it was
+    without."""
+    newest: int = 0
+    """The number of that batch, if it is one of the route's own."""
 
 
 class Histories(Interventions):
@@ -138,9 +146,11 @@ class Histories(Interventions):
             positions = self._standing(connection, route).positions
             self._abandon(connection, route)
             course = self._course(connection, route)
+            self._let_go_of_what_is_there(connection, route, adoption)
             for partition, start in adoption.starts.items():
+                hold = self._waits_from(connection, route, partition, start)
                 connection.execute(
-                    sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=start)
+                    sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=hold)
                 )
                 ahead = t.acknowledged.c
                 connection.execute(
@@ -158,22 +168,35 @@ class Histories(Interventions):
             connection.execute(sa.delete(t.halts).filter_by(route=route))
             connection.execute(sa.delete(t.adopted).filter_by(route=route))
             for place, batch in enumerate(adoption.batches):
-                content = {"ranges": _ranges_text(batch.ranges), "tables": _tables_text(batch)}
-                connection.execute(
-                    sa.insert(t.adopted).values(route=route, place=place, settled=int(batch.settled), **content)
-                )
+                content = {"ranges": ranges_to_text(batch.ranges), "tables": _tables_text(batch)}
+                flags = {"settled": int(batch.settled), "wanting": json.dumps(sorted(batch.wanting))}
+                connection.execute(sa.insert(t.adopted).values(route=route, place=place, **flags, **content))
             self._accept(connection, route, Act.ADOPT, adoption.last_number)
             reached = _reached(adoption)
             places = {p: (position.committed, reached[p]) for p, position in positions.items() if p in reached}
             self._record(connection, Act.ADOPT, route, operator, places)
             self._note(connection, route, RouteState.STARTING if engine_runs else RouteState.STOPPED)
 
+    def _let_go_of_what_is_there(self, connection: sa.Connection, route: str, adoption: Adoption) -> None:
+        """Of the parts that tables wait for by this ledger, those that they have got by a newer copy of it, and those
+        of records that this log does not have."""
+        gone = []
+        for (number, table), ranges in self._waiting_ranges(connection, route).items():
+            forked = any(p in adoption.starts and end > adoption.starts[p] for p, (_, end) in ranges.items())
+            waits_there = number >= adoption.waiting.get(table, adoption.newest)
+            if forked or not waits_there:
+                gone.append((number, table))
+        self._let_go_of_parts(connection, route, gone, ADOPTED)
+
     def adopted(self, route: str) -> list[AdoptedBatch]:
         """What was taken over and is still to be settled, in order."""
         a = self._t.adopted
         with self.reading() as connection:
             rows = connection.execute(sa.select(a).filter_by(route=route).order_by(a.c.place)).all()
-        return [_adopted(row.ranges, json.loads(row.tables), bool(row.settled)) for row in rows]
+        return [
+            replace(_adopted(row.ranges, json.loads(row.tables), bool(row.settled)), wanting=json.loads(row.wanting))
+            for row in rows
+        ]
 
     def adoption_done(self, route: str) -> None:
         with self.writing() as connection:
@@ -245,12 +268,4 @@ def _tables_text(batch: AdoptedBatch) -> str:
 def _adopted(ranges: str, tables: Mapping[str, str | tuple[str, list[str]]], settled: bool) -> AdoptedBatch:
     refused = {table: kept if isinstance(kept, str) else kept[0] for table, kept in tables.items()}
     meant_for = {table: kept[1] for table, kept in tables.items() if not isinstance(kept, str)}
-    return AdoptedBatch(_ranges(ranges), refused, settled, meant_for)
-
-
-def _ranges_text(ranges: Mapping[int, tuple[int, int]]) -> str:
-    return json.dumps({str(partition): [start, end] for partition, (start, end) in sorted(ranges.items())})
-
-
-def _ranges(text: str) -> dict[int, tuple[int, int]]:
-    return {int(partition): (start, end) for partition, (start, end) in json.loads(text).items()}
+    return AdoptedBatch(ranges_from_text(ranges), refused, settled, meant_for)

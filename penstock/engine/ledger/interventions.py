@@ -7,7 +7,7 @@ engine that runs is in nobody's way only where it waits for the operator.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -69,6 +69,16 @@ class Interventions(Batches):
                 self._note(connection, route, RouteState.STARTING)
             return moves is not None
 
+    def acknowledge_waiting(self, route: str, partition: int, stretch: tuple[int, int], operator: Operator) -> int:
+        """Declare offsets done that the route is past: no table waits for them any more. Returns how many parts of
+        batches had some of them; with none, nothing is noted."""
+        with self.writing() as connection:
+            self._course(connection, route)
+            touched = self._acknowledge_waiting(connection, route, partition, stretch)
+            if touched:
+                self._record(connection, Act.ACK, route, operator, {partition: stretch})
+            return touched
+
     def rewind(self, route: str, targets: Mapping[int, int], operator: Operator) -> None:
         """Move the route back to these offsets. A batch under way that begins there stays under way, so that tables
         which have their part of it do not get it twice. Not if such tables may be without records that were
@@ -77,22 +87,30 @@ class Interventions(Batches):
         records of it would come again that nobody asked for.
 
         With its checkpoint goes what the route's steps remember, so that in every other partition it goes back to the
-        lowest offset that something waits on. What was acknowledged ahead of the route in these partitions is so no
-        more: from the target on, everything is delivered.
+        lowest offset that they hold something back of. What was acknowledged ahead of the route in these partitions is
+        so no more: from the target on, everything is delivered. What tables wait for of that comes again with the rest,
+        and they wait for it no more; what they wait for of other offsets they do not lose. Not if a part that a table
+        waits for were cut by that.
         """
         t = self._t
         with self.writing() as connection:
             course = self._at_rest(connection, route, engine_runs=False)
             standing = self._standing(connection, route)
-            starts = {p: targets.get(p, position.hold) for p, position in standing.positions.items()}
+            steps_hold = self._held_by_steps(connection, route)
+            starts = {
+                p: targets.get(p, position.hold if steps_hold else position.committed)
+                for p, position in standing.positions.items()
+            }
+            self._let_go_of_tables(connection, route, starts)
             if _goes_on(standing, starts):
                 self._refuse_to_take_back(connection, standing, targets)
             else:
                 self._refuse_to_double(connection, standing, targets)
                 self._abandon(connection, route)
             for partition, start in starts.items():
+                hold = self._waits_from(connection, route, partition, start)
                 connection.execute(
-                    sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=start)
+                    sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=hold)
                 )
             connection.execute(sa.update(t.courses).filter_by(route=route).values(generation=course.generation + 1))
             connection.execute(sa.delete(t.halts).filter_by(route=route))
@@ -100,7 +118,8 @@ class Interventions(Batches):
             connection.execute(
                 sa.delete(t.acknowledged).where(ahead.route == route, ahead.partition.in_(list(targets)))
             )
-            self._let_go_of_waiting(connection, route)
+            if steps_hold:
+                self._let_go(connection, route, steps_hold, REWOUND)
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
             self._record(connection, Act.REWIND, route, operator, again)
             self._note(connection, route, RouteState.STOPPED)
@@ -203,19 +222,45 @@ class Interventions(Batches):
         batch = self._begun(connection, route, {partition: (advance.start, advance.end)}, course.last_number)
         skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
         # What still waits on this partition waits on.
-        holds = {partition: position.hold} if position.hold < committed else {}
+        holds = {partition: position.hold} if self._held_by_steps(connection, route) else {}
         self._commit(connection, batch, Settlement(advance.items, 0, skipped, holds=holds))
 
-    def _let_go_of_waiting(self, connection: sa.Connection, route: str) -> None:
-        """What waited comes again, and is counted again: of what it was counted as before, the books let go."""
+    def _held_by_steps(self, connection: sa.Connection, route: str) -> int:
+        """How many items wait that wait for no table."""
         c = self._t.totals.c
         waiting = connection.execute(sa.select(c.waiting).where(c.route == route)).scalar() or 0
-        if not waiting:
-            return
-        connection.execute(
-            sa.update(self._t.totals).where(c.route == route).values(waiting=0, skipped=c.skipped + waiting)
-        )
-        self._count(connection, self._t.skips, route, REWOUND, waiting)
+        return waiting - sum(table.rows for table in self._waiting_tables(connection, route).values())
+
+    def _let_go_of_tables(self, connection: sa.Connection, route: str, starts: Mapping[int, int]) -> None:
+        """Of parts that tables wait for, those that come again from ``starts`` on: they are counted again then."""
+        again = []
+        for (number, table), ranges in self._waiting_ranges(connection, route).items():
+            if all(starts[p] <= first for p, (first, _) in ranges.items()):
+                again.append((number, table))
+            elif any(starts[p] < end for p, (_, end) in ranges.items()):
+                places = ", ".join(f"offsets {first}..{end - 1} of partition {p}" for p, (first, end) in ranges.items())
+                raise LedgerError(
+                    "PEN-LGR-018",
+                    f"table '{table}' waits for its part of batch {number}, {places}: only some of that would come"
+                    " again.",
+                    "Mend the table and let the pipeline load it first. Or move back to the first of these offsets, in"
+                    " each of these partitions, or behind the last ones.",
+                )
+        self._let_go_of_parts(connection, route, again, REWOUND)
+
+    def _let_go_of_parts(
+        self, connection: sa.Connection, route: str, parts: Sequence[tuple[int, str]], label: str
+    ) -> None:
+        rows = sum(self._wait_no_more(connection, route, number, table) for number, table in parts)
+        if rows:
+            self._let_go(connection, route, rows, label)
+
+    def _let_go(self, connection: sa.Connection, route: str, items: int, label: str) -> None:
+        """What waited is counted elsewhere: of what it was counted as before, the books let go."""
+        c = self._t.totals.c
+        let_go = {"waiting": c.waiting - items, "skipped": c.skipped + items}
+        connection.execute(sa.update(self._t.totals).where(c.route == route).values(let_go))
+        self._count(connection, self._t.skips, route, label, items)
 
     def _record(
         self, connection: sa.Connection, act: Act, route: str, operator: Operator, places: Mapping[int, tuple[int, int]]

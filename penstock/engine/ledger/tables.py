@@ -29,6 +29,8 @@ class Tables:
     courses: sa.Table
     replays: sa.Table
     settled: sa.Table
+    waiting: sa.Table
+    waiting_offsets: sa.Table
     columns: sa.Table
     changes: sa.Table
     shapes: sa.Table
@@ -188,6 +190,32 @@ def tables(schema: str | None) -> Tables:
             column("action", text),
             column("at", sa.Float()),
         ),
+        waiting=sa.Table(
+            "waiting",
+            metadata,
+            column("route", text, key=True),
+            column("number", big, key=True),
+            column("target", text, key=True),
+            column("delivered_as", text),
+            column("ranges", text),
+            column("passed_over", text),
+            column("acknowledged", text),
+            column("rows", big),
+            column("since", sa.Float()),
+            column("attempts", sa.Integer()),
+            column("reason", text),
+            sa.CheckConstraint("rows > 0", name="something_waits"),
+        ),
+        waiting_offsets=sa.Table(
+            "waiting_offsets",
+            metadata,
+            column("route", text, key=True),
+            column("number", big, key=True),
+            column("target", text, key=True),
+            column("partition", sa.Integer(), key=True),
+            column("first", big),
+            column("end", big),
+        ),
         columns=sa.Table(
             "columns",
             metadata,
@@ -232,6 +260,7 @@ def tables(schema: str | None) -> Tables:
             column("ranges", text),
             column("tables", text),
             column("settled", sa.Integer()),
+            sa.Column("wanting", text, nullable=False, server_default="[]"),
         ),
         accepted=sa.Table(
             "accepted",

@@ -185,7 +185,7 @@ def _marked(mark: Mark, stretch: Stretch, failures: Failures, written: int) -> M
     failed = _named(stretch, failures)
     taken = len(stretch) - failed.num_rows
     # A row that moves to another key is taken out and put in: more is written than came.
-    return Mark(mark.batch, mark.table, taken, to_text(failed, max(0, taken - written)))
+    return Mark(mark.batch, mark.table, taken, to_text(failed, max(0, taken - written), waiting=mark.batch.waiting))
 
 
 def _named(stretch: Stretch, failures: Mapping[int, tuple[str, str]]) -> pa.RecordBatch:

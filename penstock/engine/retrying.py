@@ -1,0 +1,228 @@
+"""The retry lane of a route: tables that were away get what they wait for, beside the batches that go on.
+
+A table gets the parts of its batches in order, each under its batch's own number, so that a destination knows one that
+it has. Their rows are made anew from the log, which is kept for them. Making and counting them takes the route's gate,
+like a batch; writing does not, for a table that is locked may take long to say so.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from penstock import faults
+from penstock.backoff import Backoff
+from penstock.destinations.contract import Part, Receipt
+from penstock.engine import narrate
+from penstock.engine.book import RouteBook
+from penstock.engine.delivery import Delivery
+from penstock.engine.ledger import ACKNOWLEDGED, CHANGED, Settlement, WaitingPart
+from penstock.engine.lost import WorkerLost
+from penstock.engine.origin import Origin
+from penstock.engine.passing import Stretches, between
+from penstock.engine.pieces import Ranges, joined
+from penstock.engine.refusals import originals
+from penstock.engine.reports import BatchReport
+from penstock.engine.unnoted import TableWatch
+from penstock.errors import ContradictionError, PenstockError, RefusedError, TransientError
+from penstock.log.ordering import RangeOrder
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at whether something waits."""
+PARTS_PER_TURN = 20
+"""How many parts a table gets before the next one has its turn."""
+
+Carry = Callable[[Ranges, Stretches], BatchReport]
+"""Stages ranges of the log anew, without some stretches of them."""
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A part as it was made anew: its rows, and how many rows were left out because they are declared done."""
+
+    part: WaitingPart
+    parts: Sequence[Part]
+    acknowledged: int
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+
+@dataclass
+class RetryLane:
+    """Tries what waits, when it is due. Used by one thread."""
+
+    delivery: Delivery
+    gate: AbstractContextManager[object]
+    """Held while a part is made and while it is counted."""
+    carry: Carry
+    directory: Path
+    """Where a part lies while its table is tried."""
+    _watch: TableWatch = field(default_factory=TableWatch)
+    _due: dict[str, float] = field(default_factory=dict)
+    _backoffs: dict[str, Backoff] = field(default_factory=dict)
+    _staged: dict[str, _Staged] = field(default_factory=dict)
+    _shown: set[str] = field(default_factory=set)
+
+    @property
+    def _route(self) -> str:
+        return self.delivery.plan.name
+
+    def keep_trying(self, ended: threading.Event) -> None:
+        """Until ``ended`` or the route is told to stop. What goes wrong is said, and tried again."""
+        backoff = Backoff(first=LOOK_EVERY)
+        pause = 0.0
+        while not ended.wait(pause) and not self.delivery.stopping.is_set():
+            pause = LOOK_EVERY
+            try:
+                self.try_what_is_due()
+                backoff.reset()
+            except Exception as error:
+                # Whatever it is, what waits must not be forgotten for it.
+                narrate.retrying_failed(self._route, f"{type(error).__name__}: {error}")
+                pause = backoff.next()
+
+    def try_what_is_due(self) -> bool:
+        """Give every table that is due what it waits for, until it is away again. Returns whether some still wait."""
+        waiting = self.delivery.ledger.waiting_tables(self._route)
+        self._show({table: told.rows for table, told in waiting.items()})
+        if waiting and not self.delivery.agreed:
+            self.delivery.check_history()
+        for table in waiting if self.delivery.agreed else ():
+            if time.monotonic() >= self._due.get(table, 0.0):
+                self._try_table(table)
+        return bool(waiting)
+
+    def _show(self, rows: Mapping[str, int]) -> None:
+        narrate.rows_waiting(self._route, {**dict.fromkeys(self._shown, 0), **rows})
+        self._shown = set(rows)
+
+    def _try_table(self, table: str) -> None:
+        ledger = self.delivery.ledger
+        backoff = self._backoffs.setdefault(table, Backoff())
+        for _ in range(PARTS_PER_TURN):
+            part = ledger.first_waiting(self._route, table)
+            if part is None or self.delivery.stopping.is_set():
+                return
+            try:
+                self._try(part)
+            except (TransientError, RefusedError, WorkerLost) as error:
+                wait = backoff.next()
+                self._due[table] = time.monotonic() + wait
+                ledger.note_attempt(part, str(error))
+                narrate.table_still_away(self._route, table, part.rows, str(error), wait)
+                return
+            backoff.reset()
+
+    def _try(self, part: WaitingPart) -> None:
+        staged = self._stage(part)
+        receipt = self._write(staged) if staged.parts else Receipt()
+        faults.reach("retry.destination_done")
+        with self.gate:
+            self._settle(staged, receipt)
+        self._staged.pop(part.table, None)
+
+    def _stage(self, part: WaitingPart) -> _Staged:
+        """The part's rows; those of an attempt before are used again."""
+        known = self._staged.get(part.table)
+        if known is not None and replace(known.part, attempts=0, reason="") == replace(part, attempts=0, reason=""):
+            return known
+        with self.gate:
+            done = _without(part.acknowledged, part.passed_over)
+            acknowledged = sum(
+                _rows_of(part.table, self.carry({partition: stretch}, {}).parts)
+                for partition, stretches in done.items()
+                for stretch in stretches
+            )
+            report = self.carry(part.batch.ranges, _both(part.passed_over, part.acknowledged))
+            parts = [self._moved(each) for each in report.parts if each.table == part.table]
+        self._staged[part.table] = _Staged(part, parts, acknowledged)
+        return self._staged[part.table]
+
+    def _moved(self, part: Part) -> Part:
+        """The same file, where the next batch does not clean up."""
+        if not part.path:
+            return part
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return replace(part, path=str(shutil.move(part.path, self.directory / Path(part.path).name)))
+
+    def _write(self, staged: _Staged) -> Receipt:
+        part, log, ledger = staged.part, self.delivery.log, self.delivery.ledger
+        waiting = {table: told.first for table, told in ledger.waiting_tables(self._route).items()}
+        batch = replace(
+            part.batch,
+            origin=Origin.of(log, part.batch.ranges).to_text(),
+            waiting=waiting,
+            order=RangeOrder(log, part.batch.ranges),
+        )
+        book = RouteBook(ledger, self._route)
+        whole = False
+        try:
+            self._watch.before_try(self.delivery.destination, {part.table}, book, batch.number, again=True)
+            receipt = self.delivery.destination.write(batch, staged.parts, book)
+            away = next((table.away for table in receipt.tables if table.away is not None), None)
+            if away is not None:
+                raise away
+            whole = True
+            return receipt
+        except ContradictionError as error:
+            raise self.delivery.contradicted(error) from error
+        finally:
+            self._watch.after_try(book, whole)
+
+    def _settle(self, staged: _Staged, receipt: Receipt) -> None:
+        part, failures = staged.part, receipt.failures
+        failed = sum(rows.num_rows for rows in failures)
+        if not all(table.repeated for table in receipt.tables) and receipt.rows + failed != staged.rows:
+            raise PenstockError(
+                "PEN-RTE-022",
+                f"{staged.rows} rows for table '{part.table}' were staged and its destination accounts for"
+                f" {receipt.rows + failed}.",
+                "This is a defect of the destination; they wait on.",
+            )
+        settlement = _settlement(part, receipt, failed, staged.acknowledged)
+        records = originals(self.delivery.log, failures)
+        settlement = self.delivery.with_failed(settlement, part.batch.number, records, failed)
+        faults.reach("retry.before_ledger_commit")
+        if self.delivery.ledger.settle_waiting(part, settlement):
+            narrate.table_caught_up(self._route, part.batch.number, part.table, settlement.loaded, settlement.failed)
+        for each in staged.parts:
+            if each.path:
+                Path(each.path).unlink(missing_ok=True)
+
+
+def _settlement(part: WaitingPart, receipt: Receipt, failed: int, acknowledged: int) -> Settlement:
+    # What an earlier attempt has written it has written, with what was acknowledged since.
+    left_out = 0 if receipt.repeated else acknowledged
+    difference = part.rows - receipt.rows - failed - left_out
+    skipped = {ACKNOWLEDGED: left_out, CHANGED: max(0, difference)}
+    added = {CHANGED: max(0, -difference)}
+    return Settlement(
+        part.rows,
+        receipt.rows,
+        {label: rows for label, rows in skipped.items() if rows},
+        added={label: rows for label, rows in added.items() if rows},
+        tables=receipt.tables,
+    )
+
+
+def _rows_of(table: str, parts: Sequence[Part]) -> int:
+    return sum(part.rows for part in parts if part.table == table)
+
+
+def _both(one: Stretches, other: Stretches) -> Stretches:
+    return {p: joined([*one.get(p, ()), *other.get(p, ())]) for p in {*one, *other}}
+
+
+def _without(stretches: Stretches, others: Stretches) -> Stretches:
+    """The stretches without what the others have of them."""
+    return {
+        p: [piece for each in joined(found) for piece in between(each, others.get(p, ()))]
+        for p, found in stretches.items()
+    }

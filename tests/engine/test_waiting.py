@@ -1,0 +1,433 @@
+"""A table that is locked, or lacks a right, waits for its rows; the others do not wait for it. On a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import psycopg
+import pytest
+
+from penstock import faults
+from penstock.config.loading import load
+from penstock.destinations.sql import session
+from penstock.engine.carriage import carried
+from penstock.engine.delivery import Delivery, Halted, clean_stage
+from penstock.engine.gaps import open_route
+from penstock.engine.intervening import acknowledge, rewind, stretches_since
+from penstock.engine.ledger import Totals
+from penstock.engine.pieces import Ranges, left_of
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.retrying import RetryLane
+from penstock.engine.status import route_status
+from penstock.engine.takeover import adopt
+from penstock.engine.writing import Stopped
+from penstock.errors import LedgerError, PenstockError
+from penstock.log.local import LocalLog
+from penstock.record import Record, entries
+from tests.engine.copies import OPERATOR
+from tests.support.database import Database
+
+CONFIG = """\
+name: shop
+data_dir: ./data
+sources:
+  web: {{type: file, path: ./web.ndjson}}
+routes:
+  out:
+    from: web
+    to:
+      type: postgres
+      url: "{url}"
+      database_schema: "{schema}"
+      table: "{{{{ kind }}}}"
+      tables: [orders, visits, clicks]
+      lock_timeout: 100ms
+      {more}
+"""
+
+
+class Shop:
+    """A route into three tables of one schema, with nothing running: batches without Spark."""
+
+    def __init__(self, folder: Path, database: Database, more: str = "") -> None:
+        self.folder, self.database = folder, database
+        text = CONFIG.format(url=database.dsn, schema=database.schema, more=more)
+        (folder / "pipeline.yaml").write_text(text)
+        self.pipeline = self.open()
+        self.stopping = Event()
+
+    def open(self) -> Pipeline:
+        return Pipeline.open(load(self.folder / "pipeline.yaml"))
+
+    def reopen(self) -> None:
+        self.pipeline.ledger.close()
+        self.pipeline = self.open()
+
+    def append(self, *events: tuple[str, int], **fields: object) -> None:
+        data = [json.dumps({"kind": kind, "n": n, **fields}).encode() for kind, n in events]
+        with LocalLog(self.folder / "data" / "log").writer("web") as writer:
+            writer.append(entries(Record(each, namespace="web") for each in data))
+
+    @property
+    def delivery(self) -> Delivery:
+        p = self.pipeline
+        plan = p.plan("out")
+        plan.stage_dir.mkdir(parents=True, exist_ok=True)
+        return Delivery(
+            plan, plan.destination(), p.log, p.ledger, p.failed_store, self.stopping, history=p.history()
+        )  # fmt: skip
+
+    def deliver(self) -> None:
+        """All that is there, as one batch."""
+        delivery, ledger = self.delivery, self.pipeline.ledger
+        delivery.check_history()
+        positions = open_route(self.pipeline.log, ledger, "out", delivery.plan.sources)
+        delivery.settle_adopted()
+        clean_stage(delivery.plan.stage_dir)
+        committed = {p: ledger.offsets("out")[p].committed for p in positions}
+        ends = {p: (committed[p], self.pipeline.log.bounds(p).end) for p in positions}
+        pending = ledger.pending("out")
+        ranges: Ranges = left_of(ends, committed) if pending is None else pending.ranges
+        if ranges:
+            delivery.deliver(carried(delivery.plan, self.pipeline.log, ranges))
+
+    def retry(self) -> None:
+        """As if every table were due."""
+        delivery = self.delivery
+        lane = RetryLane(delivery, nullcontext(), delivery.carry_anew, self.folder / "data" / "stage" / ".waiting-out")
+        lane.try_what_is_due()
+
+    @property
+    def totals(self) -> Totals:
+        return self.pipeline.ledger.totals("out")
+
+    @property
+    def waiting(self) -> dict[str, tuple[int, int]]:
+        """Rows and batches by table."""
+        return {t: (each.rows, each.batches) for t, each in self.pipeline.ledger.waiting_tables("out").items()}
+
+    @property
+    def held(self) -> int:
+        """From which offset on the log is kept."""
+        (needs,) = self.pipeline.needs()["out"].values()
+        (position,) = self.pipeline.ledger.offsets("out").values()
+        assert needs <= position.hold
+        return position.hold
+
+    def rows(self, table: str) -> list[int]:
+        return [n for (n,) in self.database.ask(f"SELECT n FROM {table} ORDER BY n")]
+
+    @contextmanager
+    def locked(self, *tables: str) -> Iterator[None]:
+        with psycopg.connect(self.database.dsn) as connection:
+            for table in tables:
+                connection.execute(f'LOCK TABLE "{self.database.schema}"."{table}"'.encode())
+            yield
+
+    def check_books(self) -> None:
+        status = route_status(self.pipeline, "out")
+        assert status.adds_up
+        assert sum(each.rows for each in status.waiting.values()) == status.totals.waiting
+
+
+@pytest.fixture
+def shop(tmp_path: Path, database: Database) -> Shop:
+    """With a row in each of two tables."""
+    made = Shop(tmp_path, database)
+    made.append(("orders", 0), ("visits", 0))
+    made.deliver()
+    return made
+
+
+def test_a_table_that_is_locked_waits_and_the_others_do_not(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("visits", 2), ("orders", 2), ("orders", 3))
+        shop.deliver()
+        shop.append(("clicks", 4))
+        shop.deliver()
+        assert shop.rows("visits") == [0, 1, 2]
+        assert shop.rows("clicks") == [4]
+        assert shop.totals == Totals(items=8, loaded=5, waiting=3)
+        assert shop.waiting == {"orders": (3, 2)}
+        assert shop.held == 2
+        shop.check_books()
+        shop.retry()
+        told = shop.pipeline.ledger.waiting_tables("out")["orders"]
+        assert told.attempts == 1
+        assert "lock" in told.reason
+    shop.retry()
+    assert shop.rows("orders") == [0, 1, 2, 3]
+    assert shop.totals == Totals(items=8, loaded=8)
+    assert shop.waiting == {}
+    assert shop.held == 8
+    shop.check_books()
+    shop.append(("orders", 5))
+    shop.deliver()
+    assert shop.rows("orders") == [0, 1, 2, 3, 5]
+
+
+def test_a_right_that_is_missing_is_waited_for(tmp_path: Path, database: Database) -> None:
+    role = f"writer_{database.schema}"
+    schema = database.schema
+    database.ask(f'CREATE SCHEMA "{schema}"; CREATE ROLE "{role}"; GRANT ALL ON SCHEMA "{schema}" TO "{role}"')
+    shop = Shop(tmp_path, replace(database, dsn=f"{database.dsn}?options=-crole%3D{role}"))
+    shop.append(("orders", 0), ("visits", 0))
+    shop.deliver()
+    database.ask(f'REVOKE ALL ON orders FROM "{role}"')
+    shop.append(("orders", 1), ("visits", 1))
+    shop.deliver()
+    assert shop.waiting == {"orders": (1, 1)}
+    assert shop.rows("visits") == [0, 1]
+    database.ask(f'GRANT ALL ON orders TO "{role}"')
+    shop.retry()
+    assert shop.rows("orders") == [0, 1]
+
+
+def test_the_newest_value_of_a_key_stays_the_newest(tmp_path: Path, database: Database) -> None:
+    shop = Shop(tmp_path, database, "primary_key: [n]")
+    shop.append(("orders", 0), ("visits", 0), at=0)
+    shop.deliver()
+    with shop.locked("orders"):
+        for at in range(1, 4):
+            shop.append(("orders", 0), ("visits", 0), at=at)
+            shop.deliver()
+    shop.append(("orders", 0), at=4)
+    shop.deliver()
+    assert database.ask("SELECT n, at FROM orders") == [(0, 0)], "it waits behind what waits"
+    shop.retry()
+    assert database.ask("SELECT n, at FROM orders") == [(0, 4)]
+    assert shop.totals == Totals(items=9, loaded=9)
+
+
+@pytest.mark.parametrize(
+    "point", ["destination.writing", "destination.committed", "retry.destination_done", "retry.before_ledger_commit"]
+)
+def test_a_crash_while_it_is_tried_again_doubles_nothing(
+    shop: Shop, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("orders", 2))
+        shop.deliver()
+    with monkeypatch.context() as patched:
+        patched.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+        with pytest.raises(faults.InjectedFault):
+            shop.retry()
+    shop.reopen()
+    shop.retry()
+    assert shop.rows("orders") == [0, 1, 2]
+    assert shop.totals == Totals(items=5, loaded=5)
+    shop.check_books()
+
+
+@pytest.mark.parametrize("point", ["route.destination_done", "route.before_ledger_commit"])
+def test_a_crash_before_it_is_put_off_doubles_nothing(shop: Shop, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.append(("orders", 1), ("visits", 1))
+    with shop.locked("orders"):
+        with monkeypatch.context() as patched:
+            patched.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
+            with pytest.raises(faults.InjectedFault):
+                shop.deliver()
+        assert shop.waiting == {}
+    shop.reopen()
+    shop.deliver()
+    assert (shop.rows("orders"), shop.rows("visits")) == ([0, 1], [0, 1])
+    assert shop.totals == Totals(items=4, loaded=4)
+
+
+def test_a_mark_is_kept_for_as_long_as_an_older_batch_waits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "KEPT_MARKS", 2)
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+    with monkeypatch.context() as patched:
+        patched.setattr(faults, "_armed", faults.parse("retry.destination_done=raise"))
+        with pytest.raises(faults.InjectedFault):
+            shop.retry()
+    for n in range(2, 8):
+        shop.append(("visits", n))
+        shop.deliver()
+    shop.retry()
+    assert shop.rows("orders") == [0, 1]
+    assert shop.totals.waiting == 0
+    shop.append(("visits", 8))
+    shop.deliver()
+    assert database_marks(shop) == [8, 9]
+
+
+def database_marks(shop: Shop) -> list[int]:
+    return [n for (n,) in shop.database.ask("SELECT DISTINCT batch FROM _penstock_loads ORDER BY 1")]
+
+
+def test_the_only_table_that_there_is_holds_its_route_for_there_is_nobody_to_go_on_for(
+    tmp_path: Path, database: Database
+) -> None:
+    shop = Shop(tmp_path, database)
+    shop.append(("orders", 0))
+    shop.deliver()
+    shop.append(("orders", 1))
+    shop.stopping.set()
+    with shop.locked("orders"), pytest.raises(Stopped):
+        shop.deliver()
+    assert shop.totals == Totals(items=1, loaded=1)
+    shop.stopping.clear()
+    shop.deliver()
+    assert shop.rows("orders") == [0, 1]
+
+
+def test_where_all_tables_are_away_the_route_waits_for_the_last_of_them(shop: Shop) -> None:
+    with shop.locked("orders", "visits"):
+        shop.append(("orders", 1))
+        shop.deliver()
+        assert shop.waiting == {"orders": (1, 1)}
+        shop.append(("visits", 1))
+        shop.stopping.set()
+        with pytest.raises(Stopped):
+            shop.deliver()
+    assert shop.waiting == {"orders": (1, 1)}
+
+
+def test_rows_that_are_refused_when_it_is_tried_again_fail_alone(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("orders", 2), ("visits", 1))
+        shop.deliver()
+    shop.database.ask("ALTER TABLE orders ADD CONSTRAINT odd CHECK (n <> 2)")
+    shop.retry()
+    assert shop.rows("orders") == [0, 1]
+    assert shop.totals == Totals(items=5, loaded=4, failed=1)
+    (entry,) = shop.pipeline.failed_store.read("out", shop.pipeline.ledger.failed_extent("out"))
+    assert json.loads(entry.record.data) == {"kind": "orders", "n": 2}
+    shop.check_books()
+
+
+def test_records_that_a_table_waits_for_can_be_declared_done(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1), ("orders", 2))
+        shop.deliver()
+        with pytest.raises(PenstockError, match="is past offset 1"):
+            acknowledge(shop.pipeline, "out", 0, 1, None, OPERATOR)
+        done = acknowledge(shop.pipeline, "out", 2, 2, None, OPERATOR)
+        assert done.waited_for == 1
+    shop.retry()
+    assert shop.rows("orders") == [0, 2]
+    assert shop.totals == Totals(items=5, loaded=4, skipped=1)
+    assert shop.pipeline.ledger.skips("out") == {"acknowledged": 1}
+    shop.check_books()
+
+
+def test_a_route_that_is_moved_back_gets_each_row_of_what_waited_once(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("orders", 2), ("visits", 2))
+        shop.deliver()
+    with pytest.raises(LedgerError, match="PEN-LGR-018"):
+        move_back(shop, 3)
+    move_back(shop, 4)
+    assert shop.waiting == {"orders": (1, 1)}
+    assert shop.totals == Totals(items=6, loaded=4, waiting=1, skipped=1)
+    shop.deliver()
+    assert shop.waiting == {"orders": (2, 2)}
+    shop.retry()
+    assert shop.rows("orders") == [0, 1, 2]
+    assert shop.rows("visits") == [0, 1, 2, 2], "as after any rewind, of a table without a key"
+    shop.check_books()
+
+
+def move_back(shop: Shop, offset: int) -> None:
+    rewind(shop.pipeline, stretches_since(shop.pipeline, "out", offset, None), OPERATOR)
+
+
+def test_an_older_copy_does_not_load_again_what_has_come_to_its_table_since(shop: Shop, tmp_path: Path) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("orders", 2))
+        shop.deliver()
+    shutil.copytree(shop.folder / "data", tmp_path / "older")
+    shop.retry()
+    shop.append(("orders", 3), ("visits", 3))
+    shop.deliver()
+    shop.pipeline.ledger.close()
+    shutil.rmtree(shop.folder / "data")
+    shutil.copytree(tmp_path / "older", shop.folder / "data")
+    shop.pipeline = shop.open()
+    with pytest.raises(Halted):
+        shop.deliver()
+    adopt(shop.pipeline, "out", "out", OPERATOR)
+    assert shop.waiting == {}
+    shop.append(("orders", 4))
+    shop.deliver()
+    assert shop.rows("orders") == [0, 1, 2, 3, 4]
+    shop.check_books()
+
+
+def losing_the_ledger(shop: Shop) -> None:
+    shop.pipeline.ledger.close()
+    for file in (shop.folder / "data").glob("ledger.db*"):
+        file.unlink()
+    shop.pipeline = shop.open()
+
+
+@pytest.mark.parametrize("later", [(), (("visits", 5),), (("orders", 5),), (("orders", 5), ("visits", 6))])
+def test_a_lost_ledger_does_not_lose_what_waited(shop: Shop, later: Sequence[tuple[str, int]]) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("orders", 2))
+        shop.deliver()
+        if later:
+            shop.append(*later)
+            shop.deliver()
+    losing_the_ledger(shop)
+    with pytest.raises(Halted):
+        shop.deliver()
+    adopt(shop.pipeline, "out", "out", OPERATOR)
+    shop.deliver()
+    shop.deliver()
+    shop.retry()
+    more = {kind: [n for k, n in later if k == kind] for kind in ("orders", "visits")}
+    assert shop.rows("orders") == [0, 1, 2, *more["orders"]]
+    assert shop.rows("visits") == [0, 1, *more["visits"]]
+    shop.check_books()
+
+
+def test_a_table_that_still_waits_when_a_history_is_taken_over_waits_on(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("orders", 2), ("visits", 2))
+        shop.deliver()
+        losing_the_ledger(shop)
+        with pytest.raises(Halted):
+            shop.deliver()
+        adopt(shop.pipeline, "out", "out", OPERATOR)
+        shop.deliver()
+        assert shop.waiting["orders"][0] == 2
+    shop.retry()
+    assert (shop.rows("orders"), shop.rows("visits")) == ([0, 1, 2], [0, 1, 2])
+    shop.check_books()
+
+
+@pytest.mark.parametrize("drop", [None, "where"])
+def test_steps_that_have_changed_meanwhile_are_told_from_what_was_lost(shop: Shop, drop: str | None) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("orders", 2), ("visits", 1))
+        shop.deliver()
+    config = shop.folder / "pipeline.yaml"
+    if drop:
+        config.write_text(config.read_text().replace("from: web\n", "from: web\n    steps:\n      - where: n <> 2\n"))
+    shop.reopen()
+    shop.retry()
+    assert shop.rows("orders") == ([0, 1] if drop else [0, 1, 2])
+    assert shop.pipeline.ledger.skips("out") == ({"changed": 1} if drop else {})
+    shop.check_books()
