@@ -18,6 +18,7 @@ from penstock.engine.ledger import (
     Ledger,
     Operator,
     Position,
+    PutOff,
     RouteState,
     Settlement,
     TableCount,
@@ -156,6 +157,82 @@ class LedgerContract(ABC):
         ledger.commit(later, Settlement(2, 4, waiting=-2))
         assert ledger.offsets("shop")[0] == Position(12, 12)
         assert ledger.totals("shop") == Totals(items=12, loaded=12)
+
+    def put_off(self, ledger: Ledger, ranges: dict[int, tuple[int, int]], rows: int, table: str = "orders") -> None:
+        batch = ledger.begin("shop", ranges)
+        assert batch is not None
+        items = sum(end - start for start, end in ranges.values())
+        loaded = [TableReceipt("visits", items - rows)] if items > rows else []
+        ledger.commit(batch, Settlement(items, items - rows, tables=loaded, put_off=[PutOff(table, rows, "locked")]))
+
+    def test_what_waits_for_its_table_is_counted_and_keeps_the_log_until_it_is_settled(self, ledger: Ledger) -> None:
+        self.put_off(ledger, {0: (0, 10), 1: (100, 105)}, rows=4)
+        self.put_off(ledger, {0: (10, 12)}, rows=2)
+        assert ledger.totals("shop") == Totals(items=17, loaded=11, waiting=6)
+        assert ledger.offsets("shop") == {0: Position(12, 0), 1: Position(105, 100)}
+        assert {
+            table: (told.rows, told.batches, told.first) for table, told in ledger.waiting_tables("shop").items()
+        } == {"orders": (6, 2, 1)}
+        part = self.open().first_waiting("shop", "orders")
+        assert part is not None
+        assert (part.batch.number, part.batch.ranges, part.rows) == (1, {0: (0, 10), 1: (100, 105)}, 4)
+        ledger.note_attempt(part, "still locked")
+        told = ledger.waiting_tables("shop")["orders"]
+        assert (told.attempts, told.reason) == (1, "still locked")
+        settlement = Settlement(4, 3, failed=1, tables=[TableReceipt("orders", 3)])
+        assert ledger.settle_waiting(part, settlement)
+        assert not ledger.settle_waiting(part, settlement), "once"
+        assert ledger.totals("shop") == Totals(items=17, loaded=14, failed=1, waiting=2)
+        assert ledger.offsets("shop") == {0: Position(12, 10), 1: Position(105, 105)}
+        assert ledger.delivered("shop") == {"orders": TableCount(3), "visits": TableCount(11)}
+        newest, first = ledger.batches("shop")
+        assert (first.loaded, first.failed, first.waiting, newest.waiting) == (14, 1, 0, 2)
+
+    def test_what_waited_is_not_settled_as_another_number_of_rows(self, ledger: Ledger) -> None:
+        self.put_off(ledger, {0: (0, 10)}, rows=4)
+        part = ledger.first_waiting("shop", "orders")
+        assert part is not None
+        for wrong in (Settlement(4, 3), Settlement(4, 5), Settlement(3, 3)):
+            with pytest.raises(LedgerError, match="PEN-LGR-017"):
+                ledger.settle_waiting(part, wrong)
+        assert ledger.totals("shop").waiting == 4
+
+    def test_a_route_that_is_moved_back_lets_go_of_what_comes_again_and_of_nothing_else(self, ledger: Ledger) -> None:
+        self.put_off(ledger, {0: (0, 10)}, rows=1)
+        self.put_off(ledger, {0: (10, 20), 1: (100, 110)}, rows=2)
+        self.put_off(ledger, {0: (20, 30)}, rows=3)
+        for targets in ({0: 5}, {0: 10}, {0: 15, 1: 100}):
+            with pytest.raises(LedgerError, match="PEN-LGR-018"):
+                ledger.rewind("shop", targets, ADA)
+        ledger.rewind("shop", {0: 20}, ADA)
+        assert ledger.offsets("shop") == {0: Position(20, 0), 1: Position(110, 100)}
+        assert ledger.totals("shop") == Totals(items=40, loaded=34, skipped=3, waiting=3)
+        ledger.rewind("shop", {0: 10, 1: 100}, ADA)
+        assert ledger.offsets("shop") == {0: Position(10, 0), 1: Position(100, 100)}
+        assert ledger.skips("shop") == {"rewound": 5}
+        assert ledger.waiting_tables("shop")["orders"].rows == 1
+
+    def test_records_that_a_table_waits_for_can_be_declared_done(self, ledger: Ledger) -> None:
+        self.put_off(ledger, {0: (0, 10), 1: (100, 110)}, rows=9)
+        assert ledger.acknowledge_waiting("shop", 0, (20, 30), ADA) == 0
+        assert ledger.acknowledge_waiting("shop", 0, (2, 4), ADA) == 1
+        assert ledger.acknowledge_waiting("shop", 0, (3, 60), ADA) == 1
+        part = ledger.first_waiting("shop", "orders")
+        assert part is not None
+        assert part.acknowledged == {0: [(2, 10)]}
+        assert [each.act for each in ledger.interventions("shop")] == [Act.ACK, Act.ACK]
+
+    def test_a_route_that_is_renamed_keeps_what_waits_under_the_name_that_it_was_delivered_by(
+        self, ledger: Ledger
+    ) -> None:
+        self.put_off(ledger, {0: (0, 10)}, rows=4)
+        ledger.rename("shop", "store", ADA)
+        part = ledger.first_waiting("store", "orders")
+        assert part is not None
+        assert (part.route, part.batch.route) == ("store", "shop")
+        assert ledger.waiting_tables("shop") == {}
+        ledger.drop("store")
+        assert ledger.waiting_tables("store") == {}
 
     def test_the_same_range_has_the_same_number_at_every_attempt(self, ledger: Ledger) -> None:
         first = ledger.begin("shop", {0: (0, 10)})

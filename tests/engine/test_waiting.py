@@ -30,6 +30,7 @@ from penstock.engine.writing import Stopped
 from penstock.errors import LedgerError, PenstockError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries
+from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.support.database import Database
 
@@ -45,17 +46,19 @@ routes:
       type: postgres
       url: "{url}"
       database_schema: "{schema}"
-      table: "{{{{ kind }}}}"
-      tables: [orders, visits, clicks]
       lock_timeout: 100ms
       {more}
 """
+BY_KIND = """table: "{{ kind }}"
+      tables: [orders, visits, clicks]
+"""
+KINDS = ("orders", "visits")
 
 
 class Shop:
     """A route into three tables of one schema, with nothing running: batches without Spark."""
 
-    def __init__(self, folder: Path, database: Database, more: str = "") -> None:
+    def __init__(self, folder: Path, database: Database, more: str = BY_KIND) -> None:
         self.folder, self.database = folder, database
         text = CONFIG.format(url=database.dsn, schema=database.schema, more=more)
         (folder / "pipeline.yaml").write_text(text)
@@ -71,8 +74,11 @@ class Shop:
 
     def append(self, *events: tuple[str, int], **fields: object) -> None:
         data = [json.dumps({"kind": kind, "n": n, **fields}).encode() for kind, n in events]
+        self.log(*(Record(each, namespace="web") for each in data))
+
+    def log(self, *records: Record) -> None:
         with LocalLog(self.folder / "data" / "log").writer("web") as writer:
-            writer.append(entries(Record(each, namespace="web") for each in data))
+            writer.append(entries(records))
 
     @property
     def delivery(self) -> Delivery:
@@ -192,7 +198,7 @@ def test_a_right_that_is_missing_is_waited_for(tmp_path: Path, database: Databas
 
 
 def test_the_newest_value_of_a_key_stays_the_newest(tmp_path: Path, database: Database) -> None:
-    shop = Shop(tmp_path, database, "primary_key: [n]")
+    shop = Shop(tmp_path, database, f"{BY_KIND}      primary_key: [n]")
     shop.append(("orders", 0), ("visits", 0), at=0)
     shop.deliver()
     with shop.locked("orders"):
@@ -430,4 +436,45 @@ def test_steps_that_have_changed_meanwhile_are_told_from_what_was_lost(shop: Sho
     shop.retry()
     assert shop.rows("orders") == ([0, 1] if drop else [0, 1, 2])
     assert shop.pipeline.ledger.skips("out") == ({"changed": 1} if drop else {})
+    shop.check_books()
+
+
+def test_changes_of_a_mirrored_table_wait_in_order_while_other_tables_are_followed(
+    tmp_path: Path, database: Database
+) -> None:
+    shop = Shop(tmp_path, database, "load: mirror")
+    orders, visits = (Source({"id": "bigint", "name": "text"}, namespace=f"public.{name}") for name in KINDS)
+    shop.log(orders.insert(id=1, name="a"), visits.insert(id=1, name="a"), visits.insert(id=2, name="b"))
+    shop.deliver()
+    with shop.locked("orders"):
+        shop.log(orders.update(id=1, name="b"), visits.update(id=1, name="b"))
+        shop.deliver()
+        shop.log(orders.delete(id=1), orders.insert(id=2, name="c"), visits.delete(id=2))
+        shop.deliver()
+        assert database.ask("SELECT id, name FROM visits") == [(1, "b")]
+    shop.log(orders.update(id=2, name="d"))
+    shop.deliver()
+    assert database.ask("SELECT id, name FROM orders") == [(1, "a")]
+    assert shop.totals.waiting == 4
+    shop.retry()
+    assert database.ask("SELECT id, name FROM orders") == [(2, "d")]
+    assert shop.totals.waiting == 0
+    shop.check_books()
+
+
+def test_a_mirror_whose_ledger_is_lost_gets_the_changes_that_waited(tmp_path: Path, database: Database) -> None:
+    shop = Shop(tmp_path, database, "load: mirror")
+    orders, visits = (Source({"id": "bigint", "name": "text"}, namespace=f"public.{name}") for name in KINDS)
+    shop.log(orders.insert(id=1, name="a"), visits.insert(id=1, name="a"))
+    shop.deliver()
+    with shop.locked("orders"):
+        for name in "bcd":
+            shop.log(orders.update(id=1, name=name), visits.update(id=1, name=name))
+            shop.deliver()
+    losing_the_ledger(shop)
+    with pytest.raises(Halted):
+        shop.deliver()
+    adopt(shop.pipeline, "out", "out", OPERATOR)
+    shop.deliver()
+    assert database.ask("SELECT name FROM orders UNION ALL SELECT name FROM visits") == [("d",), ("d",)]
     shop.check_books()

@@ -1,0 +1,75 @@
+"""Somebody locks a table for long: the route goes on with the others, says so, and catches up by itself."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import psycopg
+
+from penstock.engine.layout import Layout
+from penstock.engine.ledger import Ledger, Totals, sqlite_url
+from tests.cli.processes import Terminal, running
+from tests.support.database import Database
+from tests.support.ports import free_port, listens
+from tests.support.waiting import eventually
+
+CONFIG = """\
+name: shop
+sources:
+  web: {{type: http, listen: "127.0.0.1:{port}", tokens: [{{id: site, client_secret: demo}}]}}
+routes:
+  base:
+    from: web
+    every: 100ms
+    to:
+      type: postgres
+      url: "{url}"
+      database_schema: "{schema}"
+      table: "{{{{ kind }}}}"
+      tables: [orders, visits]
+      lock_timeout: 200ms
+"""
+
+
+def test_the_other_table_gets_its_rows_and_the_locked_one_gets_them_later_in_order(
+    tmp_path: Path, database: Database
+) -> None:
+    port = free_port()
+    (tmp_path / "pipeline.yaml").write_text(CONFIG.format(port=port, url=database.dsn, schema=database.schema))
+    terminal = Terminal(tmp_path)
+
+    def send(n: int) -> None:
+        """One event for each table."""
+        for kind in ("orders", "visits"):
+            body = f'{{"kind": "{kind}", "n": {n}}}'.encode()
+            url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
+            assert urllib.request.urlopen(url, body, timeout=60).status == 200
+
+    def rows(table: str) -> int:
+        return int(database.ask(f"SELECT count(*) FROM {table}")[0][0])
+
+    with running(tmp_path) as run:
+        eventually(lambda: listens(port), "the collector listens")
+        send(0)
+        ledger = Ledger.open(sqlite_url(Layout(tmp_path / "data").ledger), "shop")
+        eventually(lambda: ledger.totals("base").loaded == 2, "both tables are there")
+        with psycopg.connect(database.dsn) as somebody:
+            somebody.execute(f'LOCK TABLE "{database.schema}".orders'.encode())
+            for n in range(1, 6):
+                send(n)
+                eventually(lambda: rows("visits") == n + 1, "the table that is not locked has its row")  # noqa: B023
+            found = eventually(lambda: ledger.totals("base").waiting == 5 and terminal.route("base"), "five wait")
+            assert found["state"] == "running"
+            assert found["to_go"] == 5
+            assert found["tables_waiting"]["orders"]["rows"] == 5
+            assert "lock" in found["tables_waiting"]["orders"]["reason"]
+            assert "table orders waits for 5 rows" in terminal.penstock("status").stdout
+            assert "5 rows wait for it" in terminal.penstock("doctor", "--json").stdout
+            send(6)
+        eventually(lambda: ledger.totals("base") == Totals(items=14, loaded=14), "all rows are there", every=0.5)
+        ledger.close()
+        run.interrupt()
+        run.process.wait(timeout=120)
+    assert database.ask("SELECT n FROM orders ORDER BY ctid") == [(n,) for n in range(7)]
+    assert rows("visits") == 7
