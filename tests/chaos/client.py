@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.chaos.project import SECRET
+from tests.chaos.project import SECRET, TABLES
+
+KEYS = 24
+"""How many keys each thread gives new values to."""
 
 
 @dataclass
@@ -23,10 +26,18 @@ class Poster:
 
     port: int
     threads: int = 4
+    pause: float = 0.005
+    """Seconds that each thread rests after an answer."""
     sent: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
     deadly: set[str] = field(default_factory=set)
-    """Events that were taken and end every process that works on them."""
+    """Events that got their 200 and end every process that works on them."""
+    maybe_deadly: set[str] = field(default_factory=set)
+    """All such events that were sent: one without an answer may have been taken."""
+    newest: dict[str, int] = field(default_factory=dict)
+    """Per key the last value that was acknowledged. A key is posted by one thread, one value after the other."""
+    unanswered: dict[str, set[int]] = field(default_factory=dict)
+    """Per key the values of requests without a 200: they may have been taken, then or later."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -55,34 +66,41 @@ class Poster:
 
     def post_one(self) -> str:
         """One more event: raises unless it gets its 200."""
-        (event_id,) = self._ids(1)
         with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http:
-            self._post(http, [event_id], bulk=False).raise_for_status()
-        return event_id
+            numbers = self._take_numbers(1)
+            self._post(http, "one", numbers, bulk=False).raise_for_status()
+        return _event_id(numbers[0])
 
     def post_deadly(self) -> str:
         """An event that ends every process that works on it: raises unless it gets its 200."""
-        (event_id,) = self._ids(1)
-        event = {"eventn_ctx": {"event_id": event_id}, "deadly": True}
+        (number,) = self._take_numbers(1)
+        event = {**_event("deadly", number), "deadly": True}
         url = f"http://127.0.0.1:{self.port}/api/v1/event"
-        self.deadly.add(event_id)
+        with self._lock:
+            self.maybe_deadly.add(_event_id(number))
         httpx.post(url, json=event, headers={"X-Auth-Token": SECRET}, timeout=10).raise_for_status()
-        return event_id
+        with self._lock:
+            self.deadly.add(_event_id(number))
+        return _event_id(number)
 
     def _work(self, kind: int) -> None:
         with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http:
             while not self._stop.is_set():
                 try:
                     with self._turns[kind]:
-                        self._post(http, self._ids((1, 1, 7, 50)[kind % 4]), bulk=kind % 4 == 3)
+                        numbers = self._take_numbers((1, 1, 7, 50)[kind % 4])
+                        self._post(http, str(kind), numbers, bulk=kind % 4 == 3)
                 except httpx.HTTPError:
-                    self._stop.wait(0.05)
+                    self._stop.wait(max(0.05, self.pause))
                 else:
-                    self._stop.wait(0.005)
+                    self._stop.wait(self.pause)
 
-    def _post(self, http: httpx.Client, ids: list[str], bulk: bool) -> httpx.Response:
-        events = [{"eventn_ctx": {"event_id": event_id}, "n": number} for number, event_id in enumerate(ids)]
+    def _post(self, http: httpx.Client, sender: str, numbers: list[int], bulk: bool) -> httpx.Response:
+        events = [_event(sender, number) for number in numbers]
         headers = {"X-Auth-Token": SECRET}
+        with self._lock:
+            for number in numbers:
+                self.unanswered.setdefault(_key(sender, number), set()).add(number)
         if bulk:
             body = "\n".join(json.dumps(event) for event in events)
             response = http.post("/api/v1/events/bulk", content=body, headers=headers)
@@ -90,11 +108,32 @@ class Poster:
             response = http.post("/api/v1/event", json=events if len(events) > 1 else events[0], headers=headers)
         if response.status_code == 200:
             with self._lock:
-                self.acknowledged.update(ids)
+                for number in numbers:
+                    self.acknowledged.add(_event_id(number))
+                    self.newest[_key(sender, number)] = number
+                    self.unanswered[_key(sender, number)].remove(number)
         return response
 
-    def _ids(self, count: int) -> list[str]:
+    def _take_numbers(self, count: int) -> list[int]:
         with self._lock:
-            ids = [f"id-{next(self._numbers)}" for _ in range(count)]
-            self.sent.update(ids)
-        return ids
+            numbers = [next(self._numbers) for _ in range(count)]
+            self.sent.update(map(_event_id, numbers))
+        return numbers
+
+
+def _event_id(number: int) -> str:
+    return f"id-{number}"
+
+
+def _key(sender: str, number: int) -> str:
+    return f"{sender}-{number % KEYS}"
+
+
+def _event(sender: str, number: int) -> dict[str, object]:
+    key = _key(sender, number)
+    return {
+        "eventn_ctx": {"event_id": _event_id(number)},
+        "kind": TABLES[number % KEYS % len(TABLES)],
+        "id": key,
+        "n": number,
+    }

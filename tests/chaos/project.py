@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import psutil
+import psycopg
 
 from penstock.demo.sender import Client
 from tests.chaos.running import Running
 from tests.support.clock import SteppedClock
 from tests.support.ports import free_port
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 SECRET = "demo"
 ROUTE = "warehouse"
+EACH, LATEST = "each", "latest"
+"""Routes to PostgreSQL: the one makes each event a row, the other keeps the newest value of each key."""
+TABLES = ("alpha", "beta", "gamma")
+"""What the events are about: both routes have a table for each."""
 
 _PIPELINE = """\
 name: chaos
@@ -27,7 +36,18 @@ routes:
   warehouse:
     from: [web]
     steps: [{{python: {{file: steps.py, function: pass_on}}}}]
+    step_timeout: 10s
     to: {{type: duckdb, path: ./warehouse.duckdb, table: events, mode: stream, every: 100ms}}
+"""
+_TO_POSTGRES = """\
+  each:
+    from: [web]
+    to: {{type: postgres, url: "{url}", table: "each_{{{{ kind }}}}", mode: stream, every: 500ms, lock_timeout: 2s}}
+  latest:
+    from: [web]
+    to:
+      {{type: postgres, url: "{url}", table: "latest_{{{{ kind }}}}", primary_key: [id], mode: stream, every: 500ms,
+       lock_timeout: 2s}}
 """
 _STEPS = """\
 import os
@@ -44,12 +64,22 @@ def pass_on(records: pa.Table) -> pa.Table:
 
 
 class Project(Running):
-    def __init__(self, folder: Path, faults: str = "") -> None:
+    """``database``: the URL of a PostgreSQL that two more routes go to."""
+
+    def __init__(self, folder: Path, faults: str = "", database: str | None = None) -> None:
         self.port = free_port()
+        self.database = database
         folder.mkdir(parents=True, exist_ok=True)
         self.clock = SteppedClock(folder)
-        super().__init__(folder, _PIPELINE.format(port=self.port, secret=SECRET), faults, self.clock.environment)
+        pipeline = _PIPELINE.format(port=self.port, secret=SECRET)
+        if database is not None:
+            pipeline += _TO_POSTGRES.format(url=database)
+        super().__init__(folder, pipeline, faults, self.clock.environment)
         (folder / "steps.py").write_text(_STEPS)
+
+    @property
+    def routes(self) -> Sequence[str]:
+        return (ROUTE,) if self.database is None else (ROUTE, EACH, LATEST)
 
     @property
     def data(self) -> Path:
@@ -59,16 +89,45 @@ class Project(Running):
     def warehouse(self) -> Path:
         return self.folder / "warehouse.duckdb"
 
-    def rows(self) -> Counter[str]:
-        """How often the warehouse has each event. Only while no engine runs."""
+    def rows(self) -> dict[str, Counter[str]]:
+        """Per route that makes each event a row, how often its target has each. Only while no engine runs."""
         with duckdb.connect(str(self.warehouse), read_only=True) as connection:
-            return Counter(row[0] for row in connection.execute("SELECT eventn_ctx_event_id FROM events").fetchall())
+            found = connection.execute("SELECT eventn_ctx_event_id FROM events").fetchall()
+        counts = {ROUTE: Counter(row[0] for row in found)}
+        if self.database is not None:
+            rows = [row for table in TABLES for row in self._select(f"SELECT eventn_ctx_event_id FROM each_{table}")]
+            counts[EACH] = Counter(row[0] for row in rows)
+        return counts
 
-    def penstock(self, *words: str) -> None:
-        """Run a verb to its end, which must be a good one."""
+    def newest(self) -> dict[str, list[int]]:
+        """Per key the values that the route which keeps the newest has in its tables."""
+        values: dict[str, list[int]] = {}
+        for table in TABLES if self.database is not None else ():
+            for key, value in self._select(f"SELECT id, n FROM latest_{table}"):
+                values.setdefault(key, []).append(int(value))
+        return values
+
+    def _select(self, statement: str) -> list[tuple[Any, ...]]:
+        assert self.database is not None
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
+    def end(self) -> None:
+        """Leave nothing running, not even what a killed supervisor has left behind."""
+        left = [process for process in psutil.process_iter() if _clock_of(process) == str(self.clock.path)]
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=HANG)
+        if self.process is not None:
+            self.process.wait(HANG)
+
+    def penstock(self, *words: str) -> str:
+        """Run a verb to its end, which must be a good one, and return what it prints."""
         command = [sys.executable, "-m", "penstock.cli.main", *words, "-c", str(self.config)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"penstock {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
 
     def wait_until_ready(self) -> None:
         def ready() -> bool:
@@ -76,3 +135,10 @@ class Project(Running):
             return Client(self.port).ready()
 
         eventually(ready, f"the collector is ready (see {self.log})")
+
+
+def _clock_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("PENSTOCK_CLOCK_FILE")
+    except psutil.Error:
+        return None

@@ -22,6 +22,7 @@ SOURCE_WORKER = "source's worker"
 ENGINE = "engine"
 JVM = "JVM"
 PYTHON_WORKER = "Spark's Python worker"
+ROLES = (SUPERVISOR, SOURCE, SOURCE_WORKER, ENGINE, JVM, PYTHON_WORKER)
 
 
 @dataclass
@@ -83,12 +84,13 @@ class Running:
 
         return rng.choice(eventually(found, f"there is a {role} (see {self.log})"))
 
-    def kill_one(self, rng: random.Random, role: str) -> None:
+    def kill_one(self, rng: random.Random, role: str) -> psutil.Process:
         """``kill -9`` of a process of that role."""
         while True:
             with contextlib.suppress(psutil.NoSuchProcess):
-                self.pick(rng, role).kill()
-                return
+                killed = self.pick(rng, role)
+                killed.kill()
+                return killed
 
     def end(self) -> None:
         """Leave nothing running, whatever went wrong."""

@@ -26,14 +26,14 @@ class SteppedClock:
     """Shown by every process that is started with its ``environment``."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "clock"
-        self._path.write_bytes(struct.pack("<q", 0))
-        with self._path.open("r+b") as file:
+        self.path = folder / "clock"
+        self.path.write_bytes(struct.pack("<q", 0))
+        with self.path.open("r+b") as file:
             self._ahead = mmap.mmap(file.fileno(), 8)
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"LD_PRELOAD": str(library()), "PENSTOCK_CLOCK_FILE": str(self._path)}
+        return {"LD_PRELOAD": str(library()), "PENSTOCK_CLOCK_FILE": str(self.path)}
 
     @property
     def ahead(self) -> int:
