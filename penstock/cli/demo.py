@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,5 +20,7 @@ def demo(
 
     from penstock.demo.show import demo as run
 
+    # The default would end this process alone, and leave the pipeline that it started behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if not run(folder, events, singles, Console()).whole:
         raise typer.Exit(1)

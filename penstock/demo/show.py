@@ -25,6 +25,8 @@ from penstock.engine.status import RouteStatus, route_status
 from penstock.errors import PenstockError
 
 ROUTE = "warehouse"
+PATIENCE = 600.0
+"""Seconds after which something hangs: a machine may be slow."""
 QUERY = """\
 SELECT event_type, count(*) AS events, count(DISTINCT country) AS countries, round(sum(price), 2) AS revenue
 FROM events GROUP BY event_type ORDER BY events DESC"""
@@ -65,12 +67,12 @@ def demo(folder: Path, events: int, singles: int, console: Console) -> Result:
             [sys.executable, "-m", "penstock.cli.main", "run", "-c", str(project.config)], stdout=log, stderr=log
         )
         try:
-            _wait(lambda: Client(project.port).ready(), process, "the collector to listen", 60)
+            _wait(lambda: Client(project.port).ready(), process, "the collector to listen")
             console.print("The collector listens; Spark starts beside it. Sending.")
             result = _send_and_watch(project, events, singles, process, console)
         finally:
             process.send_signal(signal.SIGTERM)
-            code = process.wait(timeout=90)
+            code = process.wait(timeout=PATIENCE)
     result = Result(**{**vars(result), "exit_code": code})
     _show(project, result, console)
     return result
@@ -104,7 +106,7 @@ def _send_and_watch(
             progress.update(loading, completed=min(events, totals.items))
             return totals.items >= taken
 
-        _wait(delivered, process, "the route to catch up", 300)
+        _wait(delivered, process, "the route to catch up")
         route = route_status(pipeline, ROUTE)
         deliver_seconds = _delivery_seconds(pipeline)
         pipeline.ledger.close()
@@ -131,15 +133,15 @@ def _ask(warehouse: Path, query: str) -> list[tuple[object, ...]]:
             time.sleep(0.05)
 
 
-def _wait(look: Callable[[], bool], process: subprocess.Popen[bytes], what: str, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def _wait(look: Callable[[], bool], process: subprocess.Popen[bytes], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
     while not look():
         if process.poll() is not None:
             raise PenstockError(
                 "PEN-DMO-001", f"the pipeline ended with {process.returncode}.", "See run.log beside it."
             )
         if time.monotonic() > deadline:
-            raise PenstockError("PEN-DMO-002", f"waited {seconds:g} s for {what}.", "See run.log beside it.")
+            raise PenstockError("PEN-DMO-002", f"waited {PATIENCE:g} s for {what}.", "See run.log beside it.")
         time.sleep(0.1)
 
 

@@ -1,0 +1,28 @@
+"""``penstock demo``, the first thing that people run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from tests.cli.processes import COMMAND, Terminal, works
+from tests.support.waiting import HANG, eventually
+
+
+def test_the_demo_shows_that_every_event_is_accounted_for(tmp_path: Path) -> None:
+    ran = Terminal(tmp_path).penstock("demo", "--events", "3000", "--singles", "50")
+    assert ran.returncode == 0, ran.stderr
+    assert "Every event is accounted for." in ran.stdout
+    assert "Stopped clean: yes" in ran.stdout.replace("\n", " ")
+
+
+def test_a_demo_that_is_told_to_end_leaves_no_pipeline_behind(tmp_path: Path) -> None:
+    words = [*COMMAND, "demo", "--events", "1000", "--singles", "0"]
+    demo = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    family = eventually(lambda: psutil.Process(demo.pid).children(recursive=True), "it has started a pipeline")
+    demo.send_signal(signal.SIGTERM)
+    assert demo.wait(timeout=HANG) == 128 + signal.SIGTERM
+    eventually(lambda: not any(works(each) for each in family), "nothing of it runs")
