@@ -2,6 +2,9 @@
 
 While one group is on its way to the disk the next one gathers, so the busier the callers are, the larger the groups,
 and nobody waits on purpose. A submission is in one frame: taken whole or not at all.
+
+A large submission is a frame of its own and made beside the others, which are not held up by it: it may come behind
+what was submitted later. Nobody can tell, for it was not acknowledged then.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ _log = logging.getLogger(__name__)
 _TIMESTAMP = ENTRY_SCHEMA.field("timestamp").type
 ENTRY_OVERHEAD = 128
 """What an entry is taken to weigh besides its data."""
+LARGE = 2**20
+"""The weight from which on a submission is made into a frame beside the others."""
+_AT_A_TIME = 4096
+"""How many entries become Arrow in one go: no other thread of the process runs meanwhile."""
 
 
 class Entry(NamedTuple):
@@ -58,8 +65,8 @@ class _Group(NamedTuple):
 class GroupCommit:
     """``submit`` may be called from any thread and never blocks.
 
-    Two threads: one gathers what was submitted and prepares a frame of it, the other writes and syncs. So the next
-    group is being compressed while the disk works on the last one.
+    Three threads: one gathers what was submitted and prepares a frame of it, one does so for large submissions, one
+    writes and syncs. So the next group is being compressed while the disk works on the last one.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class GroupCommit:
         self._max_pending = max_pending_bytes
         self._max_group = max_group_bytes
         self._submitted: SimpleQueue[_Submission | None] = SimpleQueue()
+        self._large: SimpleQueue[_Submission | None] = SimpleQueue()
         # One place: while a prepared group waits in it, everything new joins the next one.
         self._prepared: Queue[_Group | None] = Queue(maxsize=1)
         self._lock = threading.Lock()
@@ -76,7 +84,7 @@ class GroupCommit:
         self._closed = False
         self._threads = [
             threading.Thread(target=work, name=f"{name}-{writer.partition}", daemon=True)
-            for name, work in (("gather", self._gather), ("commit", self._commit))
+            for name, work in (("gather", self._gather), ("large", self._prepare_large), ("commit", self._commit))
         ]
         for thread in self._threads:
             thread.start()
@@ -112,6 +120,9 @@ class GroupCommit:
             held = None
             if first is None:
                 break
+            if first.weight >= LARGE:
+                self._large.put(first)
+                continue
             group, weight, stop = [first], first.weight, False
             while weight < self._max_group:
                 try:
@@ -121,7 +132,7 @@ class GroupCommit:
                 if following is None:
                     stop = True
                     break
-                if weight + following.weight > self._max_group:
+                if following.weight >= LARGE or weight + following.weight > self._max_group:
                     held = following
                     break
                 group.append(following)
@@ -129,6 +140,12 @@ class GroupCommit:
             self._prepare(group)
             if stop:
                 break
+        self._large.put(None)
+
+    def _prepare_large(self) -> None:
+        while (submission := self._large.get()) is not None:
+            self._prepare([submission])
+        # What was gathered before the end is prepared: that thread told this one to end.
         self._prepared.put(None)
 
     def _prepare(self, submissions: list[_Submission]) -> None:
@@ -170,6 +187,9 @@ class GroupCommit:
 
 def entry_batch(entries: list[Entry]) -> pa.RecordBatch:
     """Many entries as one batch in ``ENTRY_SCHEMA``."""
+    if len(entries) > _AT_A_TIME:
+        starts = range(0, len(entries), _AT_A_TIME)
+        return pa.concat_batches([entry_batch(entries[start : start + _AT_A_TIME]) for start in starts])
     times, namespaces, keys, headers, data, ops, modes = zip(*entries, strict=True) if entries else [()] * 7
     arrays = [
         int64_array(np.array(times, np.int64)).view(_TIMESTAMP),

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import LogError, PenstockError
-from penstock.log.group import Entry, GroupCommit, entry_batch
+from penstock.log.frame import Body
+from penstock.log.group import LARGE, Entry, GroupCommit, entry_batch
 from penstock.log.local import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.record import ENTRY_SCHEMA
 from tests.contract.log import config
 from tests.log.samples import rows
+from tests.support.waiting import HANG
 
 
 @pytest.fixture
@@ -128,6 +130,35 @@ def test_a_submission_that_cannot_be_written_does_not_take_others_with_it(
     assert error.code == "PEN-LOG-002"
     assert after.answers == [(range(20, 21), None)]
     assert (len(good.answers), len(bad.answers), len(rows(log))) == (20, 20, 21)
+
+
+def test_a_large_submission_that_takes_its_time_holds_up_nobody(
+    log: LocalLog, writer: PartitionWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, answered = threading.Event(), threading.Event(), threading.Event()
+    prepare = writer.prepare
+
+    def slowly(batch: pa.RecordBatch) -> Body | None:
+        if batch.nbytes >= LARGE:
+            begun.set()
+            assert go_on.wait(HANG)
+        return prepare(batch)
+
+    monkeypatch.setattr(writer, "prepare", slowly)
+    large, behind = Told(), Told()
+    commit = GroupCommit(writer)
+    assert commit.submit([entry(b"x" * 100) for _ in range(20_000)], large)
+    assert begun.wait(HANG)
+    assert commit.submit([entry(b"small")], lambda taken, error: answered.set())
+    assert answered.wait(HANG)
+    assert large.answers == []
+    assert commit.submit([entry(b"x" * LARGE)], behind)
+    go_on.set()
+    commit.close()
+    assert large.answers == [(range(1, 20_001), None)]
+    assert behind.answers == [(range(20_001, 20_002), None)]
+    assert commit.pending_bytes == 0
+    assert [record.offset for record in rows(log)] == list(range(20_002))
 
 
 def test_everyone_in_a_failed_group_is_told_and_the_next_is_tried(log: LocalLog) -> None:
