@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
 import pyarrow as pa
 
@@ -94,6 +94,8 @@ class Delivery:
     """By which the route knows whether it goes on with what it finds; asked once."""
     asked: Event = field(default_factory=Event)
     """Set once the destination was found to agree."""
+    settling: Lock = field(default_factory=Lock)
+    """Held from when failed records are kept until they are counted: two at a time would write over each other."""
 
     @property
     def _order(self) -> Order:
@@ -319,19 +321,20 @@ class Delivery:
         put_off: Sequence[PutOff] = (),
     ) -> None:
         faults.reach("route.destination_done")
-        settlement = self.with_failed(
-            Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
-            batch.number,
-            all_failed(report, refused),
-            report.failed_rows + refused_rows,
-        )
-        faults.reach("route.before_ledger_commit")
-        self._commit(batch, replace(settlement, put_off=put_off, seconds=time.monotonic() - started))
+        with self.settling:
+            settlement = self.with_failed(
+                Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
+                batch.number,
+                all_failed(report, refused),
+                report.failed_rows + refused_rows,
+            )
+            faults.reach("route.before_ledger_commit")
+            self._commit(batch, replace(settlement, put_off=put_off, seconds=time.monotonic() - started))
 
     def with_failed(
         self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int
     ) -> Settlement:
-        """Keep the records of so many ``rows`` that failed, and count them."""
+        """Keep the records of so many ``rows`` that failed, and count them. While ``settling``."""
         if not rows:
             return settlement
         route, counted = self.plan.name, Counted(failed)

@@ -54,5 +54,9 @@ class Layout:
         """Where a table's part lies while the table is tried again; no route's name begins like that."""
         return self.root / "stage" / f".waiting-{route}"
 
+    def stage_anew(self, route: str) -> Path:
+        """Where a table's part is made anew, beside the batch that is being delivered."""
+        return self.root / "stage" / f".anew-{route}"
+
     def source_state(self, source: str) -> Path:
         return self.root / "sources" / source

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def route_source(plan: RoutePlan) -> type[LogSource]:
-    """A data source made for one route. It travels to the tasks by value, so nothing of the config shows in options."""
+def route_source(plan: RoutePlan, use: str = "route") -> type[LogSource]:
+    """A data source made for one route, and for one ``use`` of it. It travels to the tasks by value, so nothing of the
+    config shows in options."""
 
     class RouteSource(LogSource):
         @classmethod
         def name(cls) -> str:
-            return f"penstock_route_{plan.name}"
+            return f"penstock_{use}_{plan.name}"
 
         def schema(self) -> StructType:
             return from_arrow_schema(RECORD_SCHEMA if plan.rest else REPORT_SCHEMA)

@@ -1,8 +1,8 @@
 """The retry lane of a route: tables that were away get what they wait for, beside the batches that go on.
 
 A table gets the parts of its batches in order, each under its batch's own number, so that a destination knows one that
-it has. Their rows are made anew from the log, which is kept for them. Making and counting them takes the route's gate,
-like a batch; writing does not, for a table that is locked may take long to say so.
+it has. Their rows are made anew from the log, which is kept for them, in a folder of the lane's own. It waits for no
+batch: one that is under way may be waiting for what the lane is to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,8 +58,6 @@ class RetryLane:
     """Tries what waits, when it is due. Used by one thread."""
 
     delivery: Delivery
-    gate: AbstractContextManager[object]
-    """Held while a part is made and while it is counted."""
     carry: Carry
     directory: Path
     """Where a part lies while its table is tried."""
@@ -124,7 +121,7 @@ class RetryLane:
         staged = self._stage(part)
         receipt = self._write(staged) if staged.parts else Receipt()
         faults.reach("retry.destination_done")
-        with self.gate:
+        with self.delivery.settling:
             self._settle(staged, receipt)
         self._staged.pop(part.table, None)
 
@@ -133,20 +130,19 @@ class RetryLane:
         known = self._staged.get(part.table)
         if known is not None and replace(known.part, attempts=0, reason="") == replace(part, attempts=0, reason=""):
             return known
-        with self.gate:
-            done = _without(part.acknowledged, part.passed_over)
-            acknowledged = sum(
-                _rows_of(part.table, self.carry({partition: stretch}, {}).parts)
-                for partition, stretches in done.items()
-                for stretch in stretches
-            )
-            report = self.carry(part.batch.ranges, _both(part.passed_over, part.acknowledged))
-            parts = [self._moved(each) for each in report.parts if each.table == part.table]
+        done = _without(part.acknowledged, part.passed_over)
+        acknowledged = sum(
+            _rows_of(part.table, self.carry({partition: stretch}, {}).parts)
+            for partition, stretches in done.items()
+            for stretch in stretches
+        )
+        report = self.carry(part.batch.ranges, _both(part.passed_over, part.acknowledged))
+        parts = [self._moved(each) for each in report.parts if each.table == part.table]
         self._staged[part.table] = _Staged(part, parts, acknowledged)
         return self._staged[part.table]
 
     def _moved(self, part: Part) -> Part:
-        """The same file, where the next batch does not clean up."""
+        """The same file, where the next part does not clean up."""
         if not part.path:
             return part
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -34,6 +34,7 @@ from penstock.engine.task_note import traces
 from penstock.engine.trials import Trial, TrialServer
 from penstock.errors import LedgerAway, TransientError
 from penstock.log.ranges import offsets_from_json
+from penstock.log.spark import LogSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,12 +89,16 @@ class RouteRunner(threading.Thread):
         self._spark = spark
         self._trials = TrialServer(delivery.plan, layout.log)
         self._delivery = replace(delivery, carry_again=Apart(self._carry_apart, delivery.plan.step_timeout).carry)
+        self._anew = replace(delivery.plan, stage_dir=layout.stage_anew(delivery.plan.name))
+        self._trials_anew = TrialServer(self._anew, layout.log)
         self._layout = layout
         self._pace = pace
         self._backoff = backoff
         self._gate = threading.Lock()
+        carry_anew = Apart(self._carry_anew, delivery.plan.step_timeout).carry
+        beside = replace(self._delivery, plan=self._anew, carry_again=carry_anew)
         waiting = layout.stage_of_waiting(delivery.plan.name)
-        self._lane = RetryLane(self._delivery, self._gate, self._carry_waiting, waiting)
+        self._lane = RetryLane(beside, self._carry_waiting, waiting)
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._stillness = Stillness()
@@ -113,11 +118,11 @@ class RouteRunner(threading.Thread):
         return self._delivery.ledger
 
     def run(self) -> None:
-        clean_stage(self._layout.stage_of_waiting(self.plan.name))
+        for left in (self._layout.stage_of_waiting(self.plan.name), self._anew.stage_dir):
+            clean_stage(left)
         name = f"retries-{self.plan.name}"
         lane = threading.Thread(target=self._lane.keep_trying, args=(self._ended,), name=name, daemon=True)
-        if not self._pace.once:
-            lane.start()
+        lane.start()
         try:
             self._run()
         finally:
@@ -178,9 +183,11 @@ class RouteRunner(threading.Thread):
         narrate.route_stopped(route)
 
     def _lets_nothing_wait(self) -> bool:
-        """Try the tables that are away until all have got what they wait for. ``False`` if that takes too long."""
+        """Wait until the tables that are away have got what they wait for. ``False`` if that takes too long."""
         stopping, patience = self._delivery.stopping, self._delivery.patience
-        while self._lane.try_what_is_due():
+        while self._ledger.waiting_tables(self.plan.name):
+            if not self._delivery.agreed:
+                self._agree()
             if patience.is_over():
                 narrate.route_out_of_patience(self.plan.name, "tables are still away")
                 return False
@@ -190,9 +197,9 @@ class RouteRunner(threading.Thread):
 
     def _carry_waiting(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
         try:
-            return self._delivery.carry_anew(ranges, passed_over)
+            return self._lane.delivery.carry_anew(ranges, passed_over)
         finally:
-            self._trials.close()
+            self._trials_anew.close()
 
     def _agree(self) -> None:
         """Ask whether the route may go on with what it finds, and settle what it has taken over."""
@@ -363,7 +370,7 @@ class RouteRunner(threading.Thread):
     def _deliver(self, frame: DataFrame, number: int, began: float) -> None:
         try:
             self._carrying = began
-            report = self._carried(frame)
+            report = self._carried(self.plan, frame)
             self._carrying = None
         except Exception as error:
             lost = lost_worker(error, traces(self.plan.stage_dir))
@@ -384,13 +391,15 @@ class RouteRunner(threading.Thread):
         """Carry a part of a batch where its records can harm nobody: by Spark if a step runs there."""
         if not self.plan.rest:
             return self._trials.carry(Trial(ranges, limit))
-        try:
-            return self._carried_again(ranges)
-        except Exception as error:
-            lost = lost_worker(error, traces(self.plan.stage_dir))
-            if lost is None:
-                raise
-            raise lost from error
+        return self._carried_again(self.plan, route_source(self.plan), ranges)
+
+    def _carry_anew(self, ranges: Ranges, limit: float | None) -> BatchReport:
+        """The same for what a table waits for, beside the batch that is under way."""
+        if not self._anew.rest:
+            return self._trials_anew.carry(Trial(ranges, limit))
+        source = route_source(self._anew, "waiting")
+        self._spark.dataSource.register(source)
+        return self._carried_again(self._anew, source, ranges)
 
     def _asked_for(self, number: int) -> Ranges:
         """What of Spark's batch is not behind the route: it ends where the checkpoint says, as Spark fixed it before it
@@ -400,8 +409,8 @@ class RouteRunner(threading.Thread):
         committed = {p: position.committed for p, position in self._ledger.offsets(self.plan.name).items()}
         return left_of({p: (0, stop) for p, stop in offsets_from_json(json.loads(end)).items()}, committed)
 
-    def _carried_again(self, ranges: Ranges) -> BatchReport:
-        """Run the tasks of a part of a batch, whose steps need Spark, as a job of its own."""
+    def _carried_again(self, plan: RoutePlan, source: type[LogSource], ranges: Ranges) -> BatchReport:
+        """Run the tasks of a part of a batch, whose steps need Spark, as a job of its own. Raises ``WorkerLost``."""
         others = dict.fromkeys(self._delivery.log.partitions(self.plan.sources), (0, 0))
         whole = {**others, **ranges}
         options = {
@@ -410,11 +419,16 @@ class RouteRunner(threading.Thread):
             "startingOffsets": _json({p: start for p, (start, _) in whole.items()}),
             "endingOffsets": _json({p: end for p, (_, end) in whole.items()}),
         }
-        return self._carried(self._spark.read.format(route_source(self.plan).name()).options(**options).load())
+        try:
+            return self._carried(plan, self._spark.read.format(source.name()).options(**options).load())
+        except Exception as error:
+            lost = lost_worker(error, traces(plan.stage_dir))
+            if lost is None:
+                raise
+            raise lost from error
 
-    def _carried(self, frame: DataFrame) -> BatchReport:
+    def _carried(self, plan: RoutePlan, frame: DataFrame) -> BatchReport:
         """Run the batch's tasks and add up their reports: a row per task, never data."""
-        plan = self.plan
         if not plan.rest:
             return add_up(_reports(frame))
         staged = _reports(through_spark(plan, frame))

@@ -90,7 +90,7 @@ class BatchWriter:
                         self.ledger.table_loaded(batch, table)
             away = [table for table in receipts if table.away is not None]
             tries.update(table.table for table in away)
-            if away and self._can_go_on(batch.route, {*waiting, *(table.table for table in away)}, done):
+            if away and self._can_go_on(batch.route, {table.table for table in away}, done):
                 for table in away:
                     if tries[table.table] >= TRIES and not table.meant_for:
                         narrate.table_put_off(batch.route, batch.number, table.table, str(table.away))
@@ -123,6 +123,8 @@ class BatchWriter:
         if self.whole:
             return False
         takes_rows = {name for name, table in done.items() if table.away is None}
+        # Asked anew: one that waited may have got what it waited for while this batch waits.
+        away = {*away, *self.ledger.waiting_tables(route)}
         return any(table not in away for table in (*takes_rows, *self.ledger.delivered(route)))
 
     def _tried(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool) -> Sequence[TableReceipt]:

@@ -73,3 +73,40 @@ def test_the_other_table_gets_its_rows_and_the_locked_one_gets_them_later_in_ord
         run.process.wait(timeout=120)
     assert database.ask("SELECT n FROM orders ORDER BY ctid") == [(n,) for n in range(7)]
     assert rows("visits") == 7
+
+
+def test_a_table_that_is_free_again_gets_its_rows_while_the_route_waits_for_another(
+    tmp_path: Path, database: Database
+) -> None:
+    port = free_port()
+    (tmp_path / "pipeline.yaml").write_text(CONFIG.format(port=port, url=database.dsn, schema=database.schema))
+
+    def send(kind: str, n: int) -> None:
+        url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
+        body = f'{{"kind": "{kind}", "n": {n}}}'.encode()
+        assert urllib.request.urlopen(url, body, timeout=60).status == 200
+
+    with running(tmp_path) as run:
+        eventually(lambda: listens(port), "the collector listens")
+        send("orders", 0)
+        send("visits", 0)
+        ledger = Ledger.open(sqlite_url(Layout(tmp_path / "data").ledger), "shop")
+        eventually(lambda: ledger.totals("base").loaded == 2, "both tables are there")
+        with psycopg.connect(database.dsn) as first, psycopg.connect(database.dsn) as second:
+            first.execute(f'LOCK TABLE "{database.schema}".orders'.encode())
+            send("orders", 1)
+            eventually(lambda: ledger.totals("base").waiting == 1, "a row waits")
+            second.execute(f'LOCK TABLE "{database.schema}".visits'.encode())
+            send("visits", 1)
+            eventually(lambda: ledger.pending("base") is not None, "the route waits for the last table")
+            eventually(lambda: (at := ledger.activity("base")) and at.state == "retrying", "and says so")
+            first.rollback()
+            eventually(
+                lambda: database.ask("SELECT n FROM orders ORDER BY n") == [(0,), (1,)], "the free table has all"
+            )
+            eventually(lambda: ledger.waiting_tables("base").keys() == {"visits"}, "and the route goes on for it")
+        eventually(lambda: ledger.totals("base") == Totals(items=4, loaded=4), "all rows are there", every=0.5)
+        ledger.close()
+        run.interrupt()
+        run.process.wait(timeout=120)
+    assert database.ask("SELECT n FROM visits ORDER BY n") == [(0,), (1,)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import psycopg
 import pytest
@@ -30,9 +30,11 @@ from penstock.engine.writing import Stopped
 from penstock.errors import LedgerError, PenstockError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries
+from tests.cli.processes import Terminal
 from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.support.database import Database
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
@@ -72,12 +74,12 @@ class Shop:
         self.pipeline.ledger.close()
         self.pipeline = self.open()
 
-    def append(self, *events: tuple[str, int], **fields: object) -> None:
+    def append(self, *events: tuple[str, int], source: str = "web", **fields: object) -> None:
         data = [json.dumps({"kind": kind, "n": n, **fields}).encode() for kind, n in events]
-        self.log(*(Record(each, namespace="web") for each in data))
+        self.log(*(Record(each, namespace="web") for each in data), source=source)
 
-    def log(self, *records: Record) -> None:
-        with LocalLog(self.folder / "data" / "log").writer("web") as writer:
+    def log(self, *records: Record, source: str = "web") -> None:
+        with LocalLog(self.folder / "data" / "log").writer(source) as writer:
             writer.append(entries(records))
 
     @property
@@ -105,9 +107,9 @@ class Shop:
 
     def retry(self) -> None:
         """As if every table were due."""
-        delivery = self.delivery
-        lane = RetryLane(delivery, nullcontext(), delivery.carry_anew, self.folder / "data" / "stage" / ".waiting-out")
-        lane.try_what_is_due()
+        layout, delivery = self.pipeline.layout, self.delivery
+        beside = replace(delivery, plan=replace(delivery.plan, stage_dir=layout.stage_anew("out")))
+        RetryLane(beside, beside.carry_anew, layout.stage_of_waiting("out")).try_what_is_due()
 
     @property
     def totals(self) -> Totals:
@@ -478,3 +480,33 @@ def test_a_mirror_whose_ledger_is_lost_gets_the_changes_that_waited(tmp_path: Pa
     shop.deliver()
     assert database.ask("SELECT name FROM orders UNION ALL SELECT name FROM visits") == [("d",), ("d",)]
     shop.check_books()
+
+
+def test_a_batch_that_waits_for_the_last_table_goes_on_when_another_is_free_again(shop: Shop) -> None:
+    with shop.locked("visits"):
+        with shop.locked("orders"):
+            shop.append(("orders", 1))
+            shop.deliver()
+            shop.append(("visits", 1))
+            delivering = Thread(target=shop.deliver, daemon=True)
+            delivering.start()
+            eventually(lambda: shop.pipeline.ledger.pending("out"), "the route waits for visits")
+        shop.retry()
+        assert shop.rows("orders") == [0, 1]
+        delivering.join(HANG)
+        assert shop.waiting == {"visits": (1, 1)}
+    shop.retry()
+    assert shop.totals == Totals(items=4, loaded=4)
+
+
+def test_a_run_with_an_end_gives_a_table_its_rows_before_a_batch_that_must_be_whole(shop: Shop, tmp_path: Path) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+    shop.pipeline.ledger.close()
+    config = tmp_path / "pipeline.yaml"
+    config.write_text(config.read_text().replace("from: web\n", "from: web\n    on_error: stop\n"))
+    (tmp_path / "web.ndjson").write_text('{"kind": "orders", "n": 2}\n')
+    ran = Terminal(tmp_path).penstock("run", "--once")
+    assert ran.returncode == 0, ran.stderr
+    assert shop.rows("orders") == [0, 1, 2]
