@@ -74,9 +74,10 @@ class Pipeline:
                 partition: min(holds.get(partition, 0), asked.get(partition, 0))
                 for partition in self.partitions_of(route)
             }
+            # Also of a source that the route no longer reads: what was begun is settled, and what waits comes.
             pending = self.ledger.pending(route)
-            for partition in () if pending is None else pending.ranges:
-                # Also of a source that the route no longer reads: what was begun is settled.
+            unsettled = {*self.ledger.waited_for(route), *(() if pending is None else pending.ranges)}
+            for partition in unsettled:
                 needs[route].setdefault(partition, holds.get(partition, 0))
             for partition, (fork, _) in self.history().forks(route, sources).items():
                 needs[route][partition] = min(fork, needs[route].get(partition, fork))

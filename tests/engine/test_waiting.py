@@ -510,3 +510,21 @@ def test_a_run_with_an_end_gives_a_table_its_rows_before_a_batch_that_must_be_wh
     ran = Terminal(tmp_path).penstock("run", "--once")
     assert ran.returncode == 0, ran.stderr
     assert shop.rows("orders") == [0, 1, 2]
+
+
+def test_what_a_table_waits_for_is_kept_also_of_a_source_that_the_route_no_longer_reads(shop: Shop) -> None:
+    config = shop.folder / "pipeline.yaml"
+    only_web = config.read_text().replace("sources:\n", "sources:\n  app: {type: file, path: ./app.ndjson}\n")
+    config.write_text(only_web.replace("from: web", "from: [web, app]"))
+    shop.reopen()
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1), source="app")
+        shop.deliver()
+    config.write_text(only_web)
+    shop.reopen()
+    (app,) = shop.pipeline.log.partitions(["app"])
+    assert shop.pipeline.floors()[app] == 0
+    shop.retry()
+    assert shop.rows("orders") == [0, 1]
+    shop.check_books()
+    assert shop.pipeline.floors()[app] == 2

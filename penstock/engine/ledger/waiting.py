@@ -26,6 +26,12 @@ class Waiting(Offsets):
         with self.reading() as connection:
             return self._waiting_tables(connection, route)
 
+    def waited_for(self, route: str) -> set[int]:
+        """The partitions that something is of for which a table of the route waits."""
+        partitions = sa.select(self._t.waiting_offsets.c.partition).filter_by(route=route).distinct()
+        with self.reading() as connection:
+            return set(connection.execute(partitions).scalars())
+
     def first_waiting(self, route: str, table: str) -> WaitingPart | None:
         """What a table is to get next."""
         w = self._t.waiting
