@@ -6,7 +6,8 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Tests of one file run one after the other, with a Spark and a PostgreSQL for all of them; so many files at a time.
-JOBS ?= 2
+# By itself as many as tests/conftest.py finds right for this machine.
+JOBS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types bench chaos abuse docs clean
@@ -29,7 +30,7 @@ demo: setup  ## Run the whole pipeline on 200,000 events and print what became o
 	$(RUN)/penstock demo
 
 test: lint types  ## Lint, check types, run all tests
-	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
+	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(RUN)/ruff check .

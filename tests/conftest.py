@@ -6,7 +6,9 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -24,6 +26,57 @@ os.environ.pop("COLUMNS", None)
 # The first call of a compiled function may compile it, which takes longer than any example should.
 settings.register_profile("compiled", deadline=None)
 settings.load_profile("compiled")
+
+# Every Spark that tests start lives for seconds: a compiler that optimises for hours to come, and a collector with
+# threads of its own, are two fifths of the work of its JVM and of no use.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+SLOWEST = (
+    "chaos/test_conservation.py",
+    "cli/test_run.py",
+    "cli/test_lost_workers.py",
+    "cli/test_hanging.py",
+    "chaos/test_mirror.py",
+    "cli/test_refused.py",
+    "warehouse/test_cases.py",
+    "cli/test_stopping.py",
+    "engine/test_warehouse.py",
+    "engine/test_engine.py",
+    "sources/postgres/test_survival.py",
+    "examples/test_mirror.py",
+    "cli/test_order.py",
+    "engine/test_refused_behind_spark.py",
+    "engine/test_plugins.py",
+    "engine/test_full_disk.py",
+    "cli/test_offset_moves.py",
+    "cli/test_stepped_clock.py",
+    "log/test_spark_source.py",
+    "engine/test_gaps.py",
+    "examples/test_clickstream.py",
+    "sources/postgres/test_tables.py",
+    "abuse/test_abuse.py",
+    "sources/http/test_connections.py",
+    "cli/test_secrets.py",
+    "bench/test_events_to_postgres.py",
+)
+"""The files that take longest begin first: one that begins last is waited for while the other cores have nothing to
+do. A file that is not here, or no longer there, is no error, only its turn is another."""
+
+
+GIGABYTES_EACH = 2
+"""What a file takes at most, with its Spark, Python workers and PostgreSQL."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Files at a time. They wait for processes a good part of the time, so there is one more than there are cores."""
+    room = psutil.virtual_memory().total // (GIGABYTES_EACH << 30)
+    return max(1, min(len(os.sched_getaffinity(0)) + 1, room))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    turns = {here / name: turn for turn, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: turns.get(item.path, len(SLOWEST)))
 
 
 @pytest.fixture(autouse=True)
