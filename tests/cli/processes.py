@@ -15,6 +15,9 @@ from typing import Any
 
 import psutil
 
+from tests.cli.projects import penstock as verb
+from tests.support.waiting import HANG
+
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 
 
@@ -25,9 +28,15 @@ class Terminal:
     folder: Path
 
     def penstock(self, *words: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *words], cwd=self.folder, input=answer, capture_output=True, text=True, timeout=240, check=False
-        )
+        """A verb beside the pipeline. It runs here, which is another process than any of the pipeline's, and takes
+        milliseconds; to start a Python for it takes more than a second of work."""
+        ran = verb(*words, "--config", str(self.folder / "pipeline.yaml"), answer=answer)
+        return subprocess.CompletedProcess([*words], ran.code, ran.out, ran.err)
+
+    def run_once(self) -> subprocess.CompletedProcess[str]:
+        """``penstock run --once``, which takes signals and must have a process of its own."""
+        command = [*COMMAND, "run", "--once"]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=2 * HANG, check=False)
 
     def json(self, *words: str) -> Any:
         ran = self.penstock(*words, "--json")
@@ -113,4 +122,4 @@ def running(folder: Path, environment: Mapping[str, str] | None = None) -> Itera
         for each in left:
             if each.is_running():
                 each.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=HANG)

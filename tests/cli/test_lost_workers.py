@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 from penstock.cli.exits import Exit
-from tests.cli.processes import COMMAND, Terminal
+from tests.cli.processes import Terminal
 from tests.engine.deadly import record, write_steps
 
 CONFIG = """\
@@ -17,7 +16,7 @@ sources:
 routes:
   arrow:
     from: web
-    step_timeout: 10s
+    step_timeout: 5s
     steps: [python: {file: steps.py, function: treat}]
     to: {type: file, path: ./arrow}
   healthy: {from: web, to: {type: file, path: ./healthy}}
@@ -36,9 +35,7 @@ def test_deadly_records_fail_alone_and_everything_else_arrives_once(tmp_path: Pa
     (tmp_path / "web.ndjson").write_bytes(b"".join(record(n, DEEDS.get(n, "")) + b"\n" for n in range(16)))
     terminal = Terminal(tmp_path)
     # A record that hangs is given its time over and over before it is said to.
-    ran = subprocess.run(
-        [*COMMAND, "run", "--once"], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
-    )
+    ran = terminal.run_once()
     assert ran.returncode == Exit.OK, ran.stderr
     good = [n for n in range(16) if n not in DEEDS]
     assert delivered(tmp_path / "healthy") == list(range(16))

@@ -12,11 +12,11 @@ from pathlib import Path
 from penstock.cli.exits import Exit
 from tests.cli.processes import Terminal, running
 from tests.support.database import Database
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
-engine: {{restart_backoff: 100ms}}
+engine: {{restart_backoff: 100ms, drain: 1h}}
 sources:
   web: {{type: file, path: ./orders.ndjson, poll: 100ms}}
 routes:
@@ -53,7 +53,7 @@ def test_dead_letter_and_stop_as_an_operator_sees_them(tmp_path: Path, database:
 
     with running(tmp_path) as run:
         # Ten records, the seventh is refused. By dead letter nine are delivered, and one is in failed.
-        eventually(lambda: shell.counts("letters") == (10, 9, 0, 1, 0), "nine are loaded, one failed", 240, 0.5)
+        eventually(lambda: shell.counts("letters") == (10, 9, 0, 1, 0), "nine are loaded, one failed", every=0.5)
         assert ids(database, "letters") == [1, 2, 3, 4, 5, 6, 8, 9, 10]
         (failed,) = shell.penstock("failed", "list", "--json").stdout.splitlines()
         entry = json.loads(failed)
@@ -61,7 +61,7 @@ def test_dead_letter_and_stop_as_an_operator_sees_them(tmp_path: Path, database:
         assert 'violates check constraint "positive"' in entry["error"]
 
         # By stop six are delivered, and the route stands before the seventh and says why.
-        eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted", 60, 0.5)
+        eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted", every=0.5)
         assert shell.counts("strict") == (6, 6, 0, 0, 4)
         assert ids(database, "strict") == [1, 2, 3, 4, 5, 6]
         shown = shell.json("offset", "show", "strict")
@@ -83,32 +83,32 @@ def test_dead_letter_and_stop_as_an_operator_sees_them(tmp_path: Path, database:
         # The acknowledged record is passed over, and the rest goes on by itself.
         done = shell.json("offset", "ack", "strict", "6", "--reason", "a test order")
         assert done["resumes"] is True
-        eventually(lambda: shell.counts("strict") == (10, 9, 1, 0, 0), "the route has gone on", 60, 0.5)
+        eventually(lambda: shell.counts("strict") == (10, 9, 1, 0, 0), "the route has gone on", every=0.5)
         assert ids(database, "strict") == [1, 2, 3, 4, 5, 6, 8, 9, 10]
         assert shell.route("strict")["skipped_by"] == {"acknowledged": 1}
         assert shell.route("strict")["state"] == "running"
 
         # Another one; this time the database is mended, and the route resumed.
         orders(tmp_path, 11, 20, bad=13)
-        eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted again", 60, 0.5)
+        eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted again", every=0.5)
         assert ids(database, "strict")[-2:] == [11, 12]
         database.ask("ALTER TABLE strict DROP CONSTRAINT positive")
         assert shell.json("offset", "resume", "strict")["resumes"] is True
-        eventually(lambda: shell.counts("strict") == (20, 19, 1, 0, 0), "the route has gone on", 60, 0.5)
+        eventually(lambda: shell.counts("strict") == (20, 19, 1, 0, 0), "the route has gone on", every=0.5)
         assert ids(database, "strict")[-8:] == list(range(13, 21))
 
         # A failed record is mended and put through again; a second time is no second time.
         database.ask("ALTER TABLE letters DROP CONSTRAINT positive")
         assert shell.json("failed", "replay", "--route", "letters")["replayed"] == 2
         assert shell.json("failed", "replay", "--route", "letters")["replayed"] == 0
-        eventually(lambda: ids(database, "letters") == list(range(1, 21)), "the failed ones are there", 60, 0.5)
+        eventually(lambda: ids(database, "letters") == list(range(1, 21)), "the failed ones are there", every=0.5)
 
         # A halted route does not hold up a stop, and is halted still when it is over.
         database.ask("ALTER TABLE strict ADD CONSTRAINT positive CHECK (amount > 0) NOT VALID")
         orders(tmp_path, 21, 21, bad=21)
-        eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted", 60, 0.5)
+        eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted", every=0.5)
         run.interrupt()
-        assert run.process.wait(timeout=25) == 0
+        assert run.process.wait(timeout=HANG) == 0
     assert shell.route("strict")["state"] == "halted"
     assert "halted" in shell.penstock("status").stdout
 
@@ -117,7 +117,7 @@ def test_dead_letter_and_stop_as_an_operator_sees_them(tmp_path: Path, database:
     database.ask("DELETE FROM strict WHERE id > 15")
     moved = shell.json("offset", "rewind", "strict", "--to", "6", "--yes", "--reason", "rows were deleted")
     assert [(each["from"], each["before"]) for each in moved["rewound"]] == [(6, 20)]
-    once = shell.penstock("run", "--once")
+    once = shell.run_once()
     assert once.returncode == Exit.OK, once.stderr
     assert ids(database, "strict") == list(range(1, 22))
     acts = shell.json("offset", "show", "strict")["interventions"]
