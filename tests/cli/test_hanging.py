@@ -12,7 +12,7 @@ import psutil
 from tests.cli.processes import Run, Terminal, running
 from tests.engine.deadly import write_steps
 from tests.support.ports import free_port, listens
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
@@ -21,7 +21,7 @@ sources:
 routes:
   hanging:
     from: web
-    step_timeout: 120s
+    step_timeout: 1h
     steps: [python: {{file: steps.py, function: treat}}]
     to: {{type: file, path: ./hanging}}
   healthy: {{from: web, to: {{type: file, path: ./healthy}}}}
@@ -48,26 +48,22 @@ def test_a_step_that_hangs_and_a_jvm_that_is_stopped_hold_up_nobody_for_long(tmp
 
     def send(does: str = "") -> int:
         nonlocal sent
-        assert httpx.post(url, json={"n": sent, "do": does}, timeout=60).status_code == 200
+        assert httpx.post(url, json={"n": sent, "do": does}, timeout=HANG).status_code == 200
         sent += 1
         return sent
 
     with running(tmp_path) as run:
-        eventually(lambda: "route healthy: started" in run.said, "the route has started", 300)
-        eventually(lambda: listens(port), "the collector listens", 60)
+        eventually(lambda: "route healthy: started" in run.said, "the route has started")
+        eventually(lambda: listens(port), "the collector listens")
         for _ in range(8):  # over both workers, so that every task of the batch has one
             send("hang")
-        eventually(
-            lambda: "hanging" in Terminal(tmp_path).json("status")["still_seconds"], "status says that it hangs", 100
-        )
+        eventually(lambda: "hanging" in Terminal(tmp_path).json("status")["still_seconds"], "status says that it hangs")
         for _ in range(8):
             wanted = send()
-            eventually(lambda wanted=wanted: len(delivered(healthy)) == wanted, "the healthy route goes on", 45)
+            eventually(lambda wanted=wanted: len(delivered(healthy)) == wanted, "the healthy route goes on")
 
         jvm(run).send_signal(signal.SIGSTOP)
         wanted = send()
-        eventually(
-            lambda: (Terminal(tmp_path).json("status")["engine_silent_seconds"] or 0) > 0, "the silence is seen", 90
-        )
-        eventually(lambda: len(delivered(healthy)) == wanted, "it has arrived", 180)
+        eventually(lambda: (Terminal(tmp_path).json("status")["engine_silent_seconds"] or 0) > 0, "the silence is seen")
+        eventually(lambda: len(delivered(healthy)) == wanted, "it has arrived")
     assert delivered(healthy) == list(range(sent))

@@ -22,7 +22,7 @@ from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
 from tests.support.postgres import LOGICAL, Server
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 
@@ -57,16 +57,14 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
     with (fresh.folder / "stderr").open("w") as log:
         running = subprocess.Popen([*COMMAND, "run"], cwd=fresh.folder, stderr=log, stdout=subprocess.PIPE, text=True)
     try:
-        eventually(lambda: listens(port), "the collector listens", seconds=60)
+        eventually(lambda: listens(port), "the collector listens")
         url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
-        eventually(
-            lambda: httpx.post(url, json={"n": 1}, timeout=30).status_code == 200, "an event is taken", seconds=60
-        )
-        eventually(lambda: "route out: started" in (fresh.folder / "stderr").read_text(), "the route runs", seconds=120)
+        eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
+        eventually(lambda: "route out: started" in (fresh.folder / "stderr").read_text(), "the route runs")
         status = json.loads(fresh.penstock("status", "--json").out)
         assert status["engine_pid"] is not None
         running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=90)
+        out, _ = running.communicate(timeout=HANG)
     finally:
         running.kill()
     told = (fresh.folder / "stderr").read_text()
@@ -126,7 +124,7 @@ def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why
     )
     environment = {**os.environ, "PYTHONPATH": str(site)}
     ran = subprocess.run(
-        [*COMMAND, "run", "--once"], cwd=fresh.folder, env=environment, capture_output=True, text=True, timeout=180
+        [*COMMAND, "run", "--once"], cwd=fresh.folder, env=environment, capture_output=True, text=True, timeout=HANG
     )
     assert ran.returncode == Exit.UNFINISHED, ran.stderr
     assert (fresh.folder / "broken.tries").read_text() == "....."
@@ -149,9 +147,9 @@ def test_a_stop_while_the_destination_is_away_is_no_error(fresh: Project) -> Non
     with locked(fresh.folder / "warehouse.duckdb"), stderr.open("w") as log:
         running = subprocess.Popen([*COMMAND, "run"], cwd=fresh.folder, stderr=log, stdout=subprocess.PIPE, text=True)
         try:
-            eventually(lambda: "Trying again in" in stderr.read_text(), "the destination is away", seconds=120)
+            eventually(lambda: "Trying again in" in stderr.read_text(), "the destination is away")
             running.send_signal(signal.SIGTERM)
-            running.communicate(timeout=90)
+            running.communicate(timeout=HANG)
         finally:
             running.kill()
     told = stderr.read_text()
@@ -189,7 +187,7 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, "run", "--once", *options]
-        return subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=180)
+        return subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=HANG)
 
     ran = run("--patience", "1s", "--json")
     assert ran.returncode == Exit.UNFINISHED, ran.stderr

@@ -150,7 +150,7 @@ def observed(planted: Planted) -> Observed:
     loose.mkdir(parents=True, mode=0o755)
     (planted.folder / "data").chmod(0o755)
     with running(planted.folder, {"COLUMNS": "80"}) as run:
-        eventually(lambda: _answers(planted.port), "the collector answers", 300)
+        eventually(lambda: _answers(planted.port), "the collector answers")
         for headers in ({"X-Auth-Token": secrets["client"]}, {"Authorization": f"Basic {_basic(secrets['client'])}"}):
             httpx.post(f"{collector}/api/v1/event", headers=headers, json={"a": 1})
         httpx.post(f"{collector}/api/v1/event?token={quote(secrets['server'])}", content=b"{broken")
@@ -167,7 +167,7 @@ def observed(planted: Planted) -> Observed:
         seen.commands |= _commands(run)
         seen.listening = _listening(run)
         os.kill(run.engine().pid, 9)
-        eventually(lambda: run.said.count("engine: started") >= 2, "the engine is started again", 300)
+        eventually(lambda: run.said.count("engine: started") >= 2, "the engine is started again")
     seen.said = run.said
     return seen
 

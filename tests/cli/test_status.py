@@ -18,6 +18,7 @@ from penstock.engine.presence import engine_pid
 from penstock.record import Record, entries
 from tests.cli.processes import COMMAND
 from tests.cli.projects import Project
+from tests.support.waiting import HANG
 
 
 def test_machines_get_every_count(shop: Project) -> None:
@@ -173,6 +174,6 @@ def test_a_watched_status_is_a_line_a_second_until_it_is_told_to_end(shop: Proje
     pipeline.ledger.close()
     lags = [json.loads(watching.stdout.readline())["routes"][0]["lag"] for _ in range(3)]
     watching.send_signal(signal.SIGINT)
-    _, said = watching.communicate(timeout=20)
+    _, said = watching.communicate(timeout=HANG)
     assert (watching.returncode, said) == (0, "")
     assert (first["routes"][0]["lag"], lags[-1]) == (2, 0)

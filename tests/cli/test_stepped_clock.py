@@ -9,7 +9,7 @@ import httpx
 from tests.cli.processes import Terminal, running
 from tests.support.clock import DAY, HOUR, SteppedClock
 from tests.support.ports import free_port, listens
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
@@ -31,13 +31,13 @@ def test_events_arrive_whatever_the_clock_is_set_to(tmp_path: Path) -> None:
         return sum(len(file.read_text().splitlines()) for file in (tmp_path / "files").glob("*.ndjson"))
 
     with running(tmp_path, clock.environment) as run:
-        eventually(lambda: "route files: started" in run.said, "the route has started", 300)
-        eventually(lambda: listens(port), "the collector listens", 60)
+        eventually(lambda: "route files: started" in run.said, "the route has started")
+        eventually(lambda: listens(port), "the collector listens")
         for step in (0, -3 * HOUR, 2 * DAY, -2 * DAY, 3 * HOUR):
             clock.step(step)
             for _ in range(2):
-                assert httpx.post(url, json={"n": sent}, timeout=60).status_code == 200
+                assert httpx.post(url, json={"n": sent}, timeout=HANG).status_code == 200
                 sent += 1
-                eventually(lambda wanted=sent: rows() == wanted, f"event {sent} arrives after a step of {step} s", 60)
+                eventually(lambda wanted=sent: rows() == wanted, f"event {sent} arrives after a step of {step} s")
         assert Terminal(tmp_path).json("status")["engine_pid"] == run.engine().pid
     assert "Starting again" not in run.said

@@ -14,7 +14,7 @@ from penstock.cli.exits import Exit
 from tests.cli.processes import Terminal, running, works
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
@@ -42,18 +42,21 @@ def test_a_pipeline_with_nothing_to_deliver_ends_soon_also_while_spark_is_starti
     tmp_path: Path, number: signal.Signals, with_jvm: bool
 ) -> None:
     (tmp_path / "pipeline.yaml").write_text(STARTING.format(port=free_port()))
+    began = time.monotonic()
     with running(tmp_path) as run:
         eventually(lambda: "engine: started" in run.said, "it is starting")
+        until_then = time.monotonic() - began
         if with_jvm:
             eventually(lambda: run.has("java"), "the JVM is starting")
         family = run.family()
         asked = time.monotonic()
         run.process.send_signal(number)
-        assert run.process.wait(timeout=120) == Exit.OK
+        assert run.process.wait(timeout=HANG) == Exit.OK
         took = time.monotonic() - asked
-        eventually(lambda: not any(works(each) for each in family), "nothing of it is left", 30)
+        eventually(lambda: not any(works(each) for each in family), "nothing of it is left")
     assert "route warehouse: started" not in run.said, "it was stopped while it started"
-    assert took < 10, "seconds; a start of Spark, which nobody waits for any more, takes 15 and more"
+    # A start of Spark, which nobody waits for any more, takes 15 s and more, and on a slow machine so much longer.
+    assert took < max(10, 5 * until_then)
     assert [line for line in run.said.splitlines() if any(mark in line for mark in TRACES)] == []
 
 
@@ -62,11 +65,11 @@ def test_what_was_acknowledged_while_spark_was_starting_is_delivered_before_the_
     (tmp_path / "pipeline.yaml").write_text(CONFIG.format(port=port))
     url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
     with running(tmp_path) as run:
-        eventually(lambda: listens(port), "the collector listens", 60)
-        eventually(lambda: httpx.post(url, json={"n": 1}).status_code == 200, "an event is taken", 60)
+        eventually(lambda: listens(port), "the collector listens")
+        eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
         assert "route warehouse: started" not in run.said, "Spark is starting"
         run.interrupt()
-        assert run.process.wait(timeout=300) == Exit.OK
+        assert run.process.wait(timeout=HANG) == Exit.OK
     assert Terminal(tmp_path).counts("warehouse") == (1, 1, 0, 0, 0)
 
 
@@ -75,20 +78,20 @@ def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_every
     (tmp_path / "pipeline.yaml").write_text(CONFIG.format(port=port))
     url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
     with locked(tmp_path / "warehouse.duckdb"), running(tmp_path) as run:
-        eventually(lambda: listens(port), "the collector listens", 60)
-        eventually(lambda: httpx.post(url, json={"n": 1}).status_code == 200, "an event is taken", 60)
-        eventually(lambda: "Trying again in" in run.said, "the destination is away", 180)
+        eventually(lambda: listens(port), "the collector listens")
+        eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
+        eventually(lambda: "Trying again in" in run.said, "the destination is away")
         family, engine = run.family(), run.engine()
 
         run.interrupt()
-        eventually(lambda: not listens(port), "nobody takes events any more", 30)
+        eventually(lambda: not listens(port), "nobody takes events any more")
         assert "draining, up to 600 s" in run.said
         assert run.process.poll() is None
         assert works(engine)
 
         run.interrupt()
-        assert run.process.wait(timeout=20) == Exit.UNFINISHED
-        eventually(lambda: not any(works(each) for each in family), "nothing of it is left", 30)
+        assert run.process.wait(timeout=HANG) == Exit.UNFINISHED
+        eventually(lambda: not any(works(each) for each in family), "nothing of it is left")
     _, asked, afterwards = run.said.partition("stopping now\n")
     assert asked
     # A stop that was asked for is no error: neither Spark's nor Python's traces.
@@ -100,5 +103,5 @@ def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_every
 
     left = set((tmp_path / "data" / "run" / "spark").iterdir())
     assert left
-    assert Terminal(tmp_path).penstock("run", "--once").returncode == Exit.OK
+    assert Terminal(tmp_path).run_once().returncode == Exit.OK
     assert not left & set((tmp_path / "data" / "run" / "spark").iterdir())

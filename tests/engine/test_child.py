@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from penstock.engine.child import EXIT_AGAIN, SUPERVISOR_VARIABLE
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 PIPELINE = """\
 name: shop
@@ -28,7 +28,7 @@ def command(folder: Path) -> list[str]:
 
 def test_a_child_whose_supervisor_died_while_it_started_ends_at_once(tmp_path: Path) -> None:
     environment = {**os.environ, SUPERVISOR_VARIABLE: "1"}
-    assert subprocess.run(command(tmp_path), env=environment, timeout=60).returncode == 1
+    assert subprocess.run(command(tmp_path), env=environment, timeout=HANG).returncode == 1
     assert not (tmp_path / "data").exists()
 
 
@@ -39,7 +39,7 @@ def test_a_source_that_finds_no_room_is_started_again_and_takes_nobody_with_it(t
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
     ran = subprocess.run(
-        command(tmp_path), preexec_fn=fill_the_disk, capture_output=True, text=True, timeout=120, check=False
+        command(tmp_path), preexec_fn=fill_the_disk, capture_output=True, text=True, timeout=HANG, check=False
     )
     assert "PEN-LOG-004" in ran.stderr
     assert ran.returncode == EXIT_AGAIN

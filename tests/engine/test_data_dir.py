@@ -18,6 +18,7 @@ from penstock.engine.data_dir import require_writable
 from penstock.errors import DataDirError
 from tests.cli.processes import COMMAND
 from tests.support.privileges import obey_file_modes
+from tests.support.waiting import HANG
 
 CONFIG = """\
 name: shop
@@ -79,7 +80,7 @@ def test_a_process_that_cannot_write_says_so_once_and_ends(
 ) -> None:
     data = make(tmp_path)
     (tmp_path / "pipeline.yaml").write_text(CONFIG.format(data_dir=data))
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False)
     assert ran.returncode == code
     assert ran.stderr.count("PEN-ENG-040") == 1
     assert str(data) in ran.stderr

@@ -19,7 +19,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pipeline import Pipeline
 from tests.engine.projects import append, pipeline
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 TO_DUCKDB_AND_FILES = """\
 name: shop
@@ -41,7 +41,7 @@ def running(opened: Pipeline) -> Iterator[Event]:
         yield stopping
     finally:
         stopping.set()
-        thread.join(timeout=300)
+        thread.join(timeout=HANG)
         assert not thread.is_alive()
 
 
@@ -83,14 +83,12 @@ def test_a_broken_destination_delays_nobody_else_and_catches_up_without_a_gap(tm
     append(opened, "web", numbers(0, 10))
     with running(opened):
         with locked(tmp_path / "warehouse.duckdb"):
-            eventually(lambda: in_files(tmp_path) == list(range(10)), "the files have the first events", 300)
-            eventually(
-                lambda: _state(opened, "warehouse") is RouteState.RETRYING, "the warehouse route says it waits", 120
-            )
+            eventually(lambda: in_files(tmp_path) == list(range(10)), "the files have the first events")
+            eventually(lambda: _state(opened, "warehouse") is RouteState.RETRYING, "the warehouse route says it waits")
             append(opened, "web", numbers(10, 20))
-            eventually(lambda: in_files(tmp_path) == list(range(20)), "the files have the later events too", 120)
+            eventually(lambda: in_files(tmp_path) == list(range(20)), "the files have the later events too")
             assert opened.ledger.totals("warehouse") == Totals()
-        eventually(lambda: opened.ledger.totals("warehouse").loaded == 20, "the warehouse has caught up", 180)
+        eventually(lambda: opened.ledger.totals("warehouse").loaded == 20, "the warehouse has caught up")
         assert _state(opened, "warehouse") is RouteState.RUNNING
     assert rows(tmp_path) == list(range(20))
     assert opened.ledger.totals("files") == Totals(items=20, loaded=20)

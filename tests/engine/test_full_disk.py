@@ -67,13 +67,13 @@ def test_a_disk_that_fills_up_during_a_load_has_every_event_once_when_there_is_r
     )
 
     with running(opened):
-        eventually(lambda: opened.ledger.totals("warehouse").loaded > 0, "the first batch is loaded", 90, every=0.01)
+        eventually(lambda: opened.ledger.totals("warehouse").loaded > 0, "the first batch is loaded", every=0.01)
         ballast = filled(small_disk)
         said = "No space left on device"
-        eventually(lambda: said in caplog.text and "again in" in caplog.text, "the route says why it waits", 60)
+        eventually(lambda: said in caplog.text and "again in" in caplog.text, "the route says why it waits")
         assert opened.ledger.totals("warehouse").loaded < COUNT
         ballast.unlink()
-        eventually(lambda: opened.ledger.totals("warehouse").loaded == COUNT, "all is loaded", 90)
+        eventually(lambda: opened.ledger.totals("warehouse").loaded == COUNT, "all is loaded")
     with duckdb.connect(str(warehouse), read_only=True) as connection:
         found = connection.execute("SELECT count(*), count(DISTINCT n), min(n), max(n) FROM events").fetchone()
     assert found == (COUNT, COUNT, 0, COUNT - 1)

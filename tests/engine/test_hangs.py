@@ -87,7 +87,7 @@ def test_a_stopped_process_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -
             return psutil.STATUS_STOPPED not in states
 
         assert not go_on(), "somebody may look at it for a moment"
-        eventually(go_on, "both go on", 60)
+        eventually(go_on, "both go on")
         child.communicate(b"\n")
         assert child.returncode == 0
 
@@ -140,16 +140,16 @@ def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_dis
     pulse = Pulse(tmp_path / "run", 7, 1)
     pulse.running = True
     pulse.start()
-    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.number > 0, "it beats", 30)
+    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.number > 0, "it beats")
 
     def fail() -> None:
         raise OSError("No space left on device")
 
     pulse.ask = fail
-    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() > 3, "it is silent", 30)
+    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() > 3, "it is silent")
     assert pulse.is_alive()
     pulse.ask = lambda: None
-    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() < 2, "it beats again", 30)
+    eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() < 2, "it beats again")
     pulse.end()
     pulse.join(30)
 

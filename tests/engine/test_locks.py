@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from penstock.engine.book import RouteBook
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.errors import TransientError
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 LEASE = 1.5
 
@@ -69,7 +69,7 @@ def test_a_lock_is_held_for_longer_than_its_lease_and_free_when_its_holder_is_do
         wanted = place.book(patience=2 * LEASE).lock("events")
         with pytest.raises(TransientError, match="another engine holds the lock on 'events'"), wanted:
             pass
-        assert holder.communicate("done\n", timeout=30)[0] == "freed\n"
+        assert holder.communicate("done\n", timeout=HANG)[0] == "freed\n"
     with place.book(patience=0).lock("events"):
         assert len(place.holders()) == 1
     assert place.holders() == []
@@ -90,7 +90,7 @@ def test_a_holder_that_lost_its_lock_says_so_at_the_end_and_leaves_the_new_holde
             connection.execute(sa.delete(place.ledger.names.locks))
         with place.book(patience=30).lock("events"):
             mine = place.holders()
-            assert holder.communicate("done\n", timeout=30)[0] == "PEN-LGR-009\n"
+            assert holder.communicate("done\n", timeout=HANG)[0] == "PEN-LGR-009\n"
             assert place.holders() == mine
 
 

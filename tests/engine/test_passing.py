@@ -83,7 +83,7 @@ def test_an_acknowledgement_lets_a_batch_go_on_that_an_engine_is_trying(shop: Sh
         activity = shop.ledger.activity("out")
         return activity is not None and activity.state is RouteState.RETRYING
 
-    eventually(retries, "it waits for the table that is away", 60)
+    eventually(retries, "it waits for the table that is away")
     shop.acknowledge(0, 6)
     thread.join(120)
     assert not thread.is_alive()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import HANG
+
 PLUGIN = """
 from penstock.config.component import StepConfig
 from penstock.registry import Component, Kind
@@ -47,7 +49,7 @@ def test_a_spark_step_of_another_package_between_arrow_steps_accounts_for_every_
     def penstock(*words: str) -> str:
         command = [sys.executable, "-m", "penstock.cli.main", *words, "-c", str(tmp_path / "pipeline.yaml")]
         environment = {**os.environ, "PYTHONPATH": str(site)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from penstock.engine.failed import FailedStore
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
+from tests.support.waiting import HANG
 
 PLUGIN = """
 import json
@@ -80,7 +81,7 @@ def test_the_refused_record_is_found_and_the_route_stops_before_it(tmp_path: Pat
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG,
     )
     assert ran.returncode == 3, ran.stderr
     assert numbers(tmp_path / "lenient") == [4, 6, 10, 12]

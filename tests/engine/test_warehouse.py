@@ -19,7 +19,7 @@ from penstock.engine.pipeline import Pipeline
 from tests.engine.projects import append_all, pipeline
 from tests.engine.test_engine import running
 from tests.support.postgres import Server
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 TO_POSTGRES = """\
 name: {name}
@@ -61,12 +61,12 @@ def test_a_server_that_dies_in_the_middle_of_a_load_has_every_event_once_when_it
     count = 5_000
     append_all(opened, "web", [b'{"n": %d, "text": "%s"}' % (n, b"x" * 300) for n in range(count)])
     with running(opened):
-        eventually(lambda: opened.ledger.totals("warehouse").loaded > 0, "the first batch is loaded", 90)
+        eventually(lambda: opened.ledger.totals("warehouse").loaded > 0, "the first batch is loaded")
         server.kill()
         eventually(lambda: _state(opened) is RouteState.RETRYING, "the route says that it waits")
         assert opened.ledger.totals("warehouse").loaded < count
         server.start()
-        eventually(lambda: opened.ledger.totals("warehouse").loaded == count, "all is loaded", 60)
+        eventually(lambda: opened.ledger.totals("warehouse").loaded == count, "all is loaded")
     assert ask(server, "SELECT count(*), count(DISTINCT n), min(n), max(n) FROM events") == [
         (count, count, 0, count - 1)
     ]
@@ -102,7 +102,7 @@ def test_two_engines_that_need_the_same_fifty_columns_add_each_of_them_once(tmp_
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path / name / "pipeline.yaml")])
         for name in ("one", "other")
     ]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    assert [process.wait(timeout=HANG) for process in processes] == [0, 0]
     assert ask(server, "SELECT count(*), count(new_0), count(new_49) FROM events") == [(800, 800, 800)]
     made = [change.statement for opened in engines for change in RouteBook(opened.ledger, "warehouse").changes()]
     assert len(made) == len(set(made))

@@ -15,7 +15,7 @@ import psycopg
 
 from tests.support.ports import free_port, listens
 from tests.support.postgres import postgres
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "clickstream"
 PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
@@ -46,11 +46,11 @@ def test_browser_events_arrive_looked_up_mapped_and_once(tmp_path: Path) -> None
         with (folder / "stderr").open("w") as log:
             running = subprocess.Popen([*PENSTOCK, "run"], cwd=folder, env=environment, stderr=log)
         try:
-            eventually(lambda: listens(port), "the collector listens", 60)
+            eventually(lambda: listens(port), "the collector listens")
             assert run(sys.executable, "send.py", "200") == "sent 220 events\n"
-            eventually(lambda: totals()["in"] == 220 and totals()["lag"] == 0, "all is delivered", 120, every=1)
+            eventually(lambda: totals()["in"] == 220 and totals()["lag"] == 0, "all is delivered", every=1)
             running.send_signal(signal.SIGINT)
-            assert running.wait(timeout=90) == 0
+            assert running.wait(timeout=HANG) == 0
         finally:
             running.kill()
         route = totals()

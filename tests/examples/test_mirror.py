@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mirror"
@@ -85,7 +86,7 @@ class Reader:
     def press_ctrl_c(self) -> int:
         assert self._running is not None
         self._running.send_signal(signal.SIGINT)
-        return self._running.wait(timeout=90)
+        return self._running.wait(timeout=HANG)
 
     def said(self) -> str:
         log = self.folder / "run.log"

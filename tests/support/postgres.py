@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support.ports import free_port, listens
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 ENSURE = Path(__file__).parents[2] / "scripts" / "ensure-postgres"
 NO_SETTINGS: Mapping[str, str] = {}
@@ -91,7 +91,7 @@ class Server:
         pid = int((self._directory / "data" / "postmaster.pid").read_text().splitlines()[0])
         others = psutil.Process(pid).children()
         os.kill(pid, signal.SIGKILL)
-        psutil.wait_procs(others, timeout=30)
+        psutil.wait_procs(others, timeout=HANG)
 
     def remove(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -16,7 +16,7 @@ from penstock.log.local import LocalLog
 from penstock.record import Record, records
 from penstock.sources.contract import SourceContext
 from tests.contract.source import log_records, running
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CLIENT = {"X-Auth-Token": "public"}
 SERVER = {"X-Auth-Token": "private"}
@@ -84,7 +84,7 @@ def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **
     context = SourceContext("web", folder / "log", log_options, folder / "state")
     tls = config.get("tls")
     trusted = ssl.create_default_context(cafile=tls["cert"]) if isinstance(tls, dict) else True
-    with running("http", json.dumps(config), context) as process, httpx.Client(timeout=20, verify=trusted) as http:
+    with running("http", json.dumps(config), context) as process, httpx.Client(timeout=HANG, verify=trusted) as http:
         url = f"{'http' if tls is None else 'https'}://{host}:{port}"
         eventually(lambda: _is_ready(http, url), "the collector's readiness")
         assert process.pid is not None

@@ -17,6 +17,7 @@ from penstock.record import Header
 from penstock.sources.http.bodies import BadBody, BodyLimits
 from penstock.sources.http.pixel import event
 from tests.sources.http.server import Running, collector
+from tests.support.waiting import HANG
 
 LIMITS = BodyLimits(event_bytes=1000, body_bytes=1000, body_events=10)
 
@@ -162,6 +163,6 @@ def test_a_pixel_that_is_refused_says_why_and_leaves_nothing(
 
 
 def test_an_address_that_is_too_long_is_refused(web: Running) -> None:
-    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=HANG) as connection:
         connection.sendall(b"GET /api/v1/p.gif?token=public&a=%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 70_000))
         assert connection.recv(1000).startswith(b"HTTP/1.1 414")

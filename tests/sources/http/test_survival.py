@@ -19,7 +19,7 @@ import pytest
 from penstock.log.local import LocalLog
 from tests.contract.source import log_records, numbers
 from tests.sources.http.server import CLIENT, Running, collector
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 JS = "/api/v1/event"
 HEAD = b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n"
@@ -58,7 +58,7 @@ def refuses_connections(port: int) -> bool:
 def test_too_much_at_once_is_sent_away_and_later_taken(tmp_path: Path) -> None:
     with collector(tmp_path, limits={"pending_bytes": 1000}) as web:
         body = b'{"n":1,"pad":"' + b"x" * 800 + b'"}'
-        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as slow:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=HANG) as slow:
             slow.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n258\r\n" + b" " * 600 + b"\r\n")
             with dripping(slow):  # one that has gone silent would make room
                 eventually(lambda: web.pending_bytes() >= 600, "the slow body being held")
@@ -149,7 +149,7 @@ class _Sender(threading.Thread):
 
 
 def test_a_request_under_way_is_answered_when_the_collector_stops(tmp_path: Path) -> None:
-    with collector(tmp_path) as web, socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+    with collector(tmp_path) as web, socket.create_connection(("127.0.0.1", web.port), timeout=HANG) as connection:
         connection.sendall(HEAD + b'Transfer-Encoding: chunked\r\n\r\n4\r\n{"n"\r\n')
         eventually(lambda: web.pending_bytes() == 4, "the first half")
         web.http.close()
@@ -216,7 +216,7 @@ def test_connections_that_the_system_deals_out_unevenly_do_not_wait(tmp_path: Pa
         web.http.close()
         # As many as one worker takes: however they fall, nobody may have to wait for another to hang up.
         for number in range(9):
-            connection = kept.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=10))
+            connection = kept.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=HANG))
             connection.sendall(HEAD + b'Content-Length: 8\r\n\r\n{"n":%2d}' % number)
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
 
@@ -225,7 +225,7 @@ def test_a_connection_too_many_waits_until_an_idle_one_is_closed(tmp_path: Path)
     with collector(tmp_path, limits={"connections": 2, "header_timeout": "1s"}) as web, ExitStack() as kept:
         web.http.close()
         for number in range(5):
-            connection = kept.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=10))
+            connection = kept.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=HANG))
             connection.sendall(HEAD + b'Content-Length: 7\r\n\r\n{"n":%d}' % number)
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         assert numbers(web.records()) == [0, 1, 2, 3, 4]

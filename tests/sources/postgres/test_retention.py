@@ -40,7 +40,7 @@ def change(rig: Rig, process: BaseProcess, times: int) -> None:
     for n in range(times):
         known = rig.log_end()
         rig.ask(f"UPDATE busy SET v = v + 1 WHERE id = {1 + n % 5}")
-        eventually(lambda known=known: rig.log_end() > known or not process.is_alive(), "the change", seconds=60)  # type: ignore[misc]
+        eventually(lambda known=known: rig.log_end() > known or not process.is_alive(), "the change")  # type: ignore[misc]
         if not process.is_alive():
             return
 

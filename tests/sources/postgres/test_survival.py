@@ -71,9 +71,9 @@ def test_killed_while_copying(rig: Rig, faults: pytest.MonkeyPatch, point: str) 
     complete = rig.completed()
     rig.ask(*CHANGE)  # between the two snapshots
     with rig.child() as process:
-        eventually(lambda: rig.is_mirrored(*TABLES), "all tables", seconds=60)
+        eventually(lambda: rig.is_mirrored(*TABLES), "all tables")
         rig.ask("DELETE FROM a WHERE id % 2 = 0", "UPDATE c SET v = 'last' WHERE id < 10")
-        eventually(lambda: rig.is_mirrored(*TABLES), "the changes", seconds=60)
+        eventually(lambda: rig.is_mirrored(*TABLES), "the changes")
         process.terminate()
         process.join(30)
         assert process.exitcode == 0
@@ -135,7 +135,7 @@ def test_killed_again_and_again_under_load(rig: Rig) -> None:
         for _ in range(4):
             before = len(rig.records())
             with rig.child() as process:
-                eventually(lambda known=before: len(rig.records()) > known + 100, "more records", seconds=60)  # type: ignore[misc]
+                eventually(lambda known=before: len(rig.records()) > known + 100, "more records")  # type: ignore[misc]
                 process.kill()
     finally:
         done.set()
@@ -161,7 +161,7 @@ def test_the_slot_is_confirmed_only_for_what_is_in_the_log(rig: Rig, faults: pyt
 def test_a_server_with_nothing_for_us_need_not_keep_its_log(rig: Rig) -> None:
     rig.ask(*PREPARE, "CREATE SCHEMA other", "CREATE TABLE other.noise (id int)")
     with rig.child():
-        eventually(lambda: rig.completed() == set(TABLES), "the copy", seconds=60)
+        eventually(lambda: rig.completed() == set(TABLES), "the copy")
         rig.ask("INSERT INTO other.noise SELECT generate_series(1, 20000)")
         (end,) = rig.ask("SELECT pg_current_wal_lsn()")[0]
         eventually(
@@ -174,7 +174,7 @@ def test_a_log_that_syncs_on_a_clock_is_confirmed_later(rig: Rig) -> None:
     rig.log_options = {"fsync": {"interval": "1s"}}
     rig.ask(*PREPARE)
     with rig.child():
-        eventually(lambda: rig.completed() == set(TABLES), "the copy", seconds=60)
+        eventually(lambda: rig.completed() == set(TABLES), "the copy")
         rig.ask(*CHANGE)
         (end,) = rig.ask("SELECT pg_current_wal_lsn()")[0]
         eventually(
@@ -209,7 +209,7 @@ class TestTheServerGoesAway:
             getattr(server, how)()
             server.start(settings=LOGICAL)
             rig.ask(*CHANGE)
-            eventually(lambda: rig.is_mirrored(*TABLES), "all tables", seconds=60)
+            eventually(lambda: rig.is_mirrored(*TABLES), "all tables")
             assert process.is_alive()
         assert [r.namespace for r in rig.records() if r.op is Op.COMMAND] == []
 
@@ -223,7 +223,7 @@ class TestTheServerGoesAway:
                 getattr(server, how)()
                 server.start(settings=LOGICAL)
                 rig.ask("DELETE FROM a WHERE id % 30 = 0", "INSERT INTO c VALUES (1, 'x')")
-                eventually(lambda: rig.is_mirrored(*TABLES), "the changes", seconds=60)
+                eventually(lambda: rig.is_mirrored(*TABLES), "the changes")
             assert process.is_alive()
 
     def test_before_we_begin(self, rig: Rig, server: Server) -> None:
@@ -232,7 +232,7 @@ class TestTheServerGoesAway:
         with rig.child():
             eventually(lambda: (rig.folder / "state" / "positions.json").exists(), "the source waits")
             server.start(settings=LOGICAL)
-            eventually(lambda: rig.is_mirrored(*TABLES), "all tables", seconds=60)
+            eventually(lambda: rig.is_mirrored(*TABLES), "all tables")
 
 
 def test_a_snapshot_that_is_gone_in_the_middle_is_taken_again(rig: Rig) -> None:
@@ -253,7 +253,7 @@ def test_a_snapshot_that_is_gone_in_the_middle_is_taken_again(rig: Rig) -> None:
         )
         other.commit()
         other.close()
-        eventually(lambda: rig.is_mirrored(*TABLES, "public.d"), "all tables", seconds=60)
+        eventually(lambda: rig.is_mirrored(*TABLES, "public.d"), "all tables")
         assert process.is_alive()
     assert [r.namespace for r in rig.records() if r.op is Op.COMMAND] == []
 
