@@ -61,6 +61,8 @@ class RetryLane:
     carry: Carry
     directory: Path
     """Where a part lies while its table is tried."""
+    rest: Callable[[], None] = lambda: None
+    """Called when nothing waits any more, so that what carrying needs can be let go."""
     _watch: TableWatch = field(default_factory=TableWatch)
     _due: dict[str, float] = field(default_factory=dict)
     _backoffs: dict[str, Backoff] = field(default_factory=dict)
@@ -91,6 +93,8 @@ class RetryLane:
         self._show({table: told.rows for table, told in waiting.items()})
         if waiting and not self.delivery.agreed:
             self.delivery.check_history()
+        if not waiting:
+            self.rest()
         for table in waiting if self.delivery.agreed else ():
             if time.monotonic() >= self._due.get(table, 0.0):
                 self._try_table(table)

@@ -98,7 +98,8 @@ class RouteRunner(threading.Thread):
         carry_anew = Apart(self._carry_anew, delivery.plan.step_timeout).carry
         beside = replace(self._delivery, plan=self._anew, carry_again=carry_anew)
         waiting = layout.stage_of_waiting(delivery.plan.name)
-        self._lane = RetryLane(beside, self._carry_waiting, waiting)
+        # A process takes seconds to start: while tables catch up, theirs is kept between the parts.
+        self._lane = RetryLane(beside, self._carry_waiting, waiting, self._trials_anew.close)
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._stillness = Stillness()
@@ -196,10 +197,7 @@ class RouteRunner(threading.Thread):
         return True
 
     def _carry_waiting(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
-        try:
-            return self._lane.delivery.carry_anew(ranges, passed_over)
-        finally:
-            self._trials_anew.close()
+        return self._lane.delivery.carry_anew(ranges, passed_over)
 
     def _agree(self) -> None:
         """Ask whether the route may go on with what it finds, and settle what it has taken over."""

@@ -1,0 +1,59 @@
+"""A table that was away for a while catches up beside the batches of its route, faster than it falls behind."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any, cast
+
+import pytest
+
+from penstock.backoff import Backoff
+from penstock.engine import trials
+from penstock.engine.route import Pace, RouteRunner
+from tests.engine.test_waiting import Shop, shop
+from tests.support.waiting import eventually
+
+__all__ = ["shop"]
+
+PACE = Pace(every=1.0, max_records=1000, max_bytes=1 << 20)
+
+
+class RunnerWithoutSpark(RouteRunner):
+    """Its retries are real; it has no query."""
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(cast("Any", None), shop.delivery, shop.pipeline.layout, PACE, Backoff())
+
+    def catch_up(self) -> bool:
+        return self._lane.try_what_is_due()
+
+
+@pytest.fixture
+def behind(shop: Shop) -> Shop:
+    """Five batches wait for a table."""
+    with shop.locked("orders"):
+        for n in range(1, 6):
+            shop.append(("orders", n), ("visits", n))
+            shop.deliver()
+    assert shop.waiting == {"orders": (5, 5)}
+    return shop
+
+
+def test_a_table_catches_up_with_one_process_for_all_that_it_waits_for(
+    behind: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = trials.subprocess.Popen
+
+    def counted(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*words, **options))
+        return started[-1]
+
+    monkeypatch.setattr(trials.subprocess, "Popen", counted)
+    runner = RunnerWithoutSpark(behind)
+    assert runner.catch_up()
+    assert behind.waiting == {}
+    assert behind.rows("orders") == [0, 1, 2, 3, 4, 5]
+    assert len(started) == 1
+    assert not runner.catch_up()
+    eventually(lambda: started[0].poll() is not None, "the process has ended, for nothing waits any more")
