@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.chaos.running import ROLES
+from tests.chaos.running import ROLES, SUPERVISOR
 from tests.chaos.scene import Hazard, Scene
 from tests.support.clock import HOUR
 from tests.support.waiting import eventually
@@ -32,6 +32,8 @@ class Kill(Hazard):
 
 
 EVERYTHING = "everything"
+UNWATCHED = "supervisor and tasks"
+"""Nobody tells these processes to go on: only the engine can notice that its tasks do not move."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Freeze(Hazard):
         continued, began = 0, time.monotonic()
         try:
             while frozen and time.monotonic() - began < self.seconds:
-                time.sleep(0.2)
+                time.sleep(0.02)
                 frozen = [process for process in frozen if _lives(process)]
                 running = [process for process in frozen if not _stopped(process)]
                 continued += len(running)
@@ -75,7 +77,13 @@ class Freeze(Hazard):
         def stopped() -> list[psutil.Process]:
             project = scene.project
             project.keep_up()
-            chosen = project.victims() if self.role == EVERYTHING else [project.pick(scene.rng, self.role)]
+            if self.role == EVERYTHING:
+                chosen = project.victims()
+            elif self.role == UNWATCHED:
+                chosen = [process for process in project.victims() if project.role(process) == SUPERVISOR]
+                chosen += [process for process in project.victims() if _runs_tasks(process)]
+            else:
+                chosen = [project.pick(scene.rng, self.role)]
             for process in chosen:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.suspend()
@@ -83,6 +91,13 @@ class Freeze(Hazard):
             return [process for process in chosen if _stopped(process)]
 
         return eventually(stopped, f"{self.role} is stopped")
+
+
+def _runs_tasks(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in process.cmdline()
+    except psutil.Error:
+        return False
 
 
 def _lives(process: psutil.Process) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.client import Poster
-from tests.chaos.hazards import EVERYTHING, Freeze, Kill, KillerRecord, StepClock
+from tests.chaos.hazards import EVERYTHING, UNWATCHED, Freeze, Kill, KillerRecord, StepClock
 from tests.chaos.lasting import Lasting
 from tests.chaos.locked_table import LockedTable
 from tests.chaos.project import Project
@@ -41,7 +41,7 @@ LASTING = 2
 def misfortunes(freeze: float) -> Sequence[Hazard]:
     """What happens to machines, data and neighbours."""
     return [
-        *(Freeze(role, freeze) for role in (*ROLES, EVERYTHING)),
+        *(Freeze(role, freeze) for role in (*ROLES, EVERYTHING, UNWATCHED)),
         *(StepClock(seconds) for seconds in (-3 * HOUR, 2 * DAY, -2 * DAY, 3 * HOUR)),
         KillerRecord(),
         OlderCopy(),
@@ -85,6 +85,7 @@ def chaos(
             eventually(lambda n=name: _fired(project, n), f"the fault {name} happened (see {project.log})")  # type: ignore[misc]
             struck[name] += 1
             say(f"killed at {name}")
+        scene.wait_until_it_delivers()
         with Lasting(LASTING) as lasting:
             for number, hazard in enumerate(itertools.islice(_in_turns(hazards, scene.rng), count)):
                 time.sleep(scene.rng.uniform(0.0, 3.0))

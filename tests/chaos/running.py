@@ -80,7 +80,7 @@ class Running:
 
         def found() -> list[psutil.Process]:
             self.keep_up()
-            return [process for process in self.victims() if self._role(process) == role]
+            return [process for process in self.victims() if self.role(process) == role]
 
         return rng.choice(eventually(found, f"there is a {role} (see {self.log})"))
 
@@ -105,7 +105,7 @@ class Running:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=HANG)
 
-    def _role(self, process: psutil.Process) -> str:
+    def role(self, process: psutil.Process) -> str:
         assert self.process is not None
         try:
             command = process.cmdline()
