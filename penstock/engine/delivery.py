@@ -154,13 +154,20 @@ class Delivery:
     def check_history(self) -> None:
         """Raises ``Halted`` if what is there contradicts what the ledger knows of the route. A destination that is away
         is asked before the first batch."""
-        self._check_ground()
+        try:
+            self.ask_history()
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+
+    def ask_history(self) -> None:
+        """The same for who does not run the route: raises ``ContradictionError``, and the route is not halted."""
+        if self.history is None or self.asked.is_set():
+            return
+        self.history.check_ground(self.plan.name, self.plan.sources)
         try:
             self._check_target()
         except TransientError:
             return
-        except ContradictionError as error:
-            raise self.contradicted(error) from error
 
     def settle_adopted(self) -> None:
         """Count what the route has taken over, and load what is missing of it. Raises as ``deliver`` does."""
@@ -229,7 +236,7 @@ class Delivery:
         try:
             receipts = writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
         except ContradictionError as error:
-            raise self.contradicted(error) from error
+            raise self._contradicted(error) from error
         staged = rows_by_table(parts)
         away = {table.table: str(table.away) for table in receipts if table.away is not None}
         put_off = [PutOff(table, staged[table], reason, passed_over) for table, reason in away.items()]
@@ -241,7 +248,7 @@ class Delivery:
         try:
             self.history.check_ground(self.plan.name, self.plan.sources)
         except ContradictionError as error:
-            raise self.contradicted(error) from error
+            raise self._contradicted(error) from error
 
     def _check_target(self) -> None:
         if self.history is None or self.asked.is_set():
@@ -250,7 +257,7 @@ class Delivery:
         self.ledger.note_place(self.plan.name, self.destination.place())
         self.asked.set()
 
-    def contradicted(self, error: ContradictionError) -> Halted:
+    def _contradicted(self, error: ContradictionError) -> Halted:
         message = str(error)
         self.ledger.note(self.plan.name, RouteState.HALTED, message)
         narrate.route_halted(self.plan.name, message)

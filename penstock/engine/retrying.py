@@ -92,28 +92,39 @@ class RetryLane:
         waiting = self.delivery.ledger.waiting_tables(self._route)
         self._show({table: told.rows for table, told in waiting.items()})
         if waiting and not self.delivery.agreed:
-            self.delivery.check_history()
+            # Only who runs the route may halt it: an operator who reads that it is halted takes it to be at rest.
+            self.delivery.ask_history()
         if not waiting:
             self.rest()
+        problem: Exception | None = None
         for table in waiting if self.delivery.agreed else ():
             if time.monotonic() >= self._due.get(table, 0.0):
-                self._try_table(table)
+                try:
+                    self._try_table(table)
+                except Exception as error:
+                    # Whatever it is, it is the matter of this table alone.
+                    self._due[table] = time.monotonic() + self._backoff(table).next()
+                    problem = problem or error
+        if problem is not None:
+            raise problem
         return bool(waiting)
+
+    def _backoff(self, table: str) -> Backoff:
+        return self._backoffs.setdefault(table, Backoff())
 
     def _show(self, rows: Mapping[str, int]) -> None:
         narrate.rows_waiting(self._route, {**dict.fromkeys(self._shown, 0), **rows})
         self._shown = set(rows)
 
     def _try_table(self, table: str) -> None:
-        ledger = self.delivery.ledger
-        backoff = self._backoffs.setdefault(table, Backoff())
+        ledger, backoff = self.delivery.ledger, self._backoff(table)
         for _ in range(PARTS_PER_TURN):
             part = ledger.first_waiting(self._route, table)
             if part is None or self.delivery.stopping.is_set():
                 return
             try:
                 self._try(part)
-            except (TransientError, RefusedError, WorkerLost) as error:
+            except (TransientError, RefusedError, ContradictionError, WorkerLost) as error:
                 wait = backoff.next()
                 self._due[table] = time.monotonic() + wait
                 ledger.note_attempt(part, str(error))
@@ -171,8 +182,6 @@ class RetryLane:
                 raise away
             whole = True
             return receipt
-        except ContradictionError as error:
-            raise self.delivery.contradicted(error) from error
         finally:
             self._watch.after_try(book, whole)
 

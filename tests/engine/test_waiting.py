@@ -20,14 +20,14 @@ from penstock.engine.carriage import carried
 from penstock.engine.delivery import Delivery, Halted, clean_stage
 from penstock.engine.gaps import open_route
 from penstock.engine.intervening import acknowledge, rewind, stretches_since
-from penstock.engine.ledger import Totals
+from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pieces import Ranges, left_of
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.retrying import RetryLane
 from penstock.engine.status import route_status
 from penstock.engine.takeover import adopt
 from penstock.engine.writing import Stopped
-from penstock.errors import LedgerError, PenstockError
+from penstock.errors import ContradictionError, LedgerError, PenstockError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries
 from tests.cli.processes import Terminal
@@ -528,3 +528,34 @@ def test_what_a_table_waits_for_is_kept_also_of_a_source_that_the_route_no_longe
     assert shop.rows("orders") == [0, 1]
     shop.check_books()
     assert shop.pipeline.floors()[app] == 2
+
+
+def test_a_table_that_cannot_be_tried_does_not_keep_the_others_waiting(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop.locked("orders", "visits"):
+        shop.append(("orders", 1), ("visits", 1), ("clicks", 1))
+        shop.deliver()
+    assert shop.waiting == {"orders": (1, 1), "visits": (1, 1)}
+    monkeypatch.setattr(faults, "_armed", faults.parse("retry.destination_done=raise"))
+    with pytest.raises(faults.InjectedFault):
+        shop.retry()
+    assert len(shop.waiting) == 1
+
+
+def test_what_contradicts_the_ledger_halts_no_route_behind_its_back(shop: Shop, tmp_path: Path) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+    shutil.copytree(shop.folder / "data", tmp_path / "older")
+    shop.append(("visits", 2))
+    shop.deliver()
+    shop.pipeline.ledger.close()
+    shutil.rmtree(shop.folder / "data")
+    shutil.copytree(tmp_path / "older", shop.folder / "data")
+    shop.pipeline = shop.open()
+    with pytest.raises(ContradictionError, match="PEN-RTE-017"):
+        shop.retry()
+    activity = shop.pipeline.ledger.activity("out")
+    assert activity is None or activity.state is not RouteState.HALTED
+    assert shop.rows("orders") == [0]
