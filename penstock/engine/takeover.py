@@ -3,7 +3,7 @@ start behind all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,6 +55,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         positions = {p: standing[p].committed for p in partitions}
         starts = {p: fork for p, (fork, _) in pipeline.history().forks(route, pipeline.sources_of(route)).items()}
         starts = {p: fork for p, fork in starts.items() if fork < positions[p]}
+        starts = _with_what_waits(starts, pipeline.ledger.waiting_ranges(route), positions)
         found, others = _histories(pipeline, other, route, parts)
         adoption = plan_adoption(found, parts, positions, starts, others)
         if not found and not renamed:
@@ -69,6 +70,17 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
     return Adopted(route, other, len(adoption.batches), stretches, aside)
+
+
+def _with_what_waits(
+    starts: Mapping[int, int], waiting: Sequence[Mapping[int, tuple[int, int]]], positions: Mapping[int, int]
+) -> dict[int, int]:
+    """Where a route goes back to, so that no part that a table waits for is cut: the table gets what is left of it."""
+    found = dict(starts)
+    for ranges in sorted(waiting, key=lambda ranges: max(end for _, end in ranges.values()), reverse=True):
+        if any(end > found[p] for p, (_, end) in ranges.items() if p in found):
+            found |= {p: min(first, found.get(p, first)) for p, (first, _) in ranges.items() if p in positions}
+    return found
 
 
 def decide(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:

@@ -559,3 +559,40 @@ def test_what_contradicts_the_ledger_halts_no_route_behind_its_back(shop: Shop, 
     activity = shop.pipeline.ledger.activity("out")
     assert activity is None or activity.state is not RouteState.HALTED
     assert shop.rows("orders") == [0]
+
+
+def test_what_is_declared_done_while_its_batch_is_tried_does_not_come_to_a_table_that_waits(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reach(point: str) -> None:
+        if point == "route.destination_done":
+            acknowledge(shop.pipeline, "out", 2, 2, None, OPERATOR)
+
+    with shop.locked("orders"), monkeypatch.context() as patched:
+        patched.setattr(faults, "reach", reach)
+        shop.append(("orders", 1), ("visits", 1), ("orders", 2))
+        shop.deliver()
+    shop.retry()
+    assert shop.rows("orders") == [0, 2]
+    assert shop.totals == Totals(items=5, loaded=4, skipped=1)
+    shop.check_books()
+
+
+def test_a_table_gets_what_an_older_log_still_has_of_what_it_waits_for(shop: Shop, tmp_path: Path) -> None:
+    shop.append(("orders", 1), ("visits", 1))
+    shutil.copytree(shop.folder / "data" / "log", tmp_path / "older")
+    shop.append(("orders", 2), ("visits", 2))
+    with shop.locked("orders"):
+        shop.deliver()
+    shutil.rmtree(shop.folder / "data" / "log")
+    shutil.copytree(tmp_path / "older", shop.folder / "data" / "log")
+    shop.append(("orders", 3), ("visits", 3))
+    shop.reopen()
+    with pytest.raises(Halted):
+        shop.deliver()
+    adopt(shop.pipeline, "out", "out", OPERATOR)
+    shop.deliver()
+    shop.retry()
+    assert shop.rows("orders") == [0, 1, 3]
+    assert shop.rows("visits") == [0, 1, 2, 3]
+    shop.check_books()

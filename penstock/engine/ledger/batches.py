@@ -242,13 +242,7 @@ class Batches(Waiting, Inquiries):
     def acknowledged_in(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
         """What of these ranges an operator has declared done."""
         with self.reading() as connection:
-            rows = connection.execute(sa.select(self._t.acknowledged).filter_by(route=route).order_by("first")).all()
-        found: dict[int, list[tuple[int, int]]] = {}
-        for row in rows:
-            start, end = ranges.get(row.partition, (0, 0))
-            if row.first < end and start < row.end:
-                found.setdefault(row.partition, []).append((max(row.first, start), min(row.end, end)))
-        return found
+            return self._acknowledged_in(connection, route, ranges)
 
     def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
         """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the

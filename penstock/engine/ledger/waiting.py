@@ -8,7 +8,7 @@ and nothing of a newer batch before all of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -31,6 +31,11 @@ class Waiting(Offsets):
         partitions = sa.select(self._t.waiting_offsets.c.partition).filter_by(route=route).distinct()
         with self.reading() as connection:
             return set(connection.execute(partitions).scalars())
+
+    def waiting_ranges(self, route: str) -> list[dict[int, tuple[int, int]]]:
+        """Of every part that a table of the route waits for, which offsets it is of."""
+        with self.reading() as connection:
+            return list(self._waiting_ranges(connection, route).values())
 
     def first_waiting(self, route: str, table: str) -> WaitingPart | None:
         """What a table is to get next."""
@@ -96,16 +101,29 @@ class Waiting(Offsets):
 
     def _wait_for_tables(self, connection: sa.Connection, batch: Batch, put_off: Sequence[PutOff]) -> None:
         w, o = self._t.waiting, self._t.waiting_offsets
+        # Declared done while the batch was tried: it was too late for the tables that have got it, not for these.
+        done = self._acknowledged_in(connection, batch.route, batch.ranges) if put_off else {}
         for part in put_off:
             this = {"route": batch.route, "number": batch.number, "target": part.table}
             about = {
                 "delivered_as": batch.route, "ranges": ranges_to_text(batch.ranges), "rows": part.rows,
-                "passed_over": stretches_to_text(part.passed_over), "acknowledged": stretches_to_text({}),
+                "passed_over": stretches_to_text(part.passed_over), "acknowledged": stretches_to_text(done),
                 "since": time.time(), "attempts": 0, "reason": redacted(part.reason),
             }  # fmt: skip
             connection.execute(sa.insert(w).values(**this, **about))
             for partition, (first, end) in batch.ranges.items():
                 connection.execute(sa.insert(o).values(**this, partition=partition, first=first, end=end))
+
+    def _acknowledged_in(
+        self, connection: sa.Connection, route: str, ranges: Mapping[int, tuple[int, int]]
+    ) -> dict[int, list[tuple[int, int]]]:
+        rows = connection.execute(sa.select(self._t.acknowledged).filter_by(route=route).order_by("first")).all()
+        found: dict[int, list[tuple[int, int]]] = {}
+        for row in rows:
+            start, end = ranges.get(row.partition, (0, 0))
+            if row.first < end and start < row.end:
+                found.setdefault(row.partition, []).append((max(row.first, start), min(row.end, end)))
+        return found
 
     def _waits_from(self, connection: sa.Connection, route: str, partition: int, end: int) -> int:
         """The lowest offset of a partition that a table waits for; ``end`` if none does."""
