@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from tests.chaos.running import ROLES, SUPERVISOR
-from tests.chaos.scene import Hazard, Scene
+from tests.chaos.scene import PATIENCE, Hazard, Scene
 from tests.support.clock import HOUR
 from tests.support.waiting import eventually
 
@@ -151,7 +151,10 @@ class KillerRecord(Hazard):
     def strike(self, scene: Scene) -> str:
         event_id = eventually(lambda: _posted(scene), "the event is taken", every=0.5)
         eventually(
-            lambda: event_id in scene.failed(), f"event {event_id} is in the failed store (see {scene.project.log})"
+            lambda: event_id in scene.failed(),
+            f"event {event_id} is in the failed store (see {scene.project.log})",
+            PATIENCE,
+            every=0.5,
         )
         return f"{event_id} is in the failed store"
 

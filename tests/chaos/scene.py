@@ -19,6 +19,8 @@ from tests.chaos.client import Poster
 from tests.chaos.project import ROUTE, Project
 from tests.support.waiting import eventually
 
+PATIENCE = 1500.0
+"""Seconds for routes to come up and to catch up: where all is busy, Spark's processes take many tries to start."""
 _EVENT_ID = r'"event_id": ?"(?P<id>[^"]+)"'
 
 
@@ -44,7 +46,7 @@ class Scene:
             self.project.keep_up()
             return all(items > before[route] for route, items in self.items().items())
 
-        eventually(delivers, f"the routes deliver again (see {self.project.log})", every=0.5)
+        eventually(delivers, f"the routes deliver again (see {self.project.log})", PATIENCE, every=0.5)
 
     def wait_until_all_is_delivered(self) -> None:
         def caught_up() -> bool:
@@ -52,7 +54,7 @@ class Scene:
             with self.opened() as pipeline:
                 return all(route_status(pipeline, route).to_go == 0 for route in self.project.routes)
 
-        eventually(caught_up, f"the routes have caught up (see {self.project.log})", every=0.5)
+        eventually(caught_up, f"the routes have caught up (see {self.project.log})", PATIENCE, every=0.5)
 
     def items(self) -> dict[str, int]:
         with self.opened() as pipeline:
