@@ -124,7 +124,7 @@ def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why
     )
     environment = {**os.environ, "PYTHONPATH": str(site)}
     ran = subprocess.run(
-        [*COMMAND, "run", "--once"], cwd=fresh.folder, env=environment, capture_output=True, text=True, timeout=HANG
+        [*COMMAND, "run", "--once"], cwd=fresh.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG
     )
     assert ran.returncode == Exit.UNFINISHED, ran.stderr
     assert (fresh.folder / "broken.tries").read_text() == "....."
@@ -187,7 +187,7 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, "run", "--once", *options]
-        return subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=HANG)
+        return subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=2 * HANG)
 
     ran = run("--patience", "1s", "--json")
     assert ran.returncode == Exit.UNFINISHED, ran.stderr

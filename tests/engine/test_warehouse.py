@@ -102,7 +102,7 @@ def test_two_engines_that_need_the_same_fifty_columns_add_each_of_them_once(tmp_
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path / name / "pipeline.yaml")])
         for name in ("one", "other")
     ]
-    assert [process.wait(timeout=HANG) for process in processes] == [0, 0]
+    assert [process.wait(timeout=2 * HANG) for process in processes] == [0, 0]
     assert ask(server, "SELECT count(*), count(new_0), count(new_49) FROM events") == [(800, 800, 800)]
     made = [change.statement for opened in engines for change in RouteBook(opened.ledger, "warehouse").changes()]
     assert len(made) == len(set(made))

@@ -1,4 +1,5 @@
-"""Refused records on a route with a step that runs in Spark: parts of a batch are carried anew by Spark."""
+"""A step of another package, found by its entry point, that runs in Spark between Arrow steps: every record is
+accounted for, and where the destination refuses some, parts of a batch are carried anew by Spark."""
 
 from __future__ import annotations
 
@@ -56,6 +57,10 @@ routes:
     on_error: stop
     steps: [{where: "n > 3"}, {only_even: {}}]
     to: {type: fussy, path: ./strict}
+  between:
+    from: numbers
+    steps: [{where: "n > 3"}, {only_even: {}}, {where: "n < 12"}]
+    to: {type: file, path: ./between}
 """
 
 
@@ -64,7 +69,7 @@ def numbers(folder: Path) -> list[int]:
     return sorted(json.loads(line)["n"] for line in found)
 
 
-def test_the_refused_record_is_found_and_the_route_stops_before_it(tmp_path: Path) -> None:
+def test_every_record_is_accounted_for_and_the_refused_one_is_found_and_stopped_before(tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "fussy-1.dist-info").mkdir(parents=True)
     (site / "fussy.py").write_text(PLUGIN)
@@ -73,7 +78,7 @@ def test_the_refused_record_is_found_and_the_route_stops_before_it(tmp_path: Pat
         "[penstock.components]\nonly_even = fussy:step\nfussy = fussy:destination\n"
     )
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-    (tmp_path / "numbers.ndjson").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(14)))
+    (tmp_path / "numbers.ndjson").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(14)) + "nonsense\n")
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
     ran = subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", "run", "--once"],
@@ -81,17 +86,24 @@ def test_the_refused_record_is_found_and_the_route_stops_before_it(tmp_path: Pat
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=HANG,
+        timeout=2 * HANG,
     )
     assert ran.returncode == 3, ran.stderr
     assert numbers(tmp_path / "lenient") == [4, 6, 10, 12]
     assert numbers(tmp_path / "strict") == [4, 6]
     layout = Layout(tmp_path / "data")
     ledger = Ledger.open(sqlite_url(layout.ledger), "shop")
-    assert ledger.totals("lenient") == Totals(items=14, loaded=4, skipped=9, failed=1)
-    (entry,) = FailedStore(layout.failed).read("lenient", ledger.failed_extent("lenient"))
-    assert (entry.record.offset, entry.error) == (8, "8 is unlucky")
+    assert ledger.totals("lenient") == Totals(items=15, loaded=4, skipped=9, failed=2)
+    failed = FailedStore(layout.failed).read("lenient", ledger.failed_extent("lenient"))
+    by_offset = {entry.record.offset: entry for entry in failed}
+    assert set(by_offset) == {8, 14}
+    assert by_offset[8].error == "8 is unlucky"
     standing = ledger.standing("strict")
     assert standing.halt is not None
     assert (standing.positions[0].committed, standing.halt.offset) == (8, 8)
+
+    assert numbers(tmp_path / "between") == [4, 6, 8, 10]
+    between = ledger.account("between")
+    assert between.skipped_by == {"where": 4, "only_even": 5, "where#2": 1}
+    assert between.totals == Totals(items=15, loaded=4, skipped=10, failed=1)
     ledger.close()
