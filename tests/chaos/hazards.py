@@ -58,6 +58,10 @@ class Freeze(Hazard):
                 time.sleep(0.02)
                 frozen = [process for process in frozen if _lives(process)]
                 running = [process for process in frozen if not _stopped(process)]
+                if running:
+                    # One that was killed is not stopped for a moment, and then gone.
+                    time.sleep(0.1)
+                    running = [process for process in running if _lives(process) and not _stopped(process)]
                 continued += len(running)
                 if running and not held:
                     break

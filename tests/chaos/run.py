@@ -100,9 +100,6 @@ def chaos(
                     scene.wait_until_it_delivers()
         project.wait_until_ready()
         scene.poster.stop()
-        if LockedTable.name in struck:
-            assert scene.locks["waited"] > 0, "nobody waited for a table that was locked"
-            assert scene.locks["passed"] > 0, "no row passed a table that was locked"
         return reckon(scene, struck, began)
     finally:
         scene.poster.stop()

@@ -33,8 +33,6 @@ class Scene:
     rng: random.Random
     forgotten: Counter[str] = field(default_factory=Counter)
     """Per route the rows at its target that the ledger no longer counts: it was put back to a time before them."""
-    locks: Counter[str] = field(default_factory=Counter)
-    """How often a route was seen to wait for a table that was locked, how many rows went past it to other tables."""
     failed_before: set[str] = field(default_factory=set)
     """Events whose failure was noted in a copy of the data that was thrown away."""
 
