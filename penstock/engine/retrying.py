@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock import faults
 from penstock.backoff import Backoff
-from penstock.destinations.contract import Part, Receipt
+from penstock.destinations.contract import Part, Receipt, TableReceipt
 from penstock.engine import narrate
 from penstock.engine.book import RouteBook
 from penstock.engine.delivery import Delivery
@@ -134,11 +134,21 @@ class RetryLane:
 
     def _try(self, part: WaitingPart) -> None:
         staged = self._stage(part)
-        receipt = self._write(staged) if staged.parts else Receipt()
+        receipt = self._write(staged) if staged.parts else self._written_before(part)
         faults.reach("retry.destination_done")
         with self.delivery.settling:
             self._settle(staged, receipt)
         self._staged.pop(part.table, None)
+
+    def _written_before(self, part: WaitingPart) -> Receipt:
+        """Of a part of which nothing is left to write, what an attempt before it was declared done has written."""
+        batch = part.batch
+        found = [
+            TableReceipt(load.table, load.rows, load.failures, repeated=True)
+            for load in self.delivery.destination.loads(batch.scope, batch.route)
+            if (load.batch.number, load.table) == (batch.number, part.table)
+        ]
+        return Receipt(found)
 
     def _stage(self, part: WaitingPart) -> _Staged:
         """The part's rows; those of an attempt before are used again."""

@@ -596,3 +596,20 @@ def test_a_table_gets_what_an_older_log_still_has_of_what_it_waits_for(shop: Sho
     assert shop.rows("orders") == [0, 1, 3]
     assert shop.rows("visits") == [0, 1, 2, 3]
     shop.check_books()
+
+
+def test_what_a_table_has_got_before_all_of_it_was_declared_done_counts_as_loaded(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+    with monkeypatch.context() as patched:
+        patched.setattr(faults, "_armed", faults.parse("retry.destination_done=raise"))
+        with pytest.raises(faults.InjectedFault):
+            shop.retry()
+    acknowledge(shop.pipeline, "out", 2, 2, None, OPERATOR)
+    shop.retry()
+    assert shop.rows("orders") == [0, 1]
+    assert shop.totals == Totals(items=4, loaded=4)
+    shop.check_books()
