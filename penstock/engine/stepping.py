@@ -13,6 +13,7 @@ from threading import Event
 
 import pyarrow as pa
 
+from penstock.config.pipeline import OnError
 from penstock.engine.carriage import carried
 from penstock.engine.delivery import Delivery, Halted, clean_stage
 from penstock.engine.gaps import open_route
@@ -87,6 +88,14 @@ class Stepper:
                 f"route '{route}' has the step '{self._plan.rest[0].label}', which runs in Spark: it cannot be stepped"
                 " through.",
                 "Set `max_records: 1` on the route and run the pipeline, to deliver one record per batch.",
+            )
+        waiting = pipeline.ledger.waiting_tables(route)
+        if waiting and self._plan.on_error is OnError.STOP:
+            raise PenstockError(
+                "PEN-ENG-023",
+                f"tables of route '{route}' wait for earlier batches ({', '.join(waiting)}), and its batches are to be"
+                " whole: nothing would come through.",
+                "Start the pipeline, which loads what waits; then step.",
             )
         self._delivery = Delivery(
             self._plan,

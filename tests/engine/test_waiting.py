@@ -25,6 +25,7 @@ from penstock.engine.pieces import Ranges, left_of
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.retrying import RetryLane
 from penstock.engine.status import route_status
+from penstock.engine.stepping import Stepper
 from penstock.engine.takeover import adopt
 from penstock.engine.writing import Stopped
 from penstock.errors import ContradictionError, LedgerError, PenstockError
@@ -613,3 +614,14 @@ def test_what_a_table_has_got_before_all_of_it_was_declared_done_counts_as_loade
     assert shop.rows("orders") == [0, 1]
     assert shop.totals == Totals(items=4, loaded=4)
     shop.check_books()
+
+
+def test_a_route_that_must_be_whole_is_not_stepped_through_while_a_table_waits(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+    config = shop.folder / "pipeline.yaml"
+    config.write_text(config.read_text().replace("from: web\n", "from: web\n    on_error: stop\n"))
+    shop.reopen()
+    with pytest.raises(PenstockError, match="wait for earlier batches"):
+        Stepper(shop.pipeline, "out")
