@@ -74,7 +74,8 @@ def examine(path: Path) -> Iterator[Finding]:
     for name, source in config.sources.items():
         listen = getattr(source, "listen", None)
         if isinstance(listen, str):
-            yield check_address(f"source {name}", listen, tls=getattr(source, "tls", None) is not None)
+            runs = engine_pid(Layout(config.data_dir)) is not None
+            yield check_address(f"source {name}", listen, getattr(source, "tls", None) is not None, runs)
         yield from _guarded(f"source {name}", _check_source(config, name))
     yield from _guarded("log", _check_log(config))
     yield from _guarded("ledger", _check_ledger(config))
@@ -138,8 +139,8 @@ def check_privacy(folder: Path, mask: int) -> Iterator[Finding]:
         yield Finding("data_dir", Verdict.WARN, f"{folder} is open to others (mode {mode:04o})", fix)
 
 
-def check_address(subject: str, listen: str, tls: bool = False) -> Finding:
-    """A listen address must be free, or answer as a collector does."""
+def check_address(subject: str, listen: str, tls: bool = False, runs: bool = True) -> Finding:
+    """A listen address must be free, or answer as a collector does: ours, if our engine ``runs``."""
     host, _, port_text = listen.rpartition(":")
     host, port = host.strip("[]"), int(port_text)
     try:
@@ -151,7 +152,14 @@ def check_address(subject: str, listen: str, tls: bool = False) -> Finding:
     except OSError as error:
         reason = error.strerror or str(error)
     if _is_healthy(_reachable(host), port, tls):
-        return Finding(subject, Verdict.OK, f"{listen} answers /healthz: a collector runs there")
+        if runs:
+            return Finding(subject, Verdict.OK, f"{listen} answers /healthz: a collector runs there")
+        return Finding(
+            subject,
+            Verdict.WARN,
+            f"{listen} answers /healthz, and this pipeline's engine does not run: the collector may be another's",
+            f"If it is, stop the pipeline that has port {port}, or change `listen`.",
+        )
     return Finding(
         subject,
         Verdict.FAIL,

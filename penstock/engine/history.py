@@ -20,6 +20,7 @@ from pathlib import Path
 
 from penstock.destinations.contract import AnyDestination, Batch, Loaded
 from penstock.engine.adoption import LogPart, shared_ranges
+from penstock.engine.checkpoints import checkpoints_of
 from penstock.engine.ledger import Ledger
 from penstock.engine.origin import Origin
 from penstock.errors import ContradictionError
@@ -217,13 +218,14 @@ class History:
         if held:
             places = ", ".join(f"{offset} in partition {p}" for p, offset in held.items())
             return f"it has let go of the log up to offset {places} ({self.log.directory / 'holds'})"
-        if self.checkpoints is not None and (found := sorted(self.checkpoints.glob(f"{route}-????????*"))):
-            # A route of its own may be called like that: what is behind the name must be a ledger's id.
-            named = [path for path in found if _is_of(path.name, route)]
-            others = [path for path in named if not path.name.startswith(f"{route}-{self.ledger.scope[:8]}")]
-            if others:
-                return f"there is a checkpoint of it ({others[0]})"
+        if others := self.other_checkpoints(route):
+            return f"there is a checkpoint of it ({others[0]})"
         return ""
+
+    def other_checkpoints(self, route: str) -> list[Path]:
+        """Those that a route of this name has left under other ledgers."""
+        found = [] if self.checkpoints is None else checkpoints_of(self.checkpoints, route)
+        return [path for path in found if not path.name.startswith(f"{route}-{self.ledger.scope[:8]}")]
 
     def _met_past(self, route: str, other: str, found: str) -> ContradictionError:
         name = f"'{other}'" if other != route else "a route of this name"
@@ -241,11 +243,6 @@ class History:
 def _is_another(batch: Batch, pending: Batch) -> bool:
     origin = Origin.from_text(batch.origin)
     return origin is not None and origin.ranges != dict(pending.ranges)
-
-
-def _is_of(name: str, route: str) -> bool:
-    scope = name.removeprefix(f"{route}-")[:8]
-    return len(scope) == 8 and all(sign in "0123456789abcdef" for sign in scope)
 
 
 def _told(load: Loaded) -> str:

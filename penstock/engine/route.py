@@ -17,6 +17,7 @@ from penstock.backoff import Backoff
 from penstock.engine import narrate
 from penstock.engine.apart import Apart
 from penstock.engine.carriage import reports_left
+from penstock.engine.checkpoints import batch_end
 from penstock.engine.delivery import Delivery, Halted, OutOfPatience, Stopped, clean_stage
 from penstock.engine.gaps import open_route
 from penstock.engine.layout import Layout
@@ -33,7 +34,6 @@ from penstock.engine.stillness import Stillness
 from penstock.engine.task_note import traces
 from penstock.engine.trials import Trial, TrialServer
 from penstock.errors import LedgerAway, TransientError
-from penstock.log.ranges import offsets_from_json
 from penstock.log.spark import LogSource
 
 if TYPE_CHECKING:
@@ -402,10 +402,9 @@ class RouteRunner(threading.Thread):
     def _asked_for(self, number: int) -> Ranges:
         """What of Spark's batch is not behind the route: it ends where the checkpoint says, as Spark fixed it before it
         began."""
-        # A version, the batch's own data, and a line per source: there is one.
-        end = (self._checkpoint() / "offsets" / str(number)).read_text().splitlines()[2]
+        end = batch_end(self._checkpoint(), number)
         committed = {p: position.committed for p, position in self._ledger.offsets(self.plan.name).items()}
-        return left_of({p: (0, stop) for p, stop in offsets_from_json(json.loads(end)).items()}, committed)
+        return left_of({p: (0, stop) for p, stop in end.items()}, committed)
 
     def _carried_again(self, plan: RoutePlan, source: type[LogSource], ranges: Ranges) -> BatchReport:
         """Run the tasks of a part of a batch, whose steps need Spark, as a job of its own. Raises ``WorkerLost``."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock.destinations.contract import Loaded
 from penstock.engine.adoption import LogPart, course_of, plan_adoption
+from penstock.engine.checkpoints import delivered_up_to
 from penstock.engine.intervening import no_engine_starts, running_engine
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
 from penstock.engine.pipeline import Pipeline
@@ -44,7 +45,14 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
             f"'{other}' is a route of the config: it goes on by itself, and cannot be taken over.",
             "Remove it from the config first.",
         )
-    running = running_engine(pipeline) is not None and not renamed
+    pid = running_engine(pipeline)
+    if renamed and pid is not None:
+        raise PenstockError(
+            "PEN-ENG-024",
+            f"route '{route}' cannot take over what '{other}' was while the engine runs (pid {pid}).",
+            "Stop the pipeline, adopt, then start it again.",
+        )
+    running = pid is not None
     with nullcontext() if running else no_engine_starts(pipeline):
         pipeline.ledger.refuse_at_work(route, running)
         if renamed:
@@ -162,11 +170,15 @@ def _reach(loads: Sequence[Loaded], parts: dict[int, LogPart]) -> int:
 def _from_holds(
     pipeline: Pipeline, other: str, positions: dict[int, int], starts: dict[int, int], moved: bool
 ) -> Adoption:
-    """For destinations that remember nothing: what the route had let go of in the log, it had delivered."""
+    """For destinations that remember nothing of it: what the route had let go of in the log it had delivered, and what
+    Spark has noted as done."""
     held = pipeline.log.holds.get().get(other, {})
-    ends = {p: min(held[p], pipeline.log.bounds(p).end) for p in positions if p in held}
+    left = pipeline.history().other_checkpoints(other)
+    told = [held, *map(delivered_up_to, left)]
+    ends = {p: max(ends.get(p, 0) for ends in told) for p in positions}
+    ends = {p: min(end, pipeline.log.bounds(p).end) for p, end in ends.items()}
     ranges = {p: (positions[p], end) for p, end in ends.items() if positions[p] < end and p not in starts}
-    if not ranges and not moved and not pipeline.ledger.last_number(other):
+    if not ranges and not moved and not left and not pipeline.ledger.last_number(other):
         raise PenstockError(
             "PEN-ENG-072",
             f"neither the ledger nor the disk nor the destination knows of anything that '{other}' has delivered.",

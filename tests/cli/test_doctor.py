@@ -121,6 +121,11 @@ def test_a_taken_address_must_answer_as_a_collector(status: int, verdict: Verdic
         assert check_address("source web", address).verdict is verdict
 
 
+def test_a_collector_that_answers_while_the_engine_does_not_run_may_be_anothers() -> None:
+    with answering(200) as address:
+        assert check_address("source web", address, runs=False).verdict is Verdict.WARN
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "[::1]"])
 def test_a_free_address_is_fine(host: str) -> None:
     with socket.socket() as probe:

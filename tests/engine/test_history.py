@@ -283,3 +283,24 @@ def test_a_contradiction_met_while_stepping_is_said_as_it_is(site: Site) -> None
             stepper.deliver(look)
     pipeline.ledger.close()
     assert site.rows() == list(range(5))
+
+
+@pytest.mark.parametrize(("done", "stands_at"), [(True, 3), (False, 0)])
+def test_a_route_that_left_nothing_but_a_checkpoint_can_go_on_behind_it(site: Site, done: bool, stands_at: int) -> None:
+    """It had taken records and skipped all of them, so that its destination knows nothing of it."""
+    site.append([9, 19, 29])
+    assert site.deliver() == ""
+    for file in site.data.glob("ledger.db*"):
+        file.unlink()
+    checkpoint = site.data / "checkpoints" / "a-0123abcd-1"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_text('v1\n{}\n{"0": 3}')
+    (checkpoint / "commits").mkdir()
+    if done:
+        (checkpoint / "commits" / "0").write_text("v1\n{}")
+    assert "PEN-RTE-019" in site.deliver()
+    assert site.adopt().stretches == {0: (0, stands_at)}
+    site.append([30])
+    assert site.deliver() == ""
+    assert site.rows() == [30]
+    assert site.totals() == (4, 1, 3, 0)

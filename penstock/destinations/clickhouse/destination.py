@@ -102,3 +102,10 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
             )
         except (ClickHouseError, OSError) as error:
             raise explained(error, refuses=False) from error
+        except TypeError as error:
+            # The driver takes what is behind the question mark for arguments of its own.
+            raise PenstockError(
+                "PEN-DST-045",
+                f"the driver does not know an option of the url: {error}.",
+                "User and password go before the host: clickhouse://user:password@host:port/database.",
+            ) from error

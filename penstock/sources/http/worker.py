@@ -26,6 +26,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
+from penstock.backoff import Reminder
 from penstock.config.secrets import secrets_in_options
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
@@ -149,11 +150,13 @@ async def _own_partition(
 ) -> tuple[GroupCommit | None, PartitionWriter | None]:
     """Open the log, waiting as long as another process (our predecessor, perhaps) still holds the partition."""
     log = LocalLog(job.log_dir, LogConfig.model_validate_json(job.log_options or "{}"))
+    reminder = Reminder()
     while not collector.readiness.stopping:
         try:
             writer = await asyncio.to_thread(log.writer, job.source, job.index)
         except LogError as error:
-            _log.warning("worker %d waits for its partition: %s", job.index, error)
+            if reminder.is_due(time.monotonic()):
+                _log.warning("worker %d waits for its partition: %s", job.index, error)
             await asyncio.sleep(RETRY_SECONDS)
             continue
         # The first conversion to Arrow loads pandas: better now than while the first clients wait.

@@ -465,3 +465,11 @@ def test_the_plan_is_what_would_be_done(engine: Engine, warehouse: Make) -> None
 def test_an_address_that_is_none_is_refused_with_the_config(url: str) -> None:
     with pytest.raises(ValueError, match="not a ClickHouse address"):
         ClickhouseConfig.model_validate({"url": url})
+
+
+@pytest.mark.parametrize("option", ["password=zebra", "user=ada"])
+def test_an_option_of_the_url_that_the_driver_does_not_know_is_said_with_the_way_to_write_it(option: str) -> None:
+    config = ClickhouseConfig.model_validate({"type": "clickhouse", "url": f"clickhouse://u@127.0.0.1:1/db?{option}"})
+    with pytest.raises(PenstockError, match="PEN-DST-045") as caught:
+        ClickhouseDestination(config).check()
+    assert "zebra" not in str(caught.value)
