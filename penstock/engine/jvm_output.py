@@ -1,4 +1,5 @@
-"""What Spark's JVM says, line by line: what happened passes, the frames of traces and the chatter of a start do not.
+"""What Spark's JVM and its Python processes say, line by line: what happened passes, the frames of traces and the
+chatter of a start do not.
 
 Frames are kept in a file beside, for who must find a defect.
 """
@@ -13,6 +14,9 @@ KEPT_CHARACTERS = 4 << 20
 """How much of traces is kept."""
 
 _FRAME = re.compile(r"\s+at [\w.$/<>@-]+\(.*\)\s*|\s*\.\.\. \d+ (?:more|common).*", re.DOTALL)
+_PYTHON_TRACE = re.compile(
+    r"Traceback \(most recent call last\):\s*|(?:During handling of|The above exception was) .*:\s*"
+)
 _CHATTER = re.compile(
     r"WARNING: Using incubator modules.*|Setting default log level to .*|To adjust logging level use .*"
     r"|Using Spark's default log4j profile.*|WARNING: package sun\.security\.action not in java\.base.*",
@@ -26,6 +30,7 @@ class Sieve:
     def __init__(self, traces: Path) -> None:
         self._traces = traces
         self._told = False
+        self._in_python_trace = False
         self._room = KEPT_CHARACTERS
         traces.unlink(missing_ok=True)
 
@@ -33,7 +38,10 @@ class Sieve:
         """What of a line a person is to see; often nothing."""
         if _CHATTER.fullmatch(line):
             return ""
-        if not _FRAME.fullmatch(line):
+        # The frames of a Python trace are indented; what happened is the first line behind them that is not.
+        begins = _PYTHON_TRACE.fullmatch(line) is not None
+        self._in_python_trace = begins or (self._in_python_trace and line.startswith((" ", "\n")))
+        if not self._in_python_trace and not _FRAME.fullmatch(line):
             return line
         if self._room > 0:
             self._keep(line)

@@ -35,6 +35,34 @@ def test_frames_of_traces_are_kept_aside_and_what_happened_is_shown(tmp_path: Pa
     assert traces.stat().st_mode & 0o777 == 0o600
 
 
+PYTHON = """\
+Traceback (most recent call last):
+  File "spark.zip/pyspark/util.py", line 847, in local_connect_and_auth
+    sock.connect(sa)
+    ~~~~~~~~~~~~^^^^
+ConnectionRefusedError: [Errno 111] Connection refused
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+pyspark.errors.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket
+ a line of its own
+"""
+
+
+def test_the_frames_of_python_traces_are_kept_aside_too(tmp_path: Path) -> None:
+    traces = tmp_path / "traces.log"
+    sieve = Sieve(traces)
+    assert [line for line in map(sieve.shown, PYTHON.splitlines(keepends=True)) if line.strip()] == [
+        f"  (traces are in {traces})\n",
+        "ConnectionRefusedError: [Errno 111] Connection refused\n",
+        "pyspark.errors.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket\n",
+        " a line of its own\n",
+    ]
+    assert "sock.connect(sa)" in traces.read_text()
+
+
 def test_traces_that_cannot_be_kept_stop_nothing(tmp_path: Path) -> None:
     sieve = Sieve(tmp_path / "nowhere" / "traces.log")
     assert [sieve.shown(line) for line in ("\tat a.b(C.java:1)\n", "what happened\n")][1] == "what happened\n"
