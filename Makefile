@@ -5,6 +5,7 @@ SHELL := /bin/bash
 VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
+CLASSES := $(VENV)/spark-classes.jsa
 # Tests of one file run one after the other, with a Spark and a PostgreSQL for all of them; so many files at a time.
 # By itself as many as tests/conftest.py finds right for this machine.
 JOBS ?= auto
@@ -26,10 +27,16 @@ $(READY): requirements.lock pyproject.toml
 	@$(RUN)/python -m penstock.engine.warm_up
 	@touch $@
 
+# Tests start Spark a hundred times.
+$(CLASSES): $(READY)
+	@scripts/ensure-java
+	@echo "writing down the classes that Spark loads (once)"
+	@$(RUN)/python scripts/share_classes.py $@ || echo "not possible here: tests start Spark without"
+
 demo: setup  ## Run the whole pipeline on 200,000 events and print what became of them
 	$(RUN)/penstock demo
 
-test: lint types  ## Lint, check types, run all tests
+test: lint types $(CLASSES)  ## Lint, check types, run all tests
 	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: setup

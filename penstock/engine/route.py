@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,7 +106,8 @@ class RouteRunner(threading.Thread):
         self._stillness = Stillness()
         self._carrying: float | None = None
         self._cut_off: float | None = None
-        self._crashes = 0
+        self._crashes: Counter[bool] = Counter()
+        """Since the last batch, apart for those that were only slow to start."""
         self._cause: Exception | None = None
         self.finished = False
         self.halted = False
@@ -175,7 +177,7 @@ class RouteRunner(threading.Thread):
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
                 if self._gives_up(error):
-                    narrate.route_gave_up(route, reason, self._crashes)
+                    narrate.route_gave_up(route, reason, self._crashes.total())
                     return
                 narrate.route_crashed(route, reason, wait)
                 said = False
@@ -235,10 +237,10 @@ class RouteRunner(threading.Thread):
     def _gives_up(self, error: Exception) -> bool:
         if isinstance(error, _PASSING):
             return self._delivery.patience.is_over()
-        self._crashes += 1
         # Spark gives a Python process ten seconds to start, which is too few where everything is busy.
-        tries = ONCE_TRIES_WHEN_BUSY if NO_CONNECTION in str(error) else ONCE_TRIES
-        return self._pace.once and self._crashes >= tries
+        slow = NO_CONNECTION in str(error)
+        self._crashes[slow] += 1
+        return self._pace.once and self._crashes[slow] >= (ONCE_TRIES_WHEN_BUSY if slow else ONCE_TRIES)
 
     def stop(self, patience: float) -> bool:
         """Let the batch that is being delivered finish, for ``patience`` seconds at most, and end the query.
@@ -339,7 +341,7 @@ class RouteRunner(threading.Thread):
             except Exception as error:
                 self._cause = error
                 raise
-            self._crashes = 0
+            self._crashes.clear()
             self._delivery.patience.reset()
             clean_stage(self.plan.stage_dir)
         if not (self._pace.once or self._pace.in_rounds):
