@@ -80,10 +80,14 @@ def as_doubles(array: pa.Array) -> tuple[Values, Bools]:
 
 
 def survives_single(doubles: Values) -> Bools:
-    """Whether the fewest digits that lead to the nearest number of 32 bits are those of the double."""
+    """Whether the fewest digits that lead to the nearest number of 32 bits are those of the double. Not if it lies in
+    the middle between two of them: then engines print other digits."""
     with np.errstate(over="ignore", invalid="ignore"):
         single = doubles.astype(np.float32)
-    found: Bools = np.isfinite(single)
+        found: Bools = np.isfinite(single)
+        behind = np.where(np.greater(doubles, single), np.float32(np.inf), np.float32(-np.inf))
+        beyond = np.subtract(np.nextafter(single, behind), doubles, dtype=np.float64)
+        found &= (doubles == single) | (np.subtract(doubles, single, dtype=np.float64) != beyond)
     digits = pa.array(np.where(found, single, np.float32(0))).cast(pa.string())
     found &= digits.cast(pa.float64()).to_numpy() == doubles
     return found
