@@ -208,7 +208,12 @@ def test_metrics_count_what_happened(web: Running) -> None:
     before = settled(lambda: [web.counted(name) for name in names])
     web.post(BULK, b'{"n":1}\n{"n":2}\nbad')
     grown = [old + new for old, new in zip(before, [2, 1, 1, 1], strict=True)]
-    eventually(lambda: [web.counted(name) for name in names] == grown, "the counters having grown by that")
+
+    def have_grown() -> bool:
+        # What requests before this one did may be counted late, by a worker that was held up.
+        return all(web.counted(name) >= least for name, least in zip(names, grown, strict=True))
+
+    eventually(have_grown, "the counters having grown by that")
     eventually(lambda: web.pending_bytes() == 0, "nothing being held")
 
 
