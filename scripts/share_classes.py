@@ -25,7 +25,9 @@ PATIENCE = 600
 
 
 def main(target: Path) -> int:
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:+UseSerialGC -XX:ArchiveClassesAtExit={target} -Xlog:disable"
+    # Put in its place when it is whole: a JVM that is given half of one may not notice.
+    scratch = target.with_suffix(".part")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:+UseSerialGC -XX:ArchiveClassesAtExit={scratch} -Xlog:disable"
 
     from pyspark import SparkContext
 
@@ -43,7 +45,10 @@ def main(target: Path) -> int:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(PATIENCE)
-    return 0 if whole and target.exists() else 1
+    if not whole or not scratch.exists():
+        return 1
+    scratch.replace(target)
+    return 0
 
 
 if __name__ == "__main__":

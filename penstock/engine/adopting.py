@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pyarrow as pa
 
 from penstock.destinations.contract import Part, TableReceipt
 from penstock.engine.ledger import AdoptedBatch
 from penstock.engine.pieces import Ranges
-from penstock.engine.reports import BatchReport
+from penstock.engine.reports import BatchReport, rows_by_table
 from penstock.steps.contract import FAILURE_SCHEMA
 
 
 def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableReceipt], list[Part]]:
     """What became of the tables that have their rows, and the parts of all others. ``report`` is of the same ranges."""
-    staged: Counter[str] = Counter()
-    for part in report.parts:
-        staged[part.table] += part.rows
+    staged = rows_by_table(report.parts)
     receipts = []
     for table, text in adopted.tables.items():
         rows = sum(staged[name] for name in adopted.staged_as(table))

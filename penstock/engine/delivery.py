@@ -60,9 +60,9 @@ from penstock.engine.refusals import (
     record_in,
     refused_records,
 )
-from penstock.engine.reports import BatchReport
+from penstock.engine.reports import BatchReport, rows_by_table
 from penstock.engine.unnoted import TableWatch
-from penstock.engine.writing import BatchWriter, OutOfPatience, Reconsidered, Stopped, rows_by_table
+from penstock.engine.writing import BatchWriter, OutOfPatience, Reconsidered, Stopped
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local import LocalLog
 from penstock.log.ordering import LogOrder, RangeOrder

@@ -78,6 +78,14 @@ class BatchReport:
         return sum(file.rows for file in self.failed)
 
 
+def rows_by_table(parts: Iterable[Part]) -> Counter[str]:
+    """How many rows were staged for each table."""
+    rows: Counter[str] = Counter()
+    for part in parts:
+        rows[part.table] += part.rows
+    return rows
+
+
 def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     """One report for the batch. Refuses stretches that overlap or leave a gap: the range was fixed before it ran."""
     stretches: dict[int, list[tuple[int, int]]] = {}

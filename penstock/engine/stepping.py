@@ -23,7 +23,7 @@ from penstock.engine.lock import EngineLock
 from penstock.engine.pieces import Ranges
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.plan import links
-from penstock.engine.reports import BatchReport
+from penstock.engine.reports import BatchReport, rows_by_table
 from penstock.errors import PenstockError
 from penstock.record import Record, records
 from penstock.steps.chain import Chain
@@ -151,10 +151,7 @@ class Stepper:
         head = found[firsts.index(min(firsts, key=lambda place: (self._pipeline.log.stamp_at(*place), place[0])))]
         (record,) = records(head)
         report = self._carried({record.partition: (self._committed(record.partition), record.offset + 1)})
-        rows: dict[str, int] = {}
-        for part in report.parts:
-            rows[part.table] = rows.get(part.table, 0) + part.rows
-        return Look(record, self._passages(head), rows, report)
+        return Look(record, self._passages(head), rows_by_table(report.parts), report)
 
     def deliver(self, look: Look) -> Result:
         return self._delivered(look.report)

@@ -17,6 +17,7 @@ from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt,
 from penstock.engine import narrate
 from penstock.engine.book import RouteBook
 from penstock.engine.ledger import Ledger, RouteState, WaitingTable
+from penstock.engine.reports import rows_by_table
 from penstock.engine.unnoted import TableWatch
 from penstock.errors import RefusedError, RouteError, TransientError
 
@@ -153,13 +154,6 @@ class BatchWriter:
             raise Stopped from problem
         if self.reconsider():
             raise Reconsidered
-
-
-def rows_by_table(parts: Iterable[Part]) -> Counter[str]:
-    rows: Counter[str] = Counter()
-    for part in parts:
-        rows[part.table] += part.rows
-    return rows
 
 
 class RouteAwaits(TransientError):
