@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from penstock.engine.ledger import Ledger, Position
 from penstock.engine.pieces import Range, joined
 from penstock.errors import RouteError
 from penstock.log.local import LocalLog
+
+if TYPE_CHECKING:
+    # Tasks import this module, and have no use for a database.
+    from penstock.engine.ledger import Ledger, Position
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_PYTHON_PATH = "PYTHONPATH"
+_WORKER_PATH = Path(__file__).with_name("worker_path")
+"""Holds the module that the Python processes of this JVM begin with."""
 
 
 def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGateway:
@@ -32,7 +35,6 @@ def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGa
     from pyspark.java_gateway import launch_gateway
 
     options, properties = folder / "java.options", folder / "spark.properties"
-    before = os.environ.get(_SUBMIT_ARGUMENTS)
     said, say = os.pipe()
     try:
         # These would be on the JVM's command line even so; a file of options is not.
@@ -40,16 +42,31 @@ def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGa
         kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")}
         _write(properties, "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in kept.items()))
         given = f"--properties-file {shlex.quote(str(properties))}"
-        os.environ[_SUBMIT_ARGUMENTS] = f"{given} {before or 'pyspark-shell'}"
-        return launch_gateway(popen_kwargs={"stdout": say, "stderr": say})  # type: ignore[no-untyped-call]
+        theirs = os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
+        paths = [str(_WORKER_PATH), os.environ.get(_PYTHON_PATH, "")]
+        for_jvm = {_SUBMIT_ARGUMENTS: f"{given} {theirs}", _PYTHON_PATH: os.pathsep.join(filter(None, paths))}
+        with _environment(for_jvm):
+            return launch_gateway(popen_kwargs={"stdout": say, "stderr": say})  # type: ignore[no-untyped-call]
     finally:
         os.close(say)
         threading.Thread(target=pass_on, args=(said, Sieve(traces)), name="jvm-says", daemon=True).start()
-        os.environ.pop(_SUBMIT_ARGUMENTS, None)
-        if before is not None:
-            os.environ[_SUBMIT_ARGUMENTS] = before
         options.unlink(missing_ok=True)
         properties.unlink(missing_ok=True)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """What processes find in their environment that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def pass_on(said: int, sieve: Sieve | None = None) -> None:

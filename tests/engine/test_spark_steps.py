@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+
 from penstock.engine.failed import FailedStore
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
@@ -32,7 +34,15 @@ destination = Component(Kind.DESTINATION, "fussy", "Takes all but 8", "fussy:Fus
 
 class OnlyEven(SparkStep[StepConfig]):
     def apply(self, frame):
-        return frame.where("cast(get_json_object(cast(data as string), '$.n') as int) % 2 = 0")
+        even = frame.where("cast(get_json_object(cast(data as string), '$.n') as int) % 2 = 0")
+        return even.mapInArrow(noted, frame.schema)
+
+
+def noted(batches):
+    import pyspark
+
+    Path(__file__).with_name("pyspark.txt").write_text(pyspark.__file__)
+    yield from batches
 
 
 class FussyConfig(FileConfig):
@@ -107,3 +117,6 @@ def test_every_record_is_accounted_for_and_the_refused_one_is_found_and_stopped_
     assert between.skipped_by == {"where": 4, "only_even": 5, "where#2": 1}
     assert between.totals == Totals(items=15, loaded=4, skipped=10, failed=1)
     ledger.close()
+
+    # PySpark was not unpacked and compiled anew by each worker.
+    assert (site / "pyspark.txt").read_text() == pyspark.__file__
