@@ -30,10 +30,7 @@ class Pipeline:
         """With ``create=False`` a pipeline that never ran is an error, and nothing is made on disk."""
         layout = Layout(config.data_dir)
         if not create and config.ledger.url is None and not layout.ledger.exists():
-            raise PenstockError(
-                "PEN-ENG-004", f"the pipeline '{config.name}' has not run yet: {layout.root} has no ledger.",
-                "Start it with: penstock run",
-            )  # fmt: skip
+            raise _no_ledger(config.name, layout)
         if create:
             require_writable(layout.root)
         else:
@@ -108,6 +105,19 @@ class Pipeline:
         for partition in known:
             floors.setdefault(partition, self.log.bounds(partition).end)
         return floors
+
+
+def _no_ledger(name: str, layout: Layout) -> PenstockError:
+    if any(layout.checkpoints.glob("*")):
+        return PenstockError(
+            "PEN-ENG-025", f"the pipeline '{name}' has run, but its ledger {layout.ledger} is gone.",
+            "Put it back, or the whole with `penstock restore`. Without it, `penstock run` delivers nothing twice:"
+            " each route says what its target has, and how to go on.",
+        )  # fmt: skip
+    return PenstockError(
+        "PEN-ENG-004", f"the pipeline '{name}' has not run yet: {layout.root} has no ledger.",
+        "Start it with: penstock run",
+    )  # fmt: skip
 
 
 def sources_of(config: PipelineConfig, route: str) -> tuple[str, ...]:

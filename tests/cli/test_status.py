@@ -162,6 +162,16 @@ def test_a_pipeline_that_never_ran_says_how_to_start_it(fresh: Project) -> None:
     assert not (fresh.folder / "data").exists()
 
 
+def test_a_pipeline_whose_ledger_is_gone_is_not_taken_for_one_that_never_ran(fresh: Project) -> None:
+    layout = Layout(fresh.folder / "data")
+    layout.checkpoint("warehouse", "0123456789").mkdir(parents=True)
+    ran = fresh.penstock("status")
+    assert (ran.code, ran.out) == (1, "")
+    assert str(layout.ledger) in ran.err
+    assert "is gone" in ran.err
+    assert "penstock restore" in ran.err
+
+
 def test_a_watched_status_is_a_line_a_second_until_it_is_told_to_end(shop: Project) -> None:
     words = [*COMMAND, "status", "--watch", "--json", "--config", str(shop.config)]
     watching = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
