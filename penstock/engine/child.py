@@ -6,7 +6,6 @@ A child ends when it is told to (SIGTERM: finish, a second one: now) and never o
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
+from penstock import parent_death
 from penstock.config.loading import load
 from penstock.config.pipeline import PipelineConfig
 from penstock.engine.data_dir import require_writable
@@ -36,8 +36,6 @@ SUPERVISOR_VARIABLE = "PENSTOCK_SUPERVISOR"
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """The supervisor starts a child with these blocked; the child takes them as soon as it can."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
@@ -97,8 +95,7 @@ def _end_with_parent() -> None:
 
     It may have died while we were starting, before we could ask: then its number is not our parent's any more.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent_death.ask_for(signal.SIGKILL)
     supervisor = os.environ.get(SUPERVISOR_VARIABLE)
     if supervisor is not None and os.getppid() != int(supervisor):
         os._exit(1)

@@ -6,7 +6,6 @@ of it. It speaks in pickles over its standard input and output and ends with the
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import select
@@ -20,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock import parent_death
 from penstock.engine.gateway import pass_on
 from penstock.engine.lost import LostCode, WorkerLost
 from penstock.engine.pieces import Ranges
@@ -29,7 +29,6 @@ from penstock.engine.task_note import traces
 
 GRACE = 30.0
 """Seconds beyond its limit after which a trial that has not ended itself is killed: it may have been stopped."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,7 @@ def _carry(plan: RoutePlan, log: Path, trial: Trial, tells: int) -> None:
 
     code = 1
     try:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        parent_death.ask_for(signal.SIGKILL)
         try:
             answer: object = carried(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.ranges)
         except BaseException as error:

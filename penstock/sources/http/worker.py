@@ -26,6 +26,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
+from penstock import parent_death
 from penstock.backoff import Reminder
 from penstock.config.secrets import secrets_in_options
 from penstock.errors import LogError
@@ -62,6 +63,8 @@ _log = logging.getLogger("penstock.http")
 def main() -> None:
     redact_stderr()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    # A worker that is stopped would not see the end of its input, and keep the port.
+    parent_death.ask_for(signal.SIGCONT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops us
     job = Job.model_validate_json(sys.stdin.buffer.readline())
     gc.set_threshold(*COLLECT_AFTER)

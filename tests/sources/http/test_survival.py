@@ -160,10 +160,13 @@ def test_a_request_under_way_is_answered_when_the_collector_stops(tmp_path: Path
     assert numbers(log_records(tmp_path / "log")) == [7]
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path, stopped: bool) -> None:
     with collector(tmp_path, workers=2) as web:
         eventually(lambda: len(children(web.pid)) == 2, "two workers")
         workers = children(web.pid)
+        if stopped:
+            os.kill(workers[0], signal.SIGSTOP)
         os.kill(web.pid, signal.SIGKILL)
         eventually(lambda: not any(_is_alive(pid) for pid in workers), "the end of the workers")
 
