@@ -58,12 +58,28 @@ def check_templates(loaded: Loaded) -> Findings:
                 what = f"nothing was there to tell whether events have the field {fields}"
                 fix = "Add a case to tests/ (penstock test), or check again when the log has events."
                 unchecked.append(Problem(loaded.document.file, position, key, what, fix))
-            for path in asked if samples else ():
-                if not any(_has(event, path) for event in samples):
-                    what = f"none of {len(samples)} sample events has the field {_spelled(path)}"
-                    what += _outcome(template, samples)
-                    warnings.append(Problem(loaded.document.file, position, key, what, _suggestion(path, samples)))
+            missing = [path for path in asked if not any(_has(event, path) for event in samples)] if samples else []
+            for path in missing:
+                what = f"none of {len(samples)} sample events has the field {_spelled(path)}"
+                what += _outcome(template, samples)
+                warnings.append(Problem(loaded.document.file, position, key, what, _suggestion(path, samples)))
+            # What sources add to events is not in samples.
+            if not missing and len(asked) == len(template.needed) and (failure := _failure(template, samples)):
+                what = f"all of {len(samples)} sample events would fail here: {failure}"
+                warnings.append(Problem(loaded.document.file, position, key, what, "Try it with: penstock test"))
     return Findings(warnings, unchecked)
+
+
+def _failure(template: EventTemplate, samples: Sequence[Event]) -> str:
+    """What goes wrong with the first of them, if something does with every one."""
+    said: list[str] = []
+    for event in samples:
+        try:
+            template.render(event)
+            return ""
+        except Exception as error:  # whatever a template can raise
+            said.append(str(error) or type(error).__name__)
+    return said[0] if said else ""
 
 
 def _outcome(template: EventTemplate, samples: Sequence[Event]) -> str:

@@ -126,6 +126,14 @@ def test_a_template_with_a_field_that_no_sample_has_gets_a_warning(tmp_path: Pat
     assert "skipped" not in inner["message"]
 
 
+def test_a_template_that_fails_for_every_sample_gets_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "events.ndjson").write_text('{"event_type": "click", "n": 1}\n{"n": 2}\n')
+    (found,) = checked(tmp_path, "{{ n.lower() }}")
+    assert (found["severity"], found["key"]) == ("warning", "routes.warehouse.to.table")
+    assert str(found["message"]).startswith("all of 2 sample events would fail here: ")
+    assert "lower" in str(found["message"])
+
+
 FINE = [
     "{{ event_type }}",
     "{{ user['name'] }}",
