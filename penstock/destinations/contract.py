@@ -118,6 +118,8 @@ class TableReceipt:
     """Rows that the target refused (``FAILURE_SCHEMA``); all others were written."""
     repeated: bool = False
     """The target had this batch of the table already; nothing was changed."""
+    resumed: bool = False
+    """The target had some of it already, by an earlier attempt, and the rest was written now."""
     away: TransientError | None = None
     """Why nothing was written to this table. It is tried again, without the tables that were written; if it stays away,
     its part waits, and later batches go on without it."""
@@ -164,6 +166,9 @@ class Loaded:
     """The tables that its rows were staged for, if not for this one."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """The ``waiting`` of its batch."""
+    upto: tuple[int, int] | None = None
+    """Where the table was left in the middle of its part: partition and offset of the last record, in the order of the
+    log, that it has."""
 
 
 class TableBook(Protocol):

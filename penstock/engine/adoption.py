@@ -10,13 +10,13 @@ log and ours part is not ours, and what our log has there is not delivered yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.contract import Loaded
 from penstock.engine.ledger import AdoptedBatch, Adoption
 from penstock.engine.origin import Origin
-from penstock.engine.pieces import joined
+from penstock.engine.pieces import Order, Place, Range, Ranges, behind, joined, left_of
 from penstock.errors import PenstockError
 from penstock.log.lineage import Lineage
 from penstock.steps.contract import NO_FAILURES
@@ -37,10 +37,12 @@ def plan_adoption(
     log: Mapping[int, LogPart],
     positions: Mapping[int, int],
     starts: Mapping[int, int],
+    order: Order,
     others: Sequence[Loaded] = (),
 ) -> Adoption:
     """What a route that stands at ``positions`` takes over of ``loads``, one history, oldest first. Before that it goes
-    back to ``starts``. ``others``: what further histories have, which may have loaded tables of the newest batch."""
+    back to ``starts``. ``order`` is the log's. ``others``: what further histories have, which may have loaded tables of
+    the newest batch, or what tables waited for."""
     unknown = next((load for load in loads if Origin.from_text(load.batch.origin) is None), None)
     if unknown is not None and all(Origin.from_text(load.batch.origin) is None for load in loads):
         raise PenstockError(
@@ -54,7 +56,20 @@ def plan_adoption(
     newest = max((load.batch.number for load in loads), default=0)
     waiting = {table: number for load in loads if load.batch.number == newest for table, number in load.waiting.items()}
     course = course_of(loads, log)
+    begun = _begun([*loads, *others], log)
+    left_in_the_middle: dict[int, set[str]] = {}
+    for load in loads:
+        if load.upto is not None:
+            left_in_the_middle.setdefault(load.batch.number, set()).add(load.table)
+    elsewhere = _Coverage(others, log)
     batches: list[AdoptedBatch] = []
+
+    def settled(ranges: Ranges, tables: Mapping[str, str], wanting: Collection[str]) -> Iterator[AdoptedBatch]:
+        for some, parts in _cut(ranges, begun, order):
+            there = {**elsewhere.of(some, wanting), **parts, **tables}
+            left = [table for table in wanting if table not in there]
+            yield AdoptedBatch(some, there, meant_for=_meant_for(loads, there, some, log), wanting=left)
+
     for (number, text), tables in _by_batch(loads).items():
         origin = Origin.from_text(text)
         if origin is None:
@@ -65,14 +80,14 @@ def plan_adoption(
         before = {p: (reached.get(p, 0), start) for p, (start, _) in shared.items() if start > reached.get(p, 0)}
         if before:
             # Batches that left no mark: they had no rows, or only such as still wait.
-            batches.append(AdoptedBatch(before, wanting=[table for table, since in waiting.items() if since < number]))
+            batches += settled(before, {}, [table for table, since in waiting.items() if since < number])
         ranges = {p: (max(start, reached.get(p, 0)), end) for p, (start, end) in shared.items()}
         if ranges and number < newest and number not in course.given_up:
-            meant_for = _meant_for(loads, tables, ranges, log)
-            wanting = [table for table, since in waiting.items() if since <= number and table not in tables]
-            batches.append(AdoptedBatch(ranges, tables, meant_for=meant_for, wanting=wanting))
+            waited = {table for table, since in waiting.items() if since <= number}
+            batches += settled(ranges, tables, waited | left_in_the_middle.get(number, set()))
         else:
-            batches += _in_doubt(ranges, tables, [*others, *loads], log)
+            for some, parts in _cut(ranges, begun, order):
+                batches += _in_doubt(some, {**parts, **tables}, [*others, *loads], log)
         reached |= {p: end for p, (_, end) in ranges.items()}
     return Adoption(batches, newest, starts, waiting, newest)
 
@@ -85,11 +100,12 @@ def _in_doubt(
 ) -> list[AdoptedBatch]:
     """A batch of which tables may be missing: together the partitions that lack the same ones."""
     found: dict[frozenset[str], dict[int, tuple[int, int]]] = {}
+    known = _Coverage(loads, log)
     for p, stretch in ranges.items():
-        found.setdefault(frozenset(_covering(loads, {p: stretch}, log)), {})[p] = stretch
+        found.setdefault(frozenset(known.of({p: stretch})), {})[p] = stretch
     batches = []
     for some in found.values():
-        there = {**_covering(loads, some, log), **tables}
+        there = {**known.of(some), **tables}
         batches.append(AdoptedBatch(some, there, settled=False, meant_for=_meant_for(loads, there, some, log)))
     return batches
 
@@ -110,26 +126,75 @@ def _meant_for(
     return {table: list(names) for table, names in found.items()}
 
 
-def _covering(
-    loads: Sequence[Loaded], ranges: Mapping[int, tuple[int, int]], log: Mapping[int, LogPart]
-) -> dict[str, str]:
-    """The tables that have all of these ranges by some of the loads, each with the rows that it refused."""
-    found: dict[str, list[Loaded]] = {}
-    stretches: dict[tuple[str, int], list[tuple[int, int]]] = {}
+class _Coverage:
+    """Which tables have which offsets, by some loads."""
+
+    def __init__(self, loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> None:
+        self._loads: dict[str, list[Loaded]] = {}
+        stretches: dict[tuple[str, int], list[Range]] = {}
+        for load in loads:
+            if load.upto is not None:
+                continue
+            origin = Origin.from_text(load.batch.origin)
+            for p, stretch in ({} if origin is None else shared_ranges(origin, log)).items():
+                stretches.setdefault((load.table, p), []).append(stretch)
+            self._loads.setdefault(load.table, []).append(load)
+        self._stretches = {place: joined(found) for place, found in stretches.items()}
+
+    def of(self, ranges: Ranges, tables: Collection[str] | None = None) -> dict[str, str]:
+        """The tables, or which of them, that have all of these ranges, each with the rows that it refused."""
+        return {
+            table: _refused(its)
+            for table, its in self._loads.items()
+            if (tables is None or table in tables) and all(self._has(table, p, *r) for p, r in ranges.items())
+        }
+
+    def _has(self, table: str, partition: int, start: int, end: int) -> bool:
+        return any(a <= start and end <= b for a, b in self._stretches.get((table, partition), ()))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A table that was left in the middle of its part of a batch: what it has, up to a record."""
+
+    table: str
+    ranges: Ranges
+    upto: Place
+    refused: str
+
+
+def _begun(loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> list[_Begun]:
+    found = []
     for load in loads:
-        origin = Origin.from_text(load.batch.origin)
-        for p, stretch in ({} if origin is None else shared_ranges(origin, log)).items():
-            stretches.setdefault((load.table, p), []).append(stretch)
-        found.setdefault(load.table, []).append(load)
+        origin = Origin.from_text(load.batch.origin) if load.upto is not None else None
+        if origin is None or load.upto is None:
+            continue
+        shared, (partition, offset) = shared_ranges(origin, log), load.upto
+        # Of a record that this log does not have nobody can say what comes before it.
+        if partition in shared and offset < shared[partition][1]:
+            found.append(_Begun(load.table, shared, load.upto, _refused([load])))
+    return found
 
-    def has(table: str, partition: int, start: int, end: int) -> bool:
-        return any(a <= start and end <= b for a, b in joined(stretches.get((table, partition), ())))
 
-    return {
-        table: _refused(its)
-        for table, its in found.items()
-        if all(has(table, p, *stretch) for p, stretch in ranges.items())
-    }
+def _cut(ranges: Ranges, begun: Sequence[_Begun], order: Order) -> list[tuple[Ranges, dict[str, str]]]:
+    """The ranges in pieces of which each table that was left in the middle has all or nothing; with those that have
+    all, and the rows that they refused."""
+    for number, each in enumerate(begun):
+        if not all(p in each.ranges and _within(stretch, each.ranges[p]) for p, stretch in ranges.items()):
+            continue
+        partition, offset = each.upto
+        first = order.before(ranges, each.upto)
+        if partition in ranges:
+            start, end = ranges[partition]
+            first = {**first, partition: (start, min(end, offset + 1))}
+        rest, others = behind(ranges, first), [*begun[:number], *begun[number + 1 :]]
+        found = [(some, {**there, each.table: each.refused}) for some, there in _cut(left_of(first, {}), others, order)]
+        return [*found, *_cut(rest, others, order)]
+    return [(ranges, {})] if ranges else []
+
+
+def _within(inner: Range, outer: Range) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 @dataclass(frozen=True)
@@ -163,18 +228,19 @@ def course_of(loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> HistoryCou
 
 
 def _by_batch(loads: Sequence[Loaded]) -> dict[tuple[int, str], dict[str, str]]:
-    """The tables of each batch, each with its refused rows; batches in order of their numbers."""
+    """The tables that have all of their part of each batch, each with its refused rows; batches in order of their
+    numbers."""
     found: dict[tuple[int, str], dict[str, str]] = {}
     for load in sorted(loads, key=lambda load: load.batch.number):
         tables = found.setdefault((load.batch.number, load.batch.origin), {})
-        # A mirror's table may be named several times.
-        tables[load.table] = _refused([load], tables.get(load.table, "[]"))
+        if load.upto is None:
+            tables[load.table] = _refused([load])
     return found
 
 
-def _refused(loads: Sequence[Loaded], earlier: str = "[]") -> str:
-    """The rows that the loads refused, as text, behind those of an ``earlier`` text."""
-    rows = json.loads(earlier)
+def _refused(loads: Sequence[Loaded]) -> str:
+    """The rows that the loads refused, as text."""
+    rows = []
     for load in loads:
         refused = (load.failures if load.failures is not None else NO_FAILURES).to_pylist()
         rows += [[row["partition"], row["offset"], row["code"], row["message"]] for row in refused]

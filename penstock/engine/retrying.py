@@ -198,7 +198,9 @@ class RetryLane:
     def _settle(self, staged: _Staged, receipt: Receipt) -> None:
         part, failures = staged.part, receipt.failures
         failed = sum(rows.num_rows for rows in failures)
-        if not all(table.repeated for table in receipt.tables) and receipt.rows + failed != staged.rows:
+        # What an earlier attempt has written it has written, with what was acknowledged since.
+        earlier = all(table.repeated or (table.resumed and staged.acknowledged) for table in receipt.tables)
+        if not earlier and receipt.rows + failed != staged.rows:
             raise PenstockError(
                 "PEN-RTE-022",
                 f"{staged.rows} rows for table '{part.table}' were staged and its destination accounts for"
@@ -217,8 +219,8 @@ class RetryLane:
 
 
 def _settlement(part: WaitingPart, receipt: Receipt, failed: int, acknowledged: int) -> Settlement:
-    # What an earlier attempt has written it has written, with what was acknowledged since.
-    left_out = 0 if receipt.repeated else acknowledged
+    # Of what was acknowledged since, an earlier attempt may have written some.
+    left_out = min(acknowledged, max(0, part.rows - receipt.rows - failed))
     difference = part.rows - receipt.rows - failed - left_out
     skipped = {ACKNOWLEDGED: left_out, CHANGED: max(0, difference)}
     added = {CHANGED: max(0, -difference)}

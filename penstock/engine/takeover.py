@@ -15,6 +15,7 @@ from penstock.engine.intervening import no_engine_starts, running_engine
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import ContradictionError, PenstockError, TransientError
+from penstock.log.ordering import LogOrder
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         starts = {p: fork for p, fork in starts.items() if fork < positions[p]}
         starts = _with_what_waits(starts, pipeline.ledger.waiting_ranges(route), positions)
         found, others = _histories(pipeline, other, route, parts)
-        adoption = plan_adoption(found, parts, positions, starts, others)
+        adoption = plan_adoption(found, parts, positions, starts, LogOrder(pipeline.log), others)
         if not found and not renamed:
             adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
         if any((load.batch.scope, load.batch.route) != (pipeline.ledger.scope, route) for load in found):

@@ -84,7 +84,7 @@ class BatchWriter:
             first = False
             for table in receipts:
                 if table.away is None:
-                    if not (self.passes_over and table.repeated):
+                    if not (self.passes_over and (table.repeated or table.resumed)):
                         _check(batch, table, sum(staged[name] for name in table.staged_as))
                     done[table.table] = table
                     if table.failures is None:

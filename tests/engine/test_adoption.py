@@ -23,6 +23,18 @@ OURS = Lineage((Incarnation(0, "ours"),))
 LOG = {p: LogPart(f"log{p}", 0, 100, OURS) for p in (0, 1)}
 
 
+class ByPlace:
+    """Partition by partition."""
+
+    def before(self, ranges: Ranges, place: tuple[int, int]) -> dict[int, tuple[int, int]]:
+        partition, offset = place
+        ends = {p: end if p < partition else offset for p, (_, end) in ranges.items() if p <= partition}
+        return {p: (ranges[p][0], end) for p, end in ends.items() if ranges[p][0] < end}
+
+    def first(self, ranges: Ranges, records: int) -> dict[int, tuple[int, int]]:
+        raise NotImplementedError
+
+
 def load(number: int, table: str, ranges: Ranges) -> Loaded:
     stretches = {p: OriginStretch(f"log{p}", start, end, OURS.within(start, end)) for p, (start, end) in ranges.items()}
     return Loaded(Batch("scope", "a", number, {}, Origin(stretches).to_text()), table, 1)
@@ -33,7 +45,7 @@ def both(number: int, ranges: Ranges) -> list[Loaded]:
 
 
 def planned(*loads: Loaded) -> list[tuple[Ranges, set[str], bool]]:
-    batches = plan_adoption(loads, LOG, {0: 0, 1: 0}, {}).batches
+    batches = plan_adoption(loads, LOG, {0: 0, 1: 0}, {}, ByPlace()).batches
     return [(batch.ranges, set(batch.tables), batch.settled) for batch in batches]
 
 
@@ -63,7 +75,7 @@ def test_a_batch_that_was_given_up_is_filled_in_where_the_history_has_not_gone_b
 )
 def test_what_an_earlier_adoption_has_filled_in_is_there(loads: list[Loaded], missing: set[str]) -> None:
     batches = plan_adoption(
-        [*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60)}), *loads], LOG, {0: 0, 1: 0}, {}
+        [*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60)}), *loads], LOG, {0: 0, 1: 0}, {}, ByPlace()
     ).batches
     (filled,) = (batch for batch in batches if dict(batch.ranges) == {0: (50, 60)})
     assert {"x", "y"} - filled.tables.keys() == missing

@@ -26,6 +26,7 @@ from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.loading import all_failing, from_text, load_table, meant_for_in, waiting_in
 from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
+from penstock.destinations.sql.mirror.marks import SIGN, mirrored_loads
 from penstock.destinations.sql.mirror.naming import MirrorNames
 from penstock.destinations.sql.mirror.staged import stretches
 from penstock.destinations.sql.mirror.staging import MirrorStager
@@ -134,16 +135,8 @@ class SqlDestination(Destination[SqlConfigT]):
 
     def loads(self, scope: str, route: str) -> Sequence[Loaded]:
         with self.looking() as session:
-            found = [] if session is None else [_loaded(mark) for mark in session.marks(scope, route)]
-        if not self.config.mirrors:
-            return found
-        # A table's changes may lie in several stretches with a mark each. Of all batches but the newest every one was
-        # applied; the newest is to be applied again, which changes nothing where it was.
-        newest = max((each.batch.number for each in found), default=0)
-        waiting = {
-            table: first for each in found if each.batch.number == newest for table, first in each.waiting.items()
-        }
-        return [replace(each, waiting=waiting) for each in found if each.batch.number < newest]
+            marks = [] if session is None else session.marks(scope, route)
+        return mirrored_loads(marks) if self.config.mirrors else [_loaded(mark) for mark in marks]
 
     def plan(self, parts: Sequence[Part], offline: bool = False, route: str = "") -> Sequence[str]:
         rules, tables = TableRules.of(self.config), by_table(parts)
@@ -177,8 +170,7 @@ def _tried(table: str, load: Callable[[], TableReceipt]) -> TableReceipt:
 
 
 def _loaded(mark: Mark) -> Loaded:
-    # A mirror marks the further stretches of a table's changes by a number behind such a sign.
-    table, said = mark.table.partition("#")[0], mark.failures
+    table, said = mark.table.partition(SIGN)[0], mark.failures
     return Loaded(mark.batch, table, mark.rows, from_text(said), meant_for_in(said), waiting_in(said))
 
 

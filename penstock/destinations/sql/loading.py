@@ -367,13 +367,15 @@ def to_text(
     merged: int = 0,
     meant_for: Sequence[str] = (),
     waiting: Mapping[str, int] = MappingProxyType({}),
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
     """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, how
-    many rows were merged before they were written, the tables that they were meant for, if others, and the tables that
-    waited when it was made."""
+    many rows were merged before they were written, the tables that they were meant for, if others, the tables that
+    waited when it was made, and what more a kind of load has to say."""
     kept: dict[str, object] = {"merged": merged} if merged else {}
     kept |= {"meant_for": list(meant_for)} if meant_for else {}
     kept |= {"waiting": dict(waiting)} if waiting else {}
+    kept |= more
     if failures.num_rows:
         reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
         numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}

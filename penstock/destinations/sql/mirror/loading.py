@@ -7,7 +7,8 @@ its own message, and all others have the effect that they would have had one by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -24,6 +25,7 @@ from penstock.destinations.sql.mirror.fitting import MirrorFitting
 from penstock.destinations.sql.mirror.folding import Change, Kinds, puts
 from penstock.destinations.sql.mirror.keyed import KeyedRows
 from penstock.destinations.sql.mirror.keyless import KeylessRows
+from penstock.destinations.sql.mirror.marks import Applied, mark_name
 from penstock.destinations.sql.mirror.naming import column_names
 from penstock.destinations.sql.mirror.patching import needed
 from penstock.destinations.sql.mirror.screening import Failures, lost_by, screened
@@ -44,20 +46,45 @@ more pieces there are, the fewer refusals it takes to find a change."""
 def mirror_table(
     session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
 ) -> TableReceipt:
-    """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts."""
-    rows, merged, failures, repeated = 0, 0, [], True
-    for number, staged in enumerate(stretches(parts, batch.order)):
-        # Each stretch has a mark of its own. No table's name has such a sign in it.
-        marked = name if number == 0 else f"{name}#{number}"
-        known = known_load(session, batch, marked)
+    """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts, and
+    to what the engine had of records that are no longer in them."""
+    marks = list(_there(session, batch, name))
+    before, left = len(marks), _left(parts, batch, [mark.failures for mark in marks])
+    for number, staged in enumerate(left):
+        mark = Mark(batch, mark_name(name, before + number), len(staged))
+        behind = left[number + 1].first if number + 1 < len(left) else None
+        place = Applied(before + len(left), staged.last if behind != staged.last else None)
+        marks.append(_applied(session, rules, mark, name, staged, book, place))
+    failures = [failed for mark in marks if (failed := from_text(mark.failures)) is not None]
+    return TableReceipt(
+        name,
+        sum(mark.rows for mark in marks),
+        failures_together(failures) if failures else None,
+        repeated=not left,
+        resumed=bool(before and left),
+        merged=sum(merged_in(mark.failures) for mark in marks),
+    )
+
+
+def _there(session: Session, batch: Batch, name: str) -> Iterator[Mark]:
+    """The marks of the stretches that the table has, in order."""
+    for number in itertools.count():
+        known = known_load(session, batch, mark_name(name, number))
         if known is None:
-            known = _applied(session, rules, Mark(batch, marked, len(staged)), name, staged, book)
-            repeated = False
-        rows += known.rows
-        merged += merged_in(known.failures)
-        failed = from_text(known.failures)
-        failures += [] if failed is None else [failed]
-    return TableReceipt(name, rows, failures_together(failures) if failures else None, repeated, merged=merged)
+            return
+        yield known
+        told = Applied.told(known.failures)
+        if told is not None and number + 1 >= told.stretches:
+            return
+
+
+def _left(parts: Sequence[Part], batch: Batch, there: Sequence[str]) -> list[Staged]:
+    """What is still to be applied behind the stretches that are there. Records may have been declared done since, and
+    stretches have grown together for that, so it is the place in the log that tells."""
+    told = Applied.told(there[-1]) if there else None
+    if told is None or told.last is None:
+        return stretches(parts, batch.order)[len(there) :]
+    return [] if len(there) >= told.stretches else stretches(parts, batch.order, told.last)
 
 
 def schema_changes(
@@ -82,7 +109,9 @@ def _by_our_names(
     return staged.named(names, rules.primary_key)
 
 
-def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged: Staged, book: TableBook) -> Mark:
+def _applied(
+    session: Session, rules: TableRules, mark: Mark, name: str, staged: Staged, book: TableBook, place: Applied
+) -> Mark:
     """Apply changes; ``mark`` is what it would be if nothing failed."""
 
     def plan(table: Table | None, unwidened: frozenset[str], frozen: bool) -> list[Operation]:
@@ -97,7 +126,7 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
     now = session.comments(name)
     stretch = _by_our_names(staged, session.dialect, rules, table, now)
     if table is None:
-        return _marked(mark, stretch, _without_table(stretch), written=len(stretch))
+        return _marked(mark, stretch, _without_table(stretch), len(stretch), place)
     fitting = MirrorFitting(stretch.header, table, session.dialect)
     book.filled(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(screened(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
@@ -111,7 +140,7 @@ def _applied(session: Session, rules: TableRules, mark: Mark, name: str, staged:
         change[list(failures)] = Change.NOTHING
         search = _Search(mirror, rows, change)
         failures |= search.settle()
-        mark = _marked(mark, stretch, failures, sum(search.written))
+        mark = _marked(mark, stretch, failures, sum(search.written), place)
         mirror.note(mark)
     return mark
 
@@ -181,11 +210,12 @@ def _without_table(stretch: Stretch) -> Failures:
     return dict.fromkeys(np.flatnonzero(puts(stretch.change)).tolist(), reason)
 
 
-def _marked(mark: Mark, stretch: Stretch, failures: Failures, written: int) -> Mark:
+def _marked(mark: Mark, stretch: Stretch, failures: Failures, written: int, place: Applied) -> Mark:
     failed = _named(stretch, failures)
     taken = len(stretch) - failed.num_rows
     # A row that moves to another key is taken out and put in: more is written than came.
-    return Mark(mark.batch, mark.table, taken, to_text(failed, max(0, taken - written), waiting=mark.batch.waiting))
+    said = to_text(failed, max(0, taken - written), waiting=mark.batch.waiting, more=place.to_members())
+    return Mark(mark.batch, mark.table, taken, said)
 
 
 def _named(stretch: Stretch, failures: Mapping[int, tuple[str, str]]) -> pa.RecordBatch:

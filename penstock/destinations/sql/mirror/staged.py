@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.destinations.contract import Order, Part
@@ -17,6 +18,9 @@ from penstock.destinations.sql.mirror.folding import Kinds, Numbers
 from penstock.destinations.sql.mirror.header import MirrorHeader, decode, together
 from penstock.destinations.sql.mirror.staging import CHANGE, OLD, VALUE
 from penstock.destinations.sql.staging import OFFSET, PARTITION
+
+Place = tuple[int, int]
+"""Partition and offset of one record."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,18 @@ class Staged:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    @property
+    def first(self) -> Place:
+        return self._place(0)
+
+    @property
+    def last(self) -> Place:
+        return self._place(len(self) - 1)
+
+    def _place(self, row: int) -> Place:
+        partition, offset = (self.rows.column(name)[row].as_py() for name in (PARTITION, OFFSET))
+        return int(partition), int(offset)
 
     @property
     def sources(self) -> list[str]:
@@ -84,8 +100,9 @@ class Stretch:
         return self.rows.column(OLD + name) if OLD + name in self.rows.schema.names else None
 
 
-def stretches(parts: Sequence[Part], order: Order | None = None) -> list[Staged]:
-    """The changes of one table. Where they are cut depends on the log alone, not on how they were staged."""
+def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place | None = None) -> list[Staged]:
+    """The changes of one table. Where they are cut depends on the log alone, not on how they were staged. With
+    ``behind``, those that come after this record."""
     files = [
         (decode(part.header), _mapped(part.path))
         for part in sorted(parts, key=lambda part: (part.partition, part.first_offset))
@@ -97,6 +114,11 @@ def stretches(parts: Sequence[Part], order: Order | None = None) -> list[Staged]
     sorting = _sorting(rows, order)
     if sorting is not None:
         rows, key = rows.take(pa.array(sorting)), key[sorting]
+    if behind is not None:
+        later = _later(rows, order, behind)
+        rows, key = rows.filter(pa.array(later)), key[later]
+    if not len(key):
+        return []
     cuts = np.flatnonzero(np.diff(key)) + 1
     return [
         Staged(
@@ -111,12 +133,27 @@ def _mapped(path: str) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
-def _sorting(rows: pa.Table, order: Order | None) -> Numbers | None:
-    """The rows in the order of the log over all partitions; ``None`` if they lie so already."""
+def _places(rows: pa.Table) -> tuple[Numbers, Numbers]:
     partition, offset = (
         rows.column(name).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
         for name in (PARTITION, OFFSET)
     )
+    return partition, offset
+
+
+def _later(rows: pa.Table, order: Order | None, place: Place) -> npt.NDArray[np.bool_]:
+    """Which rows come after a record."""
+    partition, offset = (np.append(found, at) for found, at in zip(_places(rows), place, strict=True))
+    ranks = (partition << 48) | offset if order is None else order.ranks(partition, offset)
+    # Where rows of the record itself rank depends on where they stand.
+    others = (partition[:-1] != place[0]) | (offset[:-1] != place[1])
+    found: npt.NDArray[np.bool_] = others & (ranks[:-1] > ranks[-1])
+    return found
+
+
+def _sorting(rows: pa.Table, order: Order | None) -> Numbers | None:
+    """The rows in the order of the log over all partitions; ``None`` if they lie so already."""
+    partition, offset = _places(rows)
     if order is not None and len(partition) and (partition != partition[0]).any():
         return np.argsort(order.ranks(partition, offset), kind="stable")
     places = (partition << 48) | offset
