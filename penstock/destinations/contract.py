@@ -103,6 +103,8 @@ class Batch:
     waiting: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Tables of the route that are without their part of earlier batches, each with the number of the first of those:
     they may still come. A destination that remembers batches remembers them from there on, and this with them."""
+    waiting_as: Sequence[str] = field(default=(), compare=False)
+    """Under which other names of the route, from before it was renamed, they are to get some of that."""
     order: Order | None = field(default=None, compare=False, repr=False)
     """In which order its records count where several speak of one row; ``None``: by (partition, offset)."""
 
@@ -166,6 +168,7 @@ class Loaded:
     """The tables that its rows were staged for, if not for this one."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """The ``waiting`` of its batch."""
+    waiting_as: Sequence[str] = ()
     upto: tuple[int, int] | None = None
     """Where the table was left in the middle of its part: partition and offset of the last record, in the order of the
     log, that it has."""

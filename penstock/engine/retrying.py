@@ -180,6 +180,7 @@ class RetryLane:
             part.batch,
             origin=Origin.of(log, part.batch.ranges).to_text(),
             waiting=waiting,
+            waiting_as=[name for name in ledger.waiting_as(self._route) if name != part.batch.route],
             order=RangeOrder(log, part.batch.ranges),
         )
         book = RouteBook(ledger, self._route)

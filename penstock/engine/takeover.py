@@ -69,7 +69,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         adoption = plan_adoption(found, parts, positions, starts, LogOrder(pipeline.log), others)
         if not found and not renamed:
             adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
-        if any((load.batch.scope, load.batch.route) != (pipeline.ledger.scope, route) for load in found):
+        if any(load.batch.scope != pipeline.ledger.scope for load in found) or other != route:
             adoption = replace(adoption, waiting={}, newest=0)  # The numbers are not this route's.
         # What it has under the route's own numbers may be more than is taken over.
         adoption = replace(adoption, last_number=max(adoption.last_number, _highest(pipeline, route)))
@@ -159,8 +159,12 @@ def _histories(
     found = sorted((each for each in known if each[0] or each[1]), key=lambda each: each[:3])
     if not found:
         return [], []
-    *others, (_, _, _, furthest) = found
-    return furthest, [load for each in others for load in each[3]]
+    *others, (_, _, scope, furthest) = found
+    newest = max((load.batch.number for load in furthest), default=0)
+    # A route that was renamed has gone on with its numbers. What its tables waited for is under its former names.
+    names = {name for load in furthest if load.batch.number == newest for name in load.waiting_as}
+    earlier = [load for name in sorted(names) for load in destination.loads(scope, name)]
+    return [*earlier, *furthest], [load for each in others for load in each[3]]
 
 
 def _reach(loads: Sequence[Loaded], parts: dict[int, LogPart]) -> int:

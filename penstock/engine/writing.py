@@ -64,7 +64,8 @@ class BatchWriter:
         done = {table.table: table for table in self.ledger.tables_loaded(batch)}
         backoff = Backoff()
         waiting = self._waiting(batch, staged, backoff)
-        batch = replace(batch, waiting={table: found.first for table, found in waiting.items()})
+        names = self.ledger.waiting_as(batch.route) if waiting else ()
+        batch = replace(batch, waiting={table: found.first for table, found in waiting.items()}, waiting_as=names)
         done |= {table: _put_off(table, waiting[table]) for table in staged if table in waiting}
         tries: Counter[str] = Counter()
         first = True

@@ -62,7 +62,7 @@ class Shop:
     """A route into three tables of one schema, with nothing running: batches without Spark."""
 
     def __init__(self, folder: Path, database: Database, more: str = BY_KIND) -> None:
-        self.folder, self.database = folder, database
+        self.folder, self.database, self.route = folder, database, "out"
         text = CONFIG.format(url=database.dsn, schema=database.schema, more=more)
         (folder / "pipeline.yaml").write_text(text)
         self.pipeline = self.open()
@@ -86,7 +86,7 @@ class Shop:
     @property
     def delivery(self) -> Delivery:
         p = self.pipeline
-        plan = p.plan("out")
+        plan = p.plan(self.route)
         plan.stage_dir.mkdir(parents=True, exist_ok=True)
         return Delivery(
             plan, plan.destination(), p.log, p.ledger, p.failed_store, self.stopping, history=p.history()
@@ -96,12 +96,12 @@ class Shop:
         """All that is there, as one batch."""
         delivery, ledger = self.delivery, self.pipeline.ledger
         delivery.check_history()
-        positions = open_route(self.pipeline.log, ledger, "out", delivery.plan.sources)
+        positions = open_route(self.pipeline.log, ledger, self.route, delivery.plan.sources)
         delivery.settle_adopted()
         clean_stage(delivery.plan.stage_dir)
-        committed = {p: ledger.offsets("out")[p].committed for p in positions}
+        committed = {p: ledger.offsets(self.route)[p].committed for p in positions}
         ends = {p: (committed[p], self.pipeline.log.bounds(p).end) for p in positions}
-        pending = ledger.pending("out")
+        pending = ledger.pending(self.route)
         ranges: Ranges = left_of(ends, committed) if pending is None else pending.ranges
         if ranges:
             delivery.deliver(carried(delivery.plan, self.pipeline.log, ranges))
@@ -109,23 +109,23 @@ class Shop:
     def retry(self) -> None:
         """As if every table were due."""
         layout, delivery = self.pipeline.layout, self.delivery
-        beside = replace(delivery, plan=replace(delivery.plan, stage_dir=layout.stage_anew("out")))
-        RetryLane(beside, beside.carry_anew, layout.stage_of_waiting("out")).try_what_is_due()
+        beside = replace(delivery, plan=replace(delivery.plan, stage_dir=layout.stage_anew(self.route)))
+        RetryLane(beside, beside.carry_anew, layout.stage_of_waiting(self.route)).try_what_is_due()
 
     @property
     def totals(self) -> Totals:
-        return self.pipeline.ledger.totals("out")
+        return self.pipeline.ledger.totals(self.route)
 
     @property
     def waiting(self) -> dict[str, tuple[int, int]]:
         """Rows and batches by table."""
-        return {t: (each.rows, each.batches) for t, each in self.pipeline.ledger.waiting_tables("out").items()}
+        return {t: (each.rows, each.batches) for t, each in self.pipeline.ledger.waiting_tables(self.route).items()}
 
     @property
     def held(self) -> int:
         """From which offset on the log is kept."""
-        (needs,) = self.pipeline.needs()["out"].values()
-        (position,) = self.pipeline.ledger.offsets("out").values()
+        (needs,) = self.pipeline.needs()[self.route].values()
+        (position,) = self.pipeline.ledger.offsets(self.route).values()
         assert needs <= position.hold
         return position.hold
 
@@ -140,7 +140,7 @@ class Shop:
             yield
 
     def check_books(self) -> None:
-        status = route_status(self.pipeline, "out")
+        status = route_status(self.pipeline, self.route)
         assert status.adds_up
         assert sum(each.rows for each in status.waiting.values()) == status.totals.waiting
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.engine.ledger import Totals
 from penstock.engine.takeover import adopt
 from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
-from tests.engine.test_waiting import Shop, losing_the_ledger, shop
+from tests.engine.test_waiting import KINDS, Shop, losing_the_ledger, shop
 from tests.support.database import Database
 
 __all__ = ["shop"]
@@ -121,3 +122,44 @@ def test_a_ledger_that_is_lost_twice_does_not_double_what_waited(shop: Shop, mon
     shop.retry()
     assert shop.rows("orders") == [0, 1, 2, 3, 4, 5]
     assert shop.rows("visits") == [0, 1, 2, 3, 4, 5]
+
+
+def renamed(shop: Shop, new: str) -> None:
+    config = shop.folder / "pipeline.yaml"
+    config.write_text(config.read_text().replace(f"  {shop.route}:\n", f"  {new}:\n"))
+    shop.reopen()
+    adopt(shop.pipeline, shop.route, new, OPERATOR)
+    shop.route = new
+
+
+@pytest.mark.parametrize(
+    ("later", "given", "lost"),
+    [((), 1, True), (("visits",), 0, True), (("orders",), 1, True), (KINDS, 1, True), (KINDS, 0, False)],
+)
+def test_a_route_that_is_renamed_while_a_table_waits_keeps_what_it_waits_for(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, later: Sequence[str], given: int, lost: bool
+) -> None:
+    """``given``: how many of the parts the table gets under the new name before the ledger is lost."""
+    with shop.locked("orders"):
+        for n in range(1, 4):
+            shop.append(("orders", n), ("visits", n))
+            shop.deliver()
+    renamed(shop, "new")
+    if later:
+        shop.append(*((kind, 4) for kind in later))
+        shop.deliver()
+    if given:
+        killed(monkeypatch, f"retry.destination_done@{given}", shop.retry)
+    if lost:
+        losing_the_ledger(shop)
+        with pytest.raises(Halted) as halted:
+            shop.deliver()
+        advised = re.search(r"penstock offset adopt (\w+)", str(halted.value))
+        assert advised is not None
+        adopt(shop.pipeline, advised[1], "new", OPERATOR)
+    shop.deliver()
+    shop.retry()
+    assert shop.waiting == {}
+    assert shop.rows("orders") == [0, 1, 2, 3, *([4] if "orders" in later else [])]
+    assert shop.rows("visits") == [0, 1, 2, 3, *([4] if "visits" in later else [])]
+    shop.check_books()

@@ -24,7 +24,14 @@ from penstock.destinations.contract import (
 from penstock.destinations.sql.allowed import AllowedTables
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.loading import all_failing, from_text, load_table, meant_for_in, waiting_in
+from penstock.destinations.sql.loading import (
+    all_failing,
+    from_text,
+    load_table,
+    meant_for_in,
+    waiting_as_in,
+    waiting_in,
+)
 from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
 from penstock.destinations.sql.mirror.marks import SIGN, mirrored_loads
 from penstock.destinations.sql.mirror.naming import MirrorNames
@@ -171,7 +178,9 @@ def _tried(table: str, load: Callable[[], TableReceipt]) -> TableReceipt:
 
 def _loaded(mark: Mark) -> Loaded:
     table, said = mark.table.partition(SIGN)[0], mark.failures
-    return Loaded(mark.batch, table, mark.rows, from_text(said), meant_for_in(said), waiting_in(said))
+    return Loaded(
+        mark.batch, table, mark.rows, from_text(said), meant_for_in(said), waiting_in(said), waiting_as_in(said)
+    )
 
 
 def by_table(parts: Sequence[Part]) -> dict[str, list[Part]]:

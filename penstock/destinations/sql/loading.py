@@ -258,9 +258,7 @@ class _Loader:
         def mark() -> Mark:
             found = loaded()
             taken = self.total - found.failures.num_rows
-            return Mark(
-                batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for, batch.waiting)
-            )
+            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for, batch))
 
         self.session.load(rows.load(), mark)
         return loaded()
@@ -366,15 +364,16 @@ def to_text(
     failures: pa.RecordBatch,
     merged: int = 0,
     meant_for: Sequence[str] = (),
-    waiting: Mapping[str, int] = MappingProxyType({}),
+    batch: Batch | None = None,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
     """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, how
-    many rows were merged before they were written, the tables that they were meant for, if others, the tables that
-    waited when it was made, and what more a kind of load has to say."""
+    many rows were merged before they were written, the tables that they were meant for, if others, what its batch says
+    of tables that wait, and what more a kind of load has to say."""
     kept: dict[str, object] = {"merged": merged} if merged else {}
     kept |= {"meant_for": list(meant_for)} if meant_for else {}
-    kept |= {"waiting": dict(waiting)} if waiting else {}
+    kept |= {"waiting": dict(batch.waiting)} if batch and batch.waiting else {}
+    kept |= {"waiting_as": list(batch.waiting_as)} if batch and batch.waiting_as else {}
     kept |= more
     if failures.num_rows:
         reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
@@ -406,6 +405,11 @@ def meant_for_in(text: str) -> list[str]:
 def waiting_in(text: str) -> dict[str, int]:
     """The tables that waited when a mark was made, each with the number of the first batch that it was without."""
     return {str(table): int(number) for table, number in json.loads(text or "{}").get("waiting", {}).items()}
+
+
+def waiting_as_in(text: str) -> list[str]:
+    """The earlier names of the route under which they waited."""
+    return [str(name) for name in json.loads(text or "{}").get("waiting_as", ())]
 
 
 def merged_in(text: str) -> int:

@@ -32,6 +32,13 @@ class Waiting(Offsets):
         with self.reading() as connection:
             return set(connection.execute(partitions).scalars())
 
+    def waiting_as(self, route: str) -> list[str]:
+        """The names that the route had before, under which its tables are to get some of what they wait for."""
+        w = self._t.waiting.c
+        names = sa.select(w.delivered_as).where(w.route == route, w.delivered_as != route).distinct()
+        with self.reading() as connection:
+            return sorted(connection.execute(names).scalars())
+
     def waiting_ranges(self, route: str) -> list[dict[int, tuple[int, int]]]:
         """Of every part that a table of the route waits for, which offsets it is of."""
         with self.reading() as connection:

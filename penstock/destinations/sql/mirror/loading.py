@@ -214,7 +214,7 @@ def _marked(mark: Mark, stretch: Stretch, failures: Failures, written: int, plac
     failed = _named(stretch, failures)
     taken = len(stretch) - failed.num_rows
     # A row that moves to another key is taken out and put in: more is written than came.
-    said = to_text(failed, max(0, taken - written), waiting=mark.batch.waiting, more=place.to_members())
+    said = to_text(failed, max(0, taken - written), batch=mark.batch, more=place.to_members())
     return Mark(mark.batch, mark.table, taken, said)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.destinations.contract import Loaded
-from penstock.destinations.sql.loading import failures_together, from_text, waiting_in
+from penstock.destinations.sql.loading import failures_together, from_text, waiting_as_in, waiting_in
 from penstock.destinations.sql.mirror.staged import Place
 from penstock.destinations.sql.session import Mark
 
@@ -52,12 +52,9 @@ def mirrored_loads(marks: Sequence[Mark]) -> list[Loaded]:
     applied; the newest is left out, and is applied again.
     """
     newest = max((mark.batch.number for mark in marks), default=0)
-    waiting = {
-        table: first
-        for mark in marks
-        if mark.batch.number == newest
-        for table, first in waiting_in(mark.failures).items()
-    }
+    said = [mark.failures for mark in marks if mark.batch.number == newest]
+    waiting = {table: first for text in said for table, first in waiting_in(text).items()}
+    waiting_as = list(dict.fromkeys(name for text in said for name in waiting_as_in(text)))
     tables: dict[tuple[int, str], dict[int, Mark]] = {}
     for mark in marks:
         table, _, number = mark.table.partition(SIGN)
@@ -67,7 +64,9 @@ def mirrored_loads(marks: Sequence[Mark]) -> list[Loaded]:
         if (loaded := _loaded(table, [stretches[n] for n in sorted(stretches)], newest)) is not None
     ]  # fmt: skip
     last = max((load.batch.number for load in found), default=0)
-    return [replace(load, waiting=waiting) if load.batch.number == last else load for load in found]
+    return [
+        replace(load, waiting=waiting, waiting_as=waiting_as) if load.batch.number == last else load for load in found
+    ]
 
 
 def _loaded(table: str, marks: Sequence[Mark], newest: int) -> Loaded | None:
@@ -75,7 +74,7 @@ def _loaded(table: str, marks: Sequence[Mark], newest: int) -> Loaded | None:
     failures = [failed for mark in marks if (failed := from_text(mark.failures)) is not None]
     load = Loaded(
         batch, table, sum(mark.rows for mark in marks), failures_together(failures) if failures else None,
-        waiting=waiting_in(marks[-1].failures),
+        waiting=waiting_in(marks[-1].failures), waiting_as=waiting_as_in(marks[-1].failures),
     )  # fmt: skip
     if told is None:
         return load if batch.number < newest else None
