@@ -108,13 +108,7 @@ def _start_at_end(path: Path) -> None:
 
 def bounded_sources(config: PipelineConfig) -> list[str]:
     """The sources that have an end; a server has none and is left out of a run to the end."""
-    from penstock.registry import Kind, component
-
-    return [
-        name
-        for name, source in config.sources.items()
-        if component(Kind.SOURCE, source.type).implementation_class().bounded
-    ]
+    return [name for name, source in config.sources.items() if source.bounded]
 
 
 def banner(config: PipelineConfig, once: bool) -> Iterator[str]:

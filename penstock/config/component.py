@@ -67,6 +67,9 @@ class SourceConfig(ComponentConfig):
     adds: ClassVar[frozenset[str]] = frozenset()
     """Fields that the source itself gives to every event."""
 
+    bounded: ClassVar[bool] = False
+    """Whether ``run --once`` runs it to its end (a file) or leaves it out (a server)."""
+
     def sample_files(self) -> list[SampleFile]:
         """Files with events such as the source brings, if it has any: for checks, which read a little of them."""
         return []

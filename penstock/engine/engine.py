@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -28,7 +27,6 @@ from penstock.engine.pulse import Pulse
 from penstock.engine.route import Pace, RouteRunner
 from penstock.engine.session import Jvm, JvmDied, build_session, slots, start_in_words
 from penstock.engine.steady import SteadyClock
-from penstock.engine.warm_up import warm_up
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -77,9 +75,6 @@ class Engine:
 
     def _run(self, stopping: Event) -> bool:
         config, layout = self._pipeline.config, self._pipeline.layout
-        # While the JVM starts there is time to load what the first batch would otherwise wait for.
-        warming = threading.Thread(target=warm_up, name="warm-up", daemon=True)
-        warming.start()
         master = slots(config.engine.master, os.cpu_count() or 1, len(config.routes), self._most_tasks())
         spark = build_session(config.name, master, layout.run / "spark", config.engine.spark)
         jvm = Jvm(spark)
@@ -88,7 +83,6 @@ class Engine:
             self._lock.note_jvm(jvm.pid)
             with start_in_words():
                 run_first_job(spark)
-            warming.join()
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
             self._runners = runners
             if config.engine.metrics is not None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 def route_source(plan: RoutePlan, use: str = "route") -> type[LogSource]:
     """A data source made for one route, and for one ``use`` of it. It travels to the tasks by value, so nothing of the
     config shows in options."""
+    # Asked here: a process that only plans would load every step for the answer.
+    yields = RECORD_SCHEMA if plan.rest else REPORT_SCHEMA
 
     class RouteSource(LogSource):
         @classmethod
@@ -38,7 +40,7 @@ def route_source(plan: RoutePlan, use: str = "route") -> type[LogSource]:
             return f"penstock_{use}_{plan.name}"
 
         def schema(self) -> StructType:
-            return from_arrow_schema(RECORD_SCHEMA if plan.rest else REPORT_SCHEMA)
+            return from_arrow_schema(yields)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
             return RouteReader(self.read_options, plan)

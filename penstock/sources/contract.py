@@ -43,9 +43,6 @@ class Source(ABC, Generic[ConfigT]):
     and raises ``SourceAway`` only if its context says how long.
     """
 
-    bounded: bool = False
-    """Whether ``run --once`` runs it to its end (a file) or leaves it out (a server)."""
-
     def __init__(self, config: ConfigT, context: SourceContext) -> None:
         self.config = config
         self.context = context

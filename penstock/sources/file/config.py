@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ _SAMPLES = 20
 
 class FileConfig(SourceConfig):
     """Which files, and how they are read."""
+
+    bounded: ClassVar[bool] = True
 
     type: Literal["file"] = "file"
     path: LocalPath = Field(

@@ -26,8 +26,6 @@ SUMMARY_SHARE = 0.01
 class FileSource(Source[FileConfig]):
     """Reads to the end (``once``) or follows: new lines at the end of files, new files."""
 
-    bounded = True
-
     def run(self, stopping: Event, once: bool = False) -> None:
         context = self.context
         log = LocalLog(context.log_dir, LogConfig.model_validate_json(context.log_options or "{}"))

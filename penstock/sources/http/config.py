@@ -115,9 +115,9 @@ def _checked_network(text: str) -> str:
 
 
 class HttpConfig(SourceConfig):
-    adds: ClassVar[frozenset[str]] = frozenset(("source_ip", "_timestamp", "api_key", "src", "eventn_ctx"))
-
     """The collector's options."""
+
+    adds: ClassVar[frozenset[str]] = frozenset(("source_ip", "_timestamp", "api_key", "src", "eventn_ctx"))
 
     type: Literal["http"] = "http"
     listen: Address = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
@@ -32,6 +32,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 class PostgresSourceConfig(SourceConfig):
     """Which tables of which database, and what they are followed by."""
 
+    bounded: ClassVar[bool] = True
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     type: Literal["postgres"] = "postgres"

@@ -33,8 +33,6 @@ LOCK_SECONDS = 3
 class PostgresSource(Source[PostgresSourceConfig]):
     """Follows until it is told to stop; with ``once``, until it has all that was committed when it began."""
 
-    bounded = True
-
     def check(self) -> str:
         return examine(self.config, self._summary)
 
