@@ -6,7 +6,7 @@ removed, say. A reader passes over what is gone; a route must not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from penstock.log.local import LocalLog
 
 if TYPE_CHECKING:
     # Tasks import this module, and have no use for a database.
-    from penstock.engine.ledger import Ledger, Position
+    from penstock.engine.ledger import Ledger, Position, WaitingPart
+from penstock.engine.passing import between
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,17 @@ class Gap:
     partition: int
     first: int
     last: int
+    table: str = ""
+    """The table that waits for them, of a route that is past them."""
 
     @property
     def what(self) -> str:
         places = f"offset {self.first}" if self.first == self.last else f"offsets {self.first}..{self.last}"
+        if self.table:
+            return (
+                f"table '{self.table}' of route '{self.route}' waits for {places} of partition {self.partition}, and"
+                " the log has them no more"
+            )
         return f"route '{self.route}' has not read {places} of partition {self.partition}, and the log has them no more"
 
     @property
@@ -44,16 +52,33 @@ class Gap:
 def gaps(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> list[Gap]:
     """What is missing for a route. Safe while the pipeline runs."""
     # The log first: a route that moves on meanwhile, and retention behind it, must not look like a gap.
-    oldest = {partition: log.bounds(partition).oldest for partition in log.partitions(sources)}
-    standing = ledger.standing(route)
+    all_oldest = {partition: log.bounds(partition).oldest for partition in log.partitions()}
+    oldest = {partition: all_oldest[partition] for partition in log.partitions(sources) if partition in all_oldest}
+    account = ledger.account(route)
+    standing = account.standing
+    steps_hold = account.totals.waiting > sum(table.rows for table in account.waiting.values())
     needed = {
-        partition: _past(position.hold, standing.acknowledged.get(partition, ()))
+        partition: _past(position.hold if steps_hold else position.committed, standing.acknowledged.get(partition, ()))
         for partition, position in standing.positions.items()
     }
-    return [
+    found = [
         Gap(route, partition, needed[partition], first - 1)
         for partition, first in oldest.items()
         if partition in needed and needed[partition] < first
+    ]
+    waiting = ledger.waiting_parts(route) if account.waiting else ()
+    return [*(gap for part in waiting for gap in gaps_of_waiting(all_oldest, part)), *found]
+
+
+def gaps_of_waiting(oldest: Mapping[int, int], part: WaitingPart) -> list[Gap]:
+    """What is missing of a part that a table waits for, where these are the ``oldest`` offsets of the log."""
+    return [
+        Gap(part.route, partition, start, min(end, oldest[partition]) - 1, part.table)
+        for partition, stretch in part.batch.ranges.items()
+        for start, end in between(
+            stretch, [*part.passed_over.get(partition, ()), *part.acknowledged.get(partition, ())]
+        )
+        if start < oldest.get(partition, 0)
     ]
 
 

@@ -9,7 +9,7 @@ the ledger is changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -63,7 +63,10 @@ def acknowledge(
     count as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
     positions = _opened(pipeline, route)
     halt = pipeline.ledger.standing(route).halt
-    chosen = _partition(pipeline, route, halt.partition if partition is None and halt is not None else partition)
+    asked = halt.partition if partition is None and halt is not None else partition
+    # Also of a source that the route no longer reads.
+    chosen = _partition(pipeline, route, asked, pipeline.ledger.waited_for(route))
+    positions = {**pipeline.ledger.offsets(route), **positions}
     bounds, committed = pipeline.log.bounds(chosen), positions[chosen].committed
     end = bounds.end if last is None else last + 1
     if end > bounds.end or first >= end:
@@ -183,14 +186,14 @@ def _opened(pipeline: Pipeline, route: str) -> dict[int, Position]:
     return {p: known[p] for p in partitions}
 
 
-def _partition(pipeline: Pipeline, route: str, asked: int | None) -> int:
+def _partition(pipeline: Pipeline, route: str, asked: int | None, also: Collection[int] = ()) -> int:
     """The partition that is meant: offsets count per partition."""
     own = pipeline.log.partitions(pipeline.sources_of(route))
     if asked is None:
         plain = [p for p, owner in own.items() if owner.source != replay_source(route)]
         if len(plain) == 1:
             return plain[0]
-    elif asked in own:
+    elif asked in own or asked in also:
         return asked
     listed = ", ".join(f"{p} ({owner.source})" for p, owner in own.items()) or "none yet"
     what = f"has no partition {asked}" if asked is not None else f"reads {len(own)} partitions, each with own offsets"

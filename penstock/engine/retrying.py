@@ -20,6 +20,7 @@ from penstock.destinations.contract import Part, Receipt, TableReceipt
 from penstock.engine import narrate
 from penstock.engine.book import RouteBook
 from penstock.engine.delivery import Delivery
+from penstock.engine.gaps import gaps_of_waiting, refused
 from penstock.engine.ledger import ACKNOWLEDGED, CHANGED, Settlement, WaitingPart
 from penstock.engine.lost import WorkerLost
 from penstock.engine.origin import Origin
@@ -27,8 +28,9 @@ from penstock.engine.passing import Stretches, between
 from penstock.engine.pieces import Ranges, joined
 from penstock.engine.refusals import originals
 from penstock.engine.reports import BatchReport
+from penstock.engine.shortfall import failing_now, refuse_to_drop
 from penstock.engine.unnoted import TableWatch
-from penstock.errors import ContradictionError, PenstockError, RefusedError, TransientError
+from penstock.errors import ContradictionError, PenstockError, RefusedError, RouteError, TransientError
 from penstock.log.ordering import RangeOrder
 
 LOOK_EVERY = 1.0
@@ -124,7 +126,7 @@ class RetryLane:
                 return
             try:
                 self._try(part)
-            except (TransientError, RefusedError, ContradictionError, WorkerLost) as error:
+            except (TransientError, RefusedError, ContradictionError, RouteError, WorkerLost) as error:
                 wait = backoff.next()
                 self._due[table] = time.monotonic() + wait
                 ledger.note_attempt(part, str(error))
@@ -155,16 +157,38 @@ class RetryLane:
         known = self._staged.get(part.table)
         if known is not None and replace(known.part, attempts=0, reason="") == replace(part, attempts=0, reason=""):
             return known
-        done = _without(part.acknowledged, part.passed_over)
-        acknowledged = sum(
-            _rows_of(part.table, self.carry({partition: stretch}, {}).parts)
-            for partition, stretches in done.items()
-            for stretch in stretches
-        )
+        oldest = {partition: self.delivery.log.bounds(partition).oldest for partition in part.batch.ranges}
+        for gap in gaps_of_waiting(oldest, part):
+            raise refused(gap)
+        done = [(p, each) for p, found in _without(part.acknowledged, part.passed_over).items() for each in found]
+        if any(start < oldest[partition] for partition, (start, _) in done):
+            # How many rows it was of records that are gone nobody can say: whatever is missing.
+            acknowledged = part.rows
+        else:
+            acknowledged = sum(self._rows_for(part, self.carry({p: each}, {})) for p, each in done)
         report = self.carry(part.batch.ranges, _both(part.passed_over, part.acknowledged))
+        missing = part.rows - acknowledged - _rows_of(part.table, report.parts)
+        if missing > 0:
+            failing = failing_now(report, self._failed_before(part)) if report.failed_rows else None
+            refuse_to_drop(part, missing, failing, self._new_tables(part, report))
         parts = [self._moved(each) for each in report.parts if each.table == part.table]
         self._staged[part.table] = _Staged(part, parts, acknowledged)
         return self._staged[part.table]
+
+    def _rows_for(self, part: WaitingPart, report: BatchReport) -> int:
+        """How many rows a table may have had of these records: also those that fail now, or go elsewhere."""
+        names = {part.table, *self._new_tables(part, report)}
+        return sum(_rows_of(table, report.parts) for table in names) + report.failed_rows
+
+    def _new_tables(self, part: WaitingPart, report: BatchReport) -> set[str]:
+        """Tables that had nothing of the batch when it was committed."""
+        known = self.delivery.ledger.tables_of(part)
+        return set() if known is None else {each.table for each in report.parts} - known
+
+    def _failed_before(self, part: WaitingPart) -> set[tuple[int, int]]:
+        extent = self.delivery.ledger.failed_extent(self._route)
+        entries = self.delivery.failed_store.read(self._route, extent)
+        return {(e.record.partition, e.record.offset) for e in entries if e.batch == part.batch.number}
 
     def _moved(self, part: Part) -> Part:
         """The same file, where the next part does not clean up."""

@@ -80,7 +80,7 @@ class Shop:
         self.log(*(Record(each, namespace="web") for each in data), source=source)
 
     def log(self, *records: Record, source: str = "web") -> None:
-        with LocalLog(self.folder / "data" / "log").writer(source) as writer:
+        with LocalLog(self.folder / "data" / "log", self.pipeline.config.log).writer(source) as writer:
             writer.append(entries(records))
 
     @property

@@ -24,6 +24,9 @@ ADOPTED = "adopted"
 OVERFLOWING = "overflowing"
 """What is noted of a table of a batch under way whose rows go to the table for what is beyond `max_tables`."""
 
+LOADED_FOR_OTHERS = "loaded for others"
+"""What a table's part of a batch is if it has the rows of tables beyond the limit."""
+
 PASSING_OVER = "passing over"
 """What is noted of a batch under way that is written without records which were acknowledged."""
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from penstock.destinations.contract import Batch, TableReceipt
 from penstock.engine.ledger.accounts import (
+    LOADED_FOR_OTHERS,
     OVERFLOWING,
     PASSING_OVER,
     CommittedBatch,
@@ -37,9 +38,6 @@ from penstock.redaction import redacted
 
 LOADED, LOADED_IN_PART = "loaded", "loaded in part"
 """What a table's part of a batch can be; in part means that the target refused some rows."""
-
-LOADED_FOR_OTHERS = "loaded for others"
-"""The same for the table that has the rows of tables beyond the limit."""
 
 KEPT_WRITERS = 500
 """How many writers of a partition a route remembers, the newest."""

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import (
     ACKNOWLEDGED,
+    LOADED_FOR_OTHERS,
     PASSING_OVER,
     REWOUND,
     Act,
@@ -24,7 +25,7 @@ from penstock.engine.ledger.accounts import (
     Settlement,
     Standing,
 )
-from penstock.engine.ledger.batches import LOADED, LOADED_FOR_OTHERS, Batches
+from penstock.engine.ledger.batches import LOADED, Batches
 from penstock.errors import LedgerError
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.destinations.contract import Batch
-from penstock.engine.ledger.accounts import PutOff, WaitingPart, WaitingTable
+from penstock.engine.ledger.accounts import LOADED_FOR_OTHERS, PutOff, WaitingPart, WaitingTable
 from penstock.engine.ledger.offsets import Offsets
 from penstock.engine.ledger.ranges import ranges_from_text, ranges_to_text, stretches_from_text, stretches_to_text
 from penstock.engine.pieces import joined
@@ -50,10 +51,18 @@ class Waiting(Offsets):
         query = sa.select(w).filter_by(route=route, target=table).order_by(w.c.number).limit(1)
         with self.reading() as connection:
             row = connection.execute(query).first()
-        if row is None:
-            return None
+        return None if row is None else self._part(row)
+
+    def waiting_parts(self, route: str) -> list[WaitingPart]:
+        """All that the tables of a route wait for, oldest first."""
+        w = self._t.waiting
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(w).filter_by(route=route).order_by(w.c.number, w.c.target)).all()
+        return [self._part(row) for row in rows]
+
+    def _part(self, row: sa.Row[Any]) -> WaitingPart:
         return WaitingPart(
-            route,
+            row.route,
             Batch(self.scope, row.delivered_as, row.number, ranges_from_text(row.ranges)),
             row.target,
             row.rows,
@@ -63,6 +72,17 @@ class Waiting(Offsets):
             stretches_from_text(row.passed_over),
             stretches_from_text(row.acknowledged),
         )
+
+    def tables_of(self, part: WaitingPart) -> set[str] | None:
+        """The tables that the batch of a part was for. ``None`` if that is not known: it is listed no more, or a table
+        has rows of others."""
+        w, d, b = self._t.waiting, self._t.deliveries, self._t.batches
+        this = {"route": part.route, "number": part.batch.number}
+        with self.reading() as connection:
+            delivered = {row.target: row.status for row in connection.execute(sa.select(d).filter_by(**this))}
+            waiting = connection.execute(sa.select(w.c.target).filter_by(**this)).scalars().all()
+            listed = connection.execute(sa.select(b.c.number).filter_by(**this)).first() is not None
+        return {*delivered, *waiting} if listed and LOADED_FOR_OTHERS not in delivered.values() else None
 
     def note_attempt(self, part: WaitingPart, reason: str) -> None:
         """Note that a table was tried, and is away still."""
