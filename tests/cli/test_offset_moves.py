@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,18 @@ from penstock.engine.ledger import Ledger, RouteState, Settlement, sqlite_url
 from tests.cli.stops import Shop, order, shop
 
 
-@pytest.fixture
-def halted(tmp_path: Path) -> Shop:
-    """The route stands before the seventh order."""
-    project = shop(tmp_path)
+@pytest.fixture(scope="module")
+def first_halted(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    project = shop(tmp_path_factory.mktemp("shop"))
     assert project.penstock("run", "--step", "warehouse", "--yes").code == Exit.UNFINISHED
     return project
+
+
+@pytest.fixture
+def halted(first_halted: Shop, tmp_path: Path) -> Shop:
+    """The route stands before the seventh order. Each test has a copy."""
+    shutil.copytree(first_halted.folder, tmp_path, dirs_exist_ok=True)
+    return Shop(tmp_path)
 
 
 def deliver(project: Shop) -> None:
