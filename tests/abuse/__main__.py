@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.abuse.attacks import attacks
-from tests.abuse.run import FLOOR_MS, MAX_RATIO, RSS_LIMIT_MIB, TITLE, abuse
+from tests.abuse.run import FLOOR_MS, HEALTH_MS, MAX_RATIO, RSS_LIMIT_MIB, TITLE, abuse
 
 
 def main() -> int:
@@ -21,9 +21,11 @@ def main() -> int:
         rows = abuse(Path(folder), options.names, options.seconds, between=3.0)
     harmful = [row.attack for row in rows if not row.harmless]
     slow = [row.attack for row in rows if row.ratio > MAX_RATIO]
+    deaf = [row.attack for row in rows if max(row.attacked.health, default=float("inf")) > HEALTH_MS]
     print(f"\nrefused or too much memory (above {RSS_LIMIT_MIB} MiB): {', '.join(harmful) or 'none'}")
     print(f"p99 above {MAX_RATIO:g} times (of at least {FLOOR_MS:g} ms): {', '.join(slow) or 'none'}")
-    return 1 if harmful or slow else 0
+    print(f"/healthz above {HEALTH_MS:g} ms: {', '.join(deaf) or 'none'}")
+    return 1 if harmful or slow or deaf else 0
 
 
 if __name__ == "__main__":

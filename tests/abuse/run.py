@@ -23,6 +23,8 @@ RSS_LIMIT_MIB = 768
 FLOOR_MS = 25.0
 """A p99 below this is as good as any other: the machine's own noise is not less."""
 MAX_RATIO = 3.0
+HEALTH_MS = 100.0
+"""How long the collector may take to say that it lives."""
 PAUSE_SECONDS = 0.01
 
 
