@@ -155,9 +155,18 @@ def _account(path: Path, code: int, as_json: bool) -> None:
         if as_json:
             print_json_line({"event": "ended", "code": code})
         return
-    away = [route for route in found.routes if code == Exit.UNFINISHED and route.noted == "retrying"]
+    unfinished = found.routes if code == Exit.UNFINISHED else ()
+    away = [route for route in unfinished if route.noted == "retrying"]
+    tables = {
+        route.route: "; ".join(
+            f"table {name} waits for {counted(told.rows, 'row')}: {told.reason}" for name, told in route.waiting.items()
+        )
+        for route in unfinished
+        if route.waiting
+    }
     if as_json:
-        waits = {"waits_for": {route.route: route.message for route in away}} if away else {}
+        told: dict[str, JsonValue] = {**tables, **{route.route: route.message for route in away}}
+        waits = {"waits_for": told} if told else {}
         print_json_line({"event": "ended", "code": code, **waits, **status_object(found)})
         return
     show(routes_table(found))
@@ -168,6 +177,8 @@ def _account(path: Path, code: int, as_json: bool) -> None:
             note(f"route {route.route} {printable(route.message)}")
     for route in away:
         note(f"route {route.route} still waits, {counted(route.to_go, 'record')} to go: {printable(route.message)}")
+    for name, what in tables.items():
+        note(f"route {name}: {printable(what)}")
     if code == Exit.UNFINISHED:
         note("stopped before everything was delivered; the rest is in the log and goes on with the next run")
     for line in failed_line(found):

@@ -283,19 +283,33 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
                 " not to come back: penstock offset drop OLD"
             )
             yield Finding("ledger", Verdict.WARN, f"has routes that the config lacks: {', '.join(gone)}", fix)
+        for route in gone:
+            yield from _check_waiting(
+                pipeline,
+                route,
+                "The log is kept for them. They are loaded once the config has the route again, or another takes over"
+                f" from it: penstock offset adopt {route} NEW. To give them up: penstock offset drop {route}",
+            )
         for route in config.routes:
             activity = pipeline.ledger.activity(route)
             if activity is not None and activity.state is RouteState.HALTED:
                 yield Finding(f"route {route}", Verdict.WARN, activity.message)
-            for table, told in pipeline.ledger.waiting_tables(route).items():
-                what = f"table {table} is away, {told.rows} rows wait for it: {told.reason}"
-                fix = "They are loaded once it takes rows; nothing is lost meanwhile, and the log is kept for them."
-                yield Finding(f"route {route}", Verdict.WARN, what, fix)
+            yield from _check_waiting(
+                pipeline,
+                route,
+                "They are loaded once it takes rows; nothing is lost meanwhile, and the log is kept for them.",
+            )
             yield from _guarded(f"route {route}", _check_history(pipeline, route))
             for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
                 yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)
     finally:
         pipeline.ledger.close()
+
+
+def _check_waiting(pipeline: Pipeline, route: str, fix: str) -> Iterator[Finding]:
+    for table, told in pipeline.ledger.waiting_tables(route).items():
+        what = f"table {table} is away, {told.rows} rows wait for it: {told.reason}"
+        yield Finding(f"route {route}", Verdict.WARN, what, fix)
 
 
 def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:

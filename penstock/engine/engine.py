@@ -18,7 +18,7 @@ from penstock.engine import narrate
 from penstock.engine.compacting import Compacting
 from penstock.engine.delivery import Delivery
 from penstock.engine.first_job import run_first_job
-from penstock.engine.leaving import leaving_in_time, nothing_to_deliver
+from penstock.engine.leaving import leaving_in_time, nothing_to_deliver, tables_wait
 from penstock.engine.ledger import RouteState
 from penstock.engine.left_routes import left_route
 from penstock.engine.lock import EngineLock
@@ -90,7 +90,8 @@ class Engine:
             for runner in runners:
                 runner.start()
             for route in self._pipeline.left_routes():
-                narrate.route_left(route, left_route(self._pipeline, route).lag)
+                left = left_route(self._pipeline, route)
+                narrate.route_left(route, left.lag, left.waiting)
             self._runs.set()
             self._pulse.running = True
             self._pulse.still = lambda: {runner.plan.name: runner.still_for() for runner in runners}
@@ -113,7 +114,7 @@ class Engine:
             self._pipeline.ledger.note(route, RouteState.STARTING)
 
     def _may_leave(self) -> bool:
-        return not any(runner.delivers for runner in self._runners) and nothing_to_deliver(self._pipeline)
+        return not any(runner.delivers for runner in self._runners) and nothing_to_deliver(self._pipeline, self._once)
 
     def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)
@@ -180,7 +181,7 @@ class Engine:
         while any(runner.is_alive() for runner in runners):
             self._attend(jvm)
             if stopping.wait(0.05):
-                return self._drain(runners, jvm)
+                return self._drain(runners, jvm) and not tables_wait(self._pipeline)
         return all(runner.finished for runner in runners)
 
     def _drain(self, runners: Sequence[RouteRunner], jvm: Jvm) -> bool:

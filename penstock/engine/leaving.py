@@ -28,16 +28,21 @@ PATIENCE = 2.0
 LOOK_EVERY = 0.1
 
 
-def nothing_to_deliver(pipeline: Pipeline) -> bool:
-    """Whether a stop has nothing to wait for: what a route that follows its sources could deliver is delivered."""
+def nothing_to_deliver(pipeline: Pipeline, once: bool = False) -> bool:
+    """Whether a stop has nothing to wait for: what a route that follows its sources could deliver is delivered. A run
+    that was to come to an end, ``once``, has to say that it did not if tables wait."""
     try:
-        return all(
+        return not (once and tables_wait(pipeline)) and all(
             _is_halted(pipeline, name) or not any(position.lag for position in positions(pipeline, name))
             for name, route in pipeline.config.routes.items()
             if route.mode is RouteMode.STREAM
         )
     except (PenstockError, OSError, SQLAlchemyError):
         return False
+
+
+def tables_wait(pipeline: Pipeline) -> bool:
+    return any(pipeline.ledger.waiting_tables(route) for route in pipeline.config.routes)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ class LeftRoute:
     """How many offsets the log has that it has not read."""
     failed: int
     """How many of its failed records nobody has replayed or dropped."""
+    waiting: int
+    """How many rows its tables still wait for."""
 
 
 def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
@@ -41,7 +43,8 @@ def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
         if partition in pipeline.log.partitions():
             bounds = pipeline.log.bounds(partition)
             lag += max(0, bounds.end - max(position.committed, bounds.oldest))
-    return LeftRoute(route, lag, pipeline.ledger.failed_open(route))
+    waiting = sum(table.rows for table in pipeline.ledger.waiting_tables(route).values())
+    return LeftRoute(route, lag, pipeline.ledger.failed_open(route), waiting)
 
 
 def drop(pipeline: Pipeline, route: str) -> None:

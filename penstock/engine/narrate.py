@@ -163,11 +163,11 @@ def route_stopped(route: str) -> None:
     log.info("route %s: stopped", route)
 
 
-def route_left(route: str, lag: int) -> None:
+def route_left(route: str, lag: int, waiting: int) -> None:
     log.warning(
-        "route %s: not in the config; retention keeps %d records that it has not read. If it was renamed:"
+        "route %s: not in the config; retention keeps %d records that it has not read%s. If it was renamed:"
         " penstock offset adopt %s NEW. If it is not to come back: penstock offset drop %s",
-        route, lag, route, route,
+        route, lag, f", and {waiting} rows that its tables wait for" if waiting else "", route, route,
     )  # fmt: skip
 
 

@@ -188,11 +188,11 @@ class RouteRunner(threading.Thread):
     def _lets_nothing_wait(self) -> bool:
         """Wait until the tables that are away have got what they wait for. ``False`` if that takes too long."""
         stopping, patience = self._delivery.stopping, self._delivery.patience
-        while self._ledger.waiting_tables(self.plan.name):
+        while waiting := self._ledger.waiting_tables(self.plan.name):
             if not self._delivery.agreed:
                 self._agree()
             if patience.is_over():
-                narrate.route_out_of_patience(self.plan.name, "tables are still away")
+                narrate.route_out_of_patience(self.plan.name, f"tables are still away: {', '.join(sorted(waiting))}")
                 return False
             if stopping.wait(LOOK_AT_TABLES_EVERY):
                 return False

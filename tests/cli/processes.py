@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,12 +102,12 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def running(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Run]:
+def running(folder: Path, environment: Mapping[str, str] | None = None, words: Sequence[str] = ()) -> Iterator[Run]:
     """Leaves nothing behind, whatever happens inside."""
     log = folder / "run.log"
     with log.open("w") as told:
         process = subprocess.Popen(
-            [*COMMAND, "run"],
+            [*COMMAND, "run", *words],
             cwd=folder,
             stdout=told,
             stderr=told,

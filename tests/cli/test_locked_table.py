@@ -6,13 +6,14 @@ import urllib.request
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
 from tests.cli.processes import Terminal, running
 from tests.support.database import Database
 from tests.support.ports import free_port, listens
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
@@ -110,3 +111,26 @@ def test_a_table_that_is_free_again_gets_its_rows_while_the_route_waits_for_anot
         run.interrupt()
         run.process.wait(timeout=120)
     assert database.ask("SELECT n FROM visits ORDER BY n") == [(0,), (1,)]
+
+
+@pytest.mark.parametrize("patience", ["2s", None])
+def test_a_run_with_an_end_that_is_over_before_a_table_is_free_says_which_one_waits(
+    tmp_path: Path, database: Database, patience: str | None
+) -> None:
+    """Without patience it waits for as long as nobody stops it, and says so."""
+    config = CONFIG.format(port=0, url=database.dsn, schema=database.schema)
+    start, end = config.index("  web: "), config.index("routes:")
+    config = config[:start] + "  web: {type: file, path: ./web.ndjson}\n" + config[end:]
+    (tmp_path / "pipeline.yaml").write_text(config.replace("tables: [", "adopt: [orders]\n      tables: ["))
+    (tmp_path / "web.ndjson").write_text('{"kind": "visits", "n": 1}\n{"kind": "orders", "n": 1}\n')
+    schema = database.schema
+    database.ask(f'CREATE SCHEMA "{schema}"; CREATE TABLE "{schema}".orders (n bigint, kind text)')
+    with psycopg.connect(database.dsn) as somebody:
+        somebody.execute(f'LOCK TABLE "{schema}".orders'.encode())
+        with running(tmp_path, words=["--once", *(["--patience", patience] if patience else [])]) as run:
+            if patience is None:
+                eventually(lambda: "1 rows wait for table orders" in run.said, "it says what it waits for")
+                run.interrupt()
+            assert run.process.wait(timeout=2 * HANG) == 3
+    assert "route base: table orders waits for 1 row: PEN-DST-027" in run.said
+    assert database.ask("SELECT n FROM visits") == [(1,)]

@@ -4,21 +4,28 @@ what is said to do works. On a real PostgreSQL."""
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.main import app
+from penstock.engine.doctor import examine
 from penstock.engine.gaps import gaps
 from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Totals
+from penstock.engine.status import status
 from penstock.errors import RouteError
 from penstock.log.files import segment_bases, segment_path
 from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
+from tests.engine.test_catching_up import RunnerWithoutSpark
+from tests.engine.test_full_disk import filled, small_disk
 from tests.engine.test_waiting import BY_KIND, Shop, shop
 from tests.support.database import Database
 
-__all__ = ["shop"]
+__all__ = ["shop", "small_disk"]
 
 
 def changed(shop: Shop, old: str, new: str) -> None:
@@ -165,4 +172,60 @@ def test_a_table_of_somebody_else_s_that_is_no_longer_adopted_loses_nothing_that
     else:
         # The ledger has seen this route fill it.
         assert shop.rows("orders") == [1]
+    shop.check_books()
+
+
+@pytest.fixture
+def left(shop: Shop) -> Shop:
+    """A route that left the config while two rows wait for a table of it."""
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1), ("orders", 2))
+        shop.deliver()
+    changed(shop, "  out:\n", "  other:\n")
+    return shop
+
+
+def test_rows_that_wait_for_a_route_that_left_the_config_are_shown_and_kept(left: Shop) -> None:
+    (_, found) = status(left.pipeline).routes
+    assert (found.route, found.state, found.waiting["orders"].rows) == ("out", "not in the config", 2)
+    assert found.adds_up
+    assert left.pipeline.floors()[0] == 0
+    left.pipeline.ledger.close()
+    told = [finding for finding in examine(left.folder / "pipeline.yaml") if "2 rows wait for it" in finding.found]
+    assert [(finding.subject, finding.verdict) for finding in told] == [("route out", "warn")]
+    assert "penstock offset drop out" in told[0].fix
+
+
+def test_who_drops_a_route_is_told_how_many_rows_wait_for_it(left: Shop) -> None:
+    left.pipeline.ledger.close()
+    dropped = CliRunner().invoke(app, ["offset", "drop", "out", "--yes", "-c", str(left.folder / "pipeline.yaml")])
+    assert dropped.exit_code == 0, dropped.output
+    assert "2 rows that its tables wait for" in dropped.output
+    left.pipeline = left.open()
+    assert left.pipeline.ledger.waiting_parts("out") == []
+    assert left.pipeline.ledger.waited_for("out") == set()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_full_disk_while_rows_are_made_anew_loses_and_doubles_nothing(
+    shop: Shop, small_disk: Path, apart: bool
+) -> None:
+    """``apart``: by a process of their own, as an engine does it."""
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+        shop.append(("orders", 2))
+        shop.deliver()
+    stage = shop.folder / "data" / "stage"
+    shutil.rmtree(stage)
+    stage.symlink_to(small_disk)
+    retry = (lambda: RunnerWithoutSpark(shop).catch_up()) if apart else shop.retry
+    ballast = filled(small_disk)
+    with pytest.raises(Exception, match="No space left"):
+        retry()
+    assert shop.waiting == {"orders": (2, 2)}
+    ballast.unlink()
+    retry()
+    assert shop.rows("orders") == [0, 1, 2]
+    assert shop.totals == Totals(items=5, loaded=5)
     shop.check_books()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from penstock import faults
+from penstock.engine.backup.making import back_up
+from penstock.engine.backup.restoring import restore
 from penstock.engine.delivery import Halted
 from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Totals
@@ -162,4 +166,54 @@ def test_a_route_that_is_renamed_while_a_table_waits_keeps_what_it_waits_for(
     assert shop.waiting == {}
     assert shop.rows("orders") == [0, 1, 2, 3, *([4] if "orders" in later else [])]
     assert shop.rows("visits") == [0, 1, 2, 3, *([4] if "visits" in later else [])]
+    shop.check_books()
+
+
+@pytest.mark.parametrize("given", [0, 1, 2])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_backup_that_is_put_back_gives_a_table_what_it_still_waits_for(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, given: int, later: bool
+) -> None:
+    """``given``: how many of two parts the table has got since the backup."""
+    with shop.locked("orders"):
+        for n in (1, 2):
+            shop.append(("orders", n), ("visits", n))
+            shop.deliver()
+    back_up(shop.pipeline, shop.folder / "backup")
+    if given:
+        killed(monkeypatch, f"retry.destination_done@{given}", shop.retry)
+    if later:
+        with shop.locked("orders"):
+            shop.append(("visits", 3), ("orders", 3))
+            shop.deliver()
+    shop.pipeline.ledger.close()
+    restored = restore(shop.pipeline.config, shop.folder / "backup", OPERATOR, force=True)
+    assert [each.unknown for each in restored.routes] == [""]
+    shop.pipeline = shop.open()
+    shop.append(("orders", 4), ("visits", 4))
+    shop.deliver()
+    shop.retry()
+    assert shop.waiting == {}
+    assert shop.rows("orders") == [0, 1, 2, 4], "what came after the backup is in no log any more"
+    assert shop.rows("visits") == [0, 1, 2, *([3] if later else []), 4]
+    shop.check_books()
+
+
+def test_a_ledger_of_before_tables_could_wait_is_opened_and_tables_wait_in_it(shop: Shop) -> None:
+    shop.pipeline.ledger.close()
+    with closing(sqlite3.connect(shop.folder / "data" / "ledger.db")) as ledger:
+        ledger.execute("DROP TABLE waiting")
+        ledger.execute("DROP TABLE waiting_offsets")
+        ledger.execute("ALTER TABLE adopted DROP COLUMN wanting")
+    shop.pipeline = shop.open()
+    shop.check_books()
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1))
+        shop.deliver()
+    assert shop.waiting == {"orders": (1, 1)}
+    shop.retry()
+    assert shop.rows("orders") == [0, 1]
+    lose_the_ledger_and_adopt(shop)
+    shop.deliver()
+    assert shop.rows("orders") == [0, 1]
     shop.check_books()
