@@ -161,13 +161,14 @@ class RetryLane:
         for gap in gaps_of_waiting(oldest, part):
             raise refused(gap)
         done = [(p, each) for p, found in _without(part.acknowledged, part.passed_over).items() for each in found]
-        if any(start < oldest[partition] for partition, (start, _) in done):
-            # How many rows it was of records that are gone nobody can say: whatever is missing.
-            acknowledged = part.rows
-        else:
-            acknowledged = sum(self._rows_for(part, self.carry({p: each}, {})) for p, each in done)
+        certain, acknowledged = 0, part.rows
+        # How many rows there were of records that are gone nobody can say: whatever is missing in the end.
+        if all(start >= oldest[partition] for partition, (start, _) in done):
+            reports = [self.carry({partition: each}, {}) for partition, each in done]
+            certain = sum(_rows_of(part.table, each.parts) for each in reports)
+            acknowledged = sum(self._rows_for(part, each) for each in reports)
         report = self.carry(part.batch.ranges, _both(part.passed_over, part.acknowledged))
-        missing = part.rows - acknowledged - _rows_of(part.table, report.parts)
+        missing = part.rows - certain - _rows_of(part.table, report.parts)
         if missing > 0:
             failing = failing_now(report, self._failed_before(part)) if report.failed_rows else None
             refuse_to_drop(part, missing, failing, self._new_tables(part, report))
@@ -176,7 +177,7 @@ class RetryLane:
         return self._staged[part.table]
 
     def _rows_for(self, part: WaitingPart, report: BatchReport) -> int:
-        """How many rows a table may have had of these records: also those that fail now, or go elsewhere."""
+        """How many rows a table may have had of these records at most: also those that fail now, or go elsewhere."""
         names = {part.table, *self._new_tables(part, report)}
         return sum(_rows_of(table, report.parts) for table in names) + report.failed_rows
 

@@ -39,8 +39,8 @@ def failing_now(report: BatchReport, before: Collection[Place]) -> Failing | Non
 
 
 def refuse_to_drop(part: WaitingPart, rows: int, failing: Failing | None, elsewhere: Collection[str]) -> None:
-    """Raise if ``rows`` that a table waits for would be dropped: records are ``failing``, or go to tables ``elsewhere``
-    that had nothing of the batch."""
+    """Raise if up to ``rows`` that a table waits for would be dropped: records are ``failing``, or go to tables
+    ``elsewhere`` that had nothing of the batch."""
     if failing is None and not elsewhere:
         return
     if failing is not None:
@@ -56,8 +56,8 @@ def refuse_to_drop(part: WaitingPart, rows: int, failing: Failing | None, elsewh
     more = f", and {len(verbs) - MOST_STRETCHES} more such" if len(verbs) > MOST_STRETCHES else ""
     raise RouteError(
         "PEN-RTE-023",
-        f"of the rows that table '{part.table}' waits for since batch {part.batch.number}, {rows} {what}: the config"
-        " has changed meanwhile. They wait on.",
+        f"of the rows that table '{part.table}' waits for since batch {part.batch.number}, up to {rows} {what}: the"
+        " config has changed meanwhile. They wait on.",
         "Put back what was changed (`steps`, `table`, `tables`) until the table has got them. Or give them up:"
         f" {', '.join(verbs[:MOST_STRETCHES])}{more}",
     )

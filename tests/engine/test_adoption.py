@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,19 @@ def test_what_an_earlier_adoption_has_filled_in_is_there(loads: list[Loaded], mi
     (filled,) = (batch for batch in batches if dict(batch.ranges) == {0: (50, 60)})
     assert {"x", "y"} - filled.tables.keys() == missing
     assert not filled.settled
+
+
+def test_a_table_that_was_left_in_the_middle_of_its_part_gets_the_rest() -> None:
+    left = replace(load(2, "y", {0: (50, 60), 1: (0, 9)}), upto=(1, 3))
+    loads = [*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60), 1: (0, 9)}), left, load(3, "x", {0: (60, 70)})]
+    loads[-1] = replace(loads[-1], waiting={"y": 2})
+    batches = plan_adoption(loads, LOG, {0: 0, 1: 0}, {}, ByPlace()).batches
+    assert [(batch.ranges, set(batch.tables), set(batch.wanting)) for batch in batches] == [
+        ({0: (0, 50)}, {"x", "y"}, set()),
+        ({0: (50, 60), 1: (0, 4)}, {"x", "y"}, set()),
+        ({1: (4, 9)}, {"x"}, {"y"}),
+        ({0: (60, 70)}, {"x"}, set()),
+    ]
 
 
 @pytest.mark.parametrize("killed_after_a_half", [False, True])

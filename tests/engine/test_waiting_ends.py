@@ -129,6 +129,21 @@ def test_rows_that_the_config_no_longer_takes_can_be_given_up(shop: Shop) -> Non
     shop.check_books()
 
 
+def test_who_gives_up_some_rows_that_the_config_no_longer_takes_gives_up_no_others(shop: Shop) -> None:
+    with shop.locked("orders"):
+        shop.append(("orders", 1), ("visits", 1), ("orders", 2))
+        shop.deliver()
+    changed(shop, TABLES, "tables: [clicks]")
+    acknowledge(shop.pipeline, "out", 2, 3, None, OPERATOR)
+    shop.retry()
+    assert shop.waiting == {"orders": (2, 1)}
+    changed(shop, "tables: [clicks]", TABLES)
+    shop.retry()
+    assert shop.rows("orders") == [0, 2]
+    assert shop.totals == Totals(items=5, loaded=4, skipped=1)
+    shop.check_books()
+
+
 def test_rows_that_a_table_waits_for_are_not_dropped_because_its_name_has_changed(shop: Shop) -> None:
     with shop.locked("orders"):
         shop.append(("orders", 1), ("visits", 1))
