@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +88,10 @@ def test_config_classes_need_nothing_heavy() -> None:
     for name, path in modules():
         if name.endswith("/config.py") or name.startswith("config/"):
             assert not {m.split(".")[0] for m in imports(path)} & heavy, name
+
+
+def test_what_plans_a_query_needs_nothing_heavy() -> None:
+    """Spark starts three short-lived processes per route that import no more of us than the reader."""
+    code = "import sys, penstock.engine.reading; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numba", "duckdb", "sqlalchemy", "pandas", "sqlglot", "psycopg"} & set(loaded)

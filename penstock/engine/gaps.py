@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.pieces import Range, joined
+from penstock.engine.pieces import Range, between, joined
 from penstock.errors import RouteError
 from penstock.log.local import LocalLog
 
 if TYPE_CHECKING:
     # Tasks import this module, and have no use for a database.
     from penstock.engine.ledger import Ledger, Position, WaitingPart
-from penstock.engine.passing import between
 
 
 @dataclass(frozen=True)

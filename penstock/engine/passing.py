@@ -12,7 +12,7 @@ from dataclasses import replace
 from penstock.destinations.contract import TableReceipt
 from penstock.engine.carriage import REPORT_SUFFIX
 from penstock.engine.ledger import ACKNOWLEDGED
-from penstock.engine.pieces import Range, Ranges, joined
+from penstock.engine.pieces import Range, Ranges, between
 from penstock.engine.plan import RoutePlan
 from penstock.engine.reports import BatchReport
 from penstock.log.local import LocalLog
@@ -59,17 +59,6 @@ def with_what_was_there(report: BatchReport, receipts: Sequence[TableReceipt], w
     skipped = {**report.skipped, ACKNOWLEDGED: max(0, passed - more)}
     added = {**report.added, **({ACKNOWLEDGED: more - passed} if more > passed else {})}
     return replace(report, skipped={label: count for label, count in skipped.items() if count}, added=added)
-
-
-def between(stretch: Range, passed_over: Sequence[Range]) -> list[Range]:
-    """What is left of a stretch without some others, in order."""
-    start, end = stretch
-    found: list[Range] = []
-    for first, last in joined(passed_over):
-        if start < min(first, end):
-            found.append((start, min(first, end)))
-        start = max(start, last)
-    return [*found, (start, end)] if start < end else found
 
 
 def _together(one: BatchReport, other: BatchReport) -> BatchReport:

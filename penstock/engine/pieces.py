@@ -108,6 +108,17 @@ def course(
     return [*pieces, Piece(ranges)] if ranges else pieces
 
 
+def between(stretch: Range, passed_over: Iterable[Range]) -> list[Range]:
+    """What is left of a stretch without some others, in order."""
+    start, end = stretch
+    found: list[Range] = []
+    for first, last in joined(passed_over):
+        if start < min(first, end):
+            found.append((start, min(first, end)))
+        start = max(start, last)
+    return [*found, (start, end)] if start < end else found
+
+
 def joined(stretches: Iterable[Range]) -> list[Range]:
     """The same offsets in as few stretches as possible, in order."""
     found: list[Range] = []

@@ -24,8 +24,8 @@ from penstock.engine.gaps import gaps_of_waiting, refused
 from penstock.engine.ledger import ACKNOWLEDGED, CHANGED, Settlement, WaitingPart
 from penstock.engine.lost import WorkerLost
 from penstock.engine.origin import Origin
-from penstock.engine.passing import Stretches, between
-from penstock.engine.pieces import Ranges, joined
+from penstock.engine.passing import Stretches
+from penstock.engine.pieces import Ranges, between, joined
 from penstock.engine.refusals import originals
 from penstock.engine.reports import BatchReport
 from penstock.engine.shortfall import failing_now, refuse_to_drop
