@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "penstock"
 
 LAYERS = {
-    "backoff": 0, "durable": 0, "errors": 0, "faults": 0, "heartbeat": 0, "redaction": 0,
+    "backoff": 0, "durable": 0, "errors": 0, "faults": 0, "heartbeat": 0, "parent_death": 0, "redaction": 0,
     "record": 1, "registry": 1, "config": 1,
     "json": 2, "flatten": 2,
     "log": 3, "sources": 3, "steps": 3, "destinations": 3,
