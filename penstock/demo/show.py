@@ -63,10 +63,12 @@ def demo(folder: Path, events: int, singles: int, console: Console) -> Result:
     project = write_project(folder)
     console.print(f"Pipeline: [bold]{project.config}[/]   log: {project.folder / 'run.log'}")
     with (project.folder / "run.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli.main", "run", "-c", str(project.config)], stdout=log, stderr=log
-        )
+        command = [sys.executable, "-m", "penstock.cli.main", "run", "-c", str(project.config)]
+        # A signal in the middle of this would leave a pipeline that nobody knows of. It waits, for the pipeline too.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             _wait(lambda: Client(project.port).ready(), process, "the collector to listen")
             console.print("The collector listens; Spark starts beside it. Sending.")
             result = _send_and_watch(project, events, singles, process, console)

@@ -7,6 +7,7 @@ members meet is known only from the bytes of both.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -32,12 +33,13 @@ def merged(target: bytes, source: bytes) -> bytes:
 def members_of(text: bytes) -> dict[str, tuple[bytes, bytes]]:
     """What a well-formed object holds: key to its spelling and its value, in document order; of a repeated key the last
     value."""
-    spans = _member_spans(np.frombuffer(text, np.uint8))
-    found: dict[str, tuple[bytes, bytes]] = {}
-    for key_start, key_stop, start, end in spans.tolist():
-        name = text[key_start:key_stop].rstrip(b": \t\r\n")
-        found[json.loads(name)] = (name, text[start:end])
-    return found
+    return {json.loads(name): (name, value) for name, value in all_members_of(text)}
+
+
+def all_members_of(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Spelling of the key and value of each member of a well-formed object, in document order, repeated ones too."""
+    for key_start, key_stop, start, end in _member_spans(np.frombuffer(text, np.uint8)).tolist():
+        yield text[key_start:key_stop].rstrip(b": \t\r\n"), text[start:end]
 
 
 @compiled

@@ -3,7 +3,8 @@
 Engines with a JSON type refuse some of what JSON allows: half a surrogate pair, U+0000 where text cannot hold it, a
 number of thousands of digits. Such a character becomes the text of its escape (``\\ud800``), such a number a string of
 its digits; everything around them stays as it was written. A member that is still not readable, or of which the engine
-would drop something (a key that comes twice in an object), becomes a string that holds its JSON.
+would drop something (a key that comes twice in an object), becomes a string that holds its JSON. Of members that have
+one name then, the later ones get a ``#`` behind it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.json.merge import members_of
+from penstock.json.merge import all_members_of
 
 
 def readable_json(texts: pa.Array, takes_nul: bool, keeps_repeats: bool = True) -> pa.Array:
@@ -53,11 +54,13 @@ def _mended(text: str, takes_nul: bool, keeps_repeats: bool) -> str:
         return text
     if not text.lstrip().startswith("{"):
         return _as_string(text)
-    members = ((name.decode(), value.decode()) for name, value in members_of(text.encode()).values())
-    kept = (
-        f"{name}:{value if keeps_its_shape(value, keeps_repeats) else _as_string(value)}" for name, value in members
-    )
-    return "{" + ",".join(kept) + "}"
+    kept: dict[str, str] = {}
+    for spelled, member in all_members_of(text.encode()):
+        name, value = json.loads(spelled), member.decode()
+        while name in kept:
+            name += "#"  # two names that differ in what the engine cannot hold, or one that came twice
+        kept[name] = value if keeps_its_shape(value, keeps_repeats) else _as_string(value)
+    return "{" + ",".join(f"{_as_string(name)}:{value}" for name, value in kept.items()) + "}"
 
 
 def _as_string(text: str) -> str:

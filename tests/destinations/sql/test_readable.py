@@ -44,6 +44,19 @@ def test_nul_stays_where_the_engine_takes_it() -> None:
     assert readable(r'{"a":"\u0000"}', takes_nul=True) == r'{"a":"\u0000"}'
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r'{"\u0000":1,"\\u0000":2}', r'{"\\u0000":1,"\\u0000#":2}'),
+        (r'{"\\ud800#":1,"\ud800":2,"\\ud800":3}', r'{"\\ud800#":1,"\\ud800":2,"\\ud800##":3}'),
+        (r'{"a":{"\u0000":1,"\\u0000":2}}', r'{"a":"{\"\\\\u0000\":1,\"\\\\u0000\":2}"}'),
+    ],
+)
+def test_names_that_meet_are_told_apart(text: str, expected: str) -> None:
+    (found,) = readable_json(pa.array([text]), takes_nul=False, keeps_repeats=False).to_pylist()
+    assert found == expected
+
+
 @given(st.dictionaries(st.text(max_size=3), st.text(st.characters(exclude_categories=[]), max_size=6), max_size=4))
 def test_every_member_stays_under_its_name_and_can_be_stored(members: dict[str, str]) -> None:
     found = json.loads(readable(json.dumps(members)) or "")
