@@ -10,19 +10,15 @@ from contextlib import contextmanager
 from threading import Event
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 @contextmanager
 def handling(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` on every SIGINT and SIGTERM, also on one that this process was started with and could not take
-    yet; afterwards signals do what they did before."""
+    """Call ``stop`` on every SIGINT and SIGTERM; afterwards signals do what they did before."""
 
     def received(_: int, __: FrameType | None) -> None:
         stop()
 
-    before = {number: signal.signal(number, received) for number in STOP_SIGNALS}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

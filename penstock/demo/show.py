@@ -18,6 +18,7 @@ from rich.table import Table
 
 from penstock.config.loading import load
 from penstock.demo.events import shop_events
+from penstock.demo.held_signals import HeldSignals
 from penstock.demo.project import MARKER, DemoProject, write_project
 from penstock.demo.sender import Client, Sent, send_all
 from penstock.engine.pipeline import Pipeline
@@ -64,11 +65,10 @@ def demo(folder: Path, events: int, singles: int, console: Console) -> Result:
     console.print(f"Pipeline: [bold]{project.config}[/]   log: {project.folder / 'run.log'}")
     with (project.folder / "run.log").open("wb") as log:
         command = [sys.executable, "-m", "penstock.cli.main", "run", "-c", str(project.config)]
-        # A signal in the middle of this would leave a pipeline that nobody knows of. It waits, for the pipeline too.
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        held = HeldSignals()  # one in the middle of the next line would leave a pipeline that nobody knows of
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            held.release()
             _wait(lambda: Client(project.port).ready(), process, "the collector to listen")
             console.print("The collector listens; Spark starts beside it. Sending.")
             result = _send_and_watch(project, events, singles, process, console)
