@@ -6,6 +6,7 @@ import http.client
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.demo.project import SECRET
@@ -32,9 +33,10 @@ class Client:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def post(self, path: str, body: bytes, token: str = SECRET) -> tuple[int, dict[str, object]]:
-        self._connection.request(
-            "POST", path, body, {"X-Auth-Token": token, "Content-Type": "application/json", "User-Agent": "demo/1"}
-        )
+        headers = {"X-Auth-Token": token, "Content-Type": "application/json", "User-Agent": "demo/1"}
+        # A body that is refused need not be read to its end: the answer may be there before all of it is sent.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.request("POST", path, body, headers)
         response = self._connection.getresponse()
         return response.status, json.loads(response.read() or b"{}")
 
@@ -73,7 +75,8 @@ def send_all(port: int, events: Iterable[bytes], singles: int, advance: Callable
         ("/api/v1/event", b'{"big": "' + b"x" * 60_000 + b'"}', SECRET),
         ("/api/v1/event", b"{broken", SECRET),
     ):
-        status, _ = client.post(path, body, token)
+        # Each on a connection of its own: who refuses a request may close its connection behind it.
+        status, _ = Client(port).post(path, body, token)
         refused += status in (400, 401, 413)
         requests += 1
     return Sent(accepted, malformed, refused, requests)
