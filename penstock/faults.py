@@ -45,8 +45,15 @@ def parse(text: str) -> dict[str, _Fault]:
     return found
 
 
-_armed = parse(os.environ.get("PENSTOCK_FAULTS", ""))
-_once = os.environ.get("PENSTOCK_FAULTS_ONCE")
+_armed: dict[str, _Fault] = {}
+_once: str | None = None
+
+
+def arm() -> None:
+    """Read the environment. A process that was forked, and has another than its parent, does so again."""
+    global _armed, _once
+    _armed = parse(os.environ.get("PENSTOCK_FAULTS", ""))
+    _once = os.environ.get("PENSTOCK_FAULTS_ONCE")
 
 
 def reach(point: str) -> None:
@@ -70,3 +77,6 @@ def _first_of_all(point: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+arm()

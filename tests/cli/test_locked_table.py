@@ -45,7 +45,7 @@ def test_the_other_table_gets_its_rows_and_the_locked_one_gets_them_later_in_ord
         for kind in ("orders", "visits"):
             body = f'{{"kind": "{kind}", "n": {n}}}'.encode()
             url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
-            assert urllib.request.urlopen(url, body, timeout=60).status == 200
+            assert urllib.request.urlopen(url, body, timeout=HANG).status == 200
 
     def rows(table: str) -> int:
         return int(database.ask(f"SELECT count(*) FROM {table}")[0][0])
@@ -85,7 +85,7 @@ def test_a_table_that_is_free_again_gets_its_rows_while_the_route_waits_for_anot
     def send(kind: str, n: int) -> None:
         url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
         body = f'{{"kind": "{kind}", "n": {n}}}'.encode()
-        assert urllib.request.urlopen(url, body, timeout=60).status == 200
+        assert urllib.request.urlopen(url, body, timeout=HANG).status == 200
 
     with running(tmp_path) as run:
         eventually(lambda: listens(port), "the collector listens")

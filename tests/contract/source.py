@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 from abc import ABC, abstractmethod
@@ -21,7 +20,8 @@ from penstock.log.local import LocalLog
 from penstock.record import Header, Record, records
 from penstock.registry import Kind, component
 from penstock.sources.contract import SourceContext
-from tests.support.waiting import eventually
+from tests.support.forked import forked
+from tests.support.waiting import HANG, eventually
 
 NAME = "under_test"
 
@@ -48,16 +48,14 @@ def run_source(type_name: str, config: str, context: SourceContext, once: bool) 
 @contextmanager
 def running(type_name: str, config: str, context: SourceContext, once: bool = False) -> Iterator[BaseProcess]:
     """A source in a process of its own; stopped by SIGTERM at the end if it still runs."""
-    process = multiprocessing.get_context("spawn").Process(
-        target=run_source, args=(type_name, config, context, once), daemon=False
-    )
+    process = forked(run_source, type_name, config, context, once)
     process.start()
     try:
         yield process
     finally:
         if process.is_alive():
             process.terminate()
-        process.join(30)
+        process.join(HANG)
         if process.is_alive():
             process.kill()
             process.join()
@@ -104,13 +102,13 @@ class ReaderContract(ABC):
         assert {record.namespace for record in found} == {self.namespace}
         assert all(b"2.50" in (record.data or b"") for record in found)
 
-    def test_it_ends_well_and_soon_when_it_is_told_to_stop(self, context: SourceContext) -> None:
+    def test_it_ends_well_when_it_is_told_to_stop(self, context: SourceContext) -> None:
         with running(self.type_name, self.config(context.state_dir.parent), context) as process:
             self._feed(context, [event(1)])
             eventually(lambda: len(self.taken(context)) == 1, "the record")
             assert process.pid is not None
             os.kill(process.pid, signal.SIGTERM)
-            process.join(15)
+            process.join(HANG)
             assert process.exitcode == 0
 
     def test_a_restart_goes_on_without_loss_or_doubles(self, context: SourceContext) -> None:

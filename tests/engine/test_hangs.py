@@ -25,7 +25,7 @@ from penstock.heartbeat import Beat, HeartbeatFile, read_beat
 from penstock.sources.http.readiness import Readiness
 from tests.cli.processes import Terminal
 from tests.engine.projects import pipeline
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop
@@ -151,7 +151,7 @@ def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_dis
     pulse.ask = lambda: None
     eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() < 2, "it beats again")
     pulse.end()
-    pulse.join(30)
+    pulse.join(HANG)
 
 
 @pytest.mark.parametrize(

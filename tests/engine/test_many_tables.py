@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from pathlib import Path
 from threading import Event
@@ -18,6 +17,8 @@ from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.reports import add_up
 from tests.engine.projects import append_all, pipeline
+from tests.support.forked import forked
+from tests.support.waiting import HANG
 
 CONFIG = """\
 name: shop
@@ -58,11 +59,9 @@ def test_a_sender_makes_no_more_tables_than_allowed_and_every_row_is_there_once_
     opened = pipeline(tmp_path, CONFIG % 2)
     append_all(opened, "web", [b'{"id": %d, "kind": "%s"}' % (n, kind.encode()) for n, kind in enumerate(KINDS)])
     config = tmp_path / "pipeline.yaml"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_deliver_until, args=(config, point))
+    process = forked(_deliver_until, config, point)
     process.start()
-    process.join(120)
+    process.join(HANG)
     assert process.exitcode == -signal.SIGKILL
     # The operator raises the limit before the next start: the batch stays where it was.
     config.write_text(CONFIG % 100)

@@ -135,7 +135,7 @@ def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None
     delivery = replace(shop.delivery(), carry_again=carry)
     thread = threading.Thread(target=delivery.settle_adopted, daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(HANG)
     assert not thread.is_alive()
     assert shop.store.tables["b"].rows == []
     assert shop.ledger.totals("out") == Totals(items=6, loaded=3, skipped=3)

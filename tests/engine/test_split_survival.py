@@ -4,7 +4,6 @@ nothing is there twice, the books balance."""
 from __future__ import annotations
 
 import json
-import multiprocessing
 import signal
 from pathlib import Path
 from threading import Event
@@ -20,6 +19,8 @@ from penstock.engine.ledger import Operator, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.reports import add_up
 from tests.engine.projects import append_all, pipeline
+from tests.support.forked import forked
+from tests.support.waiting import HANG
 
 CONFIG = """\
 name: shop
@@ -81,11 +82,9 @@ def _deliver_until(config: Path, point: str) -> None:
 
 def kill_at(config: Path, point: str) -> None:
     """Deliver in a process that is killed when it comes to a point."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=_deliver_until, args=(config, point))
+    process = forked(_deliver_until, config, point)
     process.start()
-    process.join(60)
+    process.join(HANG)
     assert process.exitcode == -signal.SIGKILL
 
 

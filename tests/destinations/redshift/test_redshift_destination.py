@@ -23,7 +23,7 @@ from tests.contract.destination import Staging, TransactionalContract, batch, ev
 from tests.contract.tables import OwnTablesContract
 from tests.destinations.redshift.on_postgres import OnPostgres, made, prepared
 from tests.support.postgres import postgres
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ def test_engines_that_add_columns_at_once_take_turns(warehouse: Warehouse) -> No
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG)
     assert [receipt.rows for receipt in receipts] == [1, 1]
     assert len(warehouse.columns()) == 21
     assert set(names) == {f'redshift "{warehouse.schema}"."events"'}

@@ -22,6 +22,7 @@ from penstock.destinations.sql.naming import TableNames
 from tests.contract.destination import Staging, batch, events
 from tests.contract.tables import OVERFLOW, OwnTablesContract
 from tests.support.database import Database
+from tests.support.waiting import HANG
 from tests.warehouse.model import ModelDestination, ModelTable, Store
 
 
@@ -97,7 +98,7 @@ class TestPostgres(OwnTablesContract):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(HANG)
         assert loaded == [8] * 4
         made = [name for (name,) in self.database.ask("SELECT table_name FROM _penstock_tables ORDER BY 1")]
         assert made == names[:5]

@@ -16,6 +16,7 @@ from penstock.sources.file.array import ArrayCutter
 from penstock.sources.file.positions import Position
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, live, read_once
+from tests.support.waiting import HANG
 
 __all__ = ["live"]
 
@@ -94,7 +95,7 @@ def test_an_array_that_grows_is_followed_and_a_kill_neither_loses_nor_doubles(
     monkeypatch.setenv("PENSTOCK_FAULTS", "log.append.after_fsync@5=kill")
     options = json.dumps({"path": str(live.parent), "batch_bytes": 300})
     with running("file", options, context(tmp_path), once=True) as process:
-        process.join(60)
+        process.join(HANG)
         assert process.exitcode == -9
     monkeypatch.delenv("PENSTOCK_FAULTS")
     with file.open("a") as out:

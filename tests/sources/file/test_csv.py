@@ -18,6 +18,7 @@ from penstock.sources.file.csv import CsvCutter
 from penstock.sources.file.positions import Position
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, live, source
+from tests.support.waiting import HANG
 
 __all__ = ["live"]
 
@@ -149,7 +150,7 @@ def test_a_kill_neither_loses_nor_doubles(tmp_path: Path, live: Path, monkeypatc
     monkeypatch.setenv("PENSTOCK_FAULTS", "log.append.after_fsync@5=kill")
     options = json.dumps({"path": str(live.parent), "batch_bytes": 300})
     with running("file", options, context(tmp_path), once=True) as process:
-        process.join(60)
+        process.join(HANG)
         assert process.exitcode == -9
     monkeypatch.delenv("PENSTOCK_FAULTS")
     assert [row["n"] for row in read_data(tmp_path, batch_bytes=300)] == [str(n) for n in range(300)]

@@ -15,6 +15,7 @@ from penstock.record import Header
 from penstock.sources.file.packed import PackedContent, gzip_chunks, zstd_chunks
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, following, live, read_once, write
+from tests.support.waiting import HANG
 
 __all__ = ["live"]
 
@@ -96,7 +97,7 @@ def test_a_kill_neither_loses_nor_doubles(
     monkeypatch.setenv("PENSTOCK_FAULTS", "log.append.after_fsync@7=kill")
     options = json.dumps({"path": str(live.parent), "batch_bytes": 300})
     with running("file", options, context(tmp_path), once=True) as process:
-        process.join(30)
+        process.join(HANG)
         assert process.exitcode == -9
     monkeypatch.delenv("PENSTOCK_FAULTS")
     assert read_once(tmp_path, batch_bytes=300) == list(range(500))

@@ -17,6 +17,7 @@ from penstock.record import Header
 from penstock.sources.file.parquet import objects, rows_from
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, live, read_once
+from tests.support.waiting import HANG
 
 __all__ = ["live"]
 
@@ -94,7 +95,7 @@ def test_a_kill_neither_loses_nor_doubles(tmp_path: Path, live: Path, monkeypatc
     pq.write_table(pa.table({"n": range(300)}), live.with_name("a.parquet"), row_group_size=20)
     monkeypatch.setenv("PENSTOCK_FAULTS", "log.append.after_fsync@5=kill")
     with running("file", json.dumps({"path": str(live.parent)}), context(tmp_path), once=True) as process:
-        process.join(60)
+        process.join(HANG)
         assert process.exitcode == -9
     monkeypatch.delenv("PENSTOCK_FAULTS")
     assert read_once(tmp_path) == list(range(300))

@@ -22,6 +22,7 @@ from penstock.sources.contract import SourceContext
 from penstock.sources.postgres.config import PostgresSourceConfig
 from penstock.sources.postgres.source import PostgresSource
 from tests.contract.source import log_records, running
+from tests.support.waiting import HANG
 
 logging.getLogger("penstock.postgres").setLevel(logging.INFO)
 
@@ -65,7 +66,7 @@ class Rig:
         with monkeypatch.context() as faults:
             faults.setenv("PENSTOCK_FAULTS", f"{point}=kill")
             with self.child() as process:
-                process.join(60)
+                process.join(HANG)
                 assert process.exitcode == -9
 
     def records(self) -> list[Record]:

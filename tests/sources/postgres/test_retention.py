@@ -13,7 +13,7 @@ from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.record import Mode, Op, Record
 from tests.sources.postgres.rig import Mirror, Rig
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 EVERY_APPEND_CLOSES = 100
 """Bytes of a segment that no frame fits in with another: the one before it is closed by every append."""
@@ -81,7 +81,7 @@ def test_killed_behind_a_closed_segment_that_retention_then_takes(
     monkeypatch.setenv("PENSTOCK_FAULTS", f"{point}=kill")
     with followed.child() as process:
         change(followed, process, 10)
-        process.join(60)
+        process.join(HANG)
         assert process.exitcode == -9
     had = retain(followed)
     followed.ask("INSERT INTO quiet VALUES (100, 1)", "DELETE FROM busy WHERE id = 1")

@@ -16,7 +16,7 @@ import pytest
 from penstock.record import Header, Mode, Op
 from tests.sources.postgres.rig import Rig
 from tests.support.postgres import LOGICAL, Server
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 KILLED = -9
 TABLES = ("public.a", "public.b", "public.c")
@@ -46,7 +46,7 @@ def faults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatc
 
 def die(rig: Rig, **options: object) -> None:
     with rig.child(**options) as process:  # type: ignore[arg-type]
-        process.join(60)
+        process.join(HANG)
         assert process.exitcode == KILLED
 
 
@@ -75,7 +75,7 @@ def test_killed_while_copying(rig: Rig, faults: pytest.MonkeyPatch, point: str) 
         rig.ask("DELETE FROM a WHERE id % 2 = 0", "UPDATE c SET v = 'last' WHERE id < 10")
         eventually(lambda: rig.is_mirrored(*TABLES), "the changes")
         process.terminate()
-        process.join(30)
+        process.join(HANG)
         assert process.exitcode == 0
     again = [r.namespace for r in rig.records() if r.op is Op.COMMAND]
     assert not complete & set(again), "a table that was complete was copied again"

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.record import Mode, Op
 from tests.sources.postgres.rig import Rig, rows_of, told
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 ITEMS = "CREATE TABLE items (id int PRIMARY KEY, name text)"
 
@@ -36,7 +36,7 @@ def following(rig: Rig, **changed: object) -> Iterator[None]:
         yield
     finally:
         stopping.set()
-        thread.join(30)
+        thread.join(HANG)
     assert not problems
 
 
