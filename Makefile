@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "compiling what works on JSON bytes (once)"
-	@$(RUN)/python -m penstock.engine.warm_up
+	@$(RUN)/python -m penstock.engine.spark.warm_up
 	@touch $@
 
 # Tests start Spark a hundred times.

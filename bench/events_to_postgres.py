@@ -43,7 +43,7 @@ from bench.measure import (
 )
 from bench.processes import SOURCE, TABLE
 from bench.to_the_end import Delivered, Options, deliver
-from penstock.config.pipeline import RouteConfig
+from penstock.config.pipeline_config import RouteConfig
 from tests.support.postgres import postgres
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}

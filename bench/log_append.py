@@ -15,7 +15,7 @@ import pyarrow as pa
 from bench.measure import Comparison, Contender, Goal, Role, Setting, by_turns, seconds_of
 from bench.records import as_batch, as_entries, texts
 from penstock.log.config import LogConfig
-from penstock.log.group import Entry, GroupCommit
+from penstock.log.group_commit import Entry, GroupCommit
 from penstock.log.local import LocalLog
 
 RECORD_BYTES = 500

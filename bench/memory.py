@@ -124,4 +124,6 @@ def part_of(process: psutil.Process) -> Part:
         return Part.WORKERS
     if "java" in process.name():
         return Part.JVM
-    return Part.ENGINE if "penstock.engine.child" in command and command.endswith(" engine") else Part.COLLECTOR
+    return (
+        Part.ENGINE if "penstock.engine.processes.child" in command and command.endswith(" engine") else Part.COLLECTOR
+    )

@@ -15,8 +15,8 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
-from penstock.sources.http.answers import ONE_ACCEPTED
 from penstock.sources.http.app import Exchange, Scope
+from penstock.sources.http.responses import ONE_ACCEPTED
 
 
 class NoWork:

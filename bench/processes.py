@@ -62,7 +62,7 @@ def write_project(folder: Path) -> Project:
 @contextmanager
 def collector(project: Project) -> Iterator[None]:
     """The pipeline's collector alone, listening."""
-    command = ["-m", "penstock.engine.child", str(project.config), "source", SOURCE]
+    command = ["-m", "penstock.engine.processes.child", str(project.config), "source", SOURCE]
     with running([command], project.folder) as (process,):
         wait_for(lambda: ready(project.port), "the collector's workers", [process])
         yield

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from penstock.log.group import Entry
+from penstock.log.group_commit import Entry
 from penstock.record import ENTRY_SCHEMA
 
 _PAGES = ("home", "search", "product", "basket", "checkout", "help", "account", "offers")

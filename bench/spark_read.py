@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by_turns
 from bench.records import as_batch, texts
-from penstock.engine.session import build_session
+from penstock.engine.spark.spark_session import build_session
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 
@@ -46,7 +46,7 @@ _PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
 
 def _compared(spark: SparkSession, folder: Path, records: int, rounds: int) -> list[Comparison]:
     from bench.bare_source import BareSource
-    from penstock.log.spark import register
+    from penstock.log.spark_source import register
 
     register(spark)
     spark.dataSource.register(BareSource)

@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from penstock.config.loading import load
     from penstock.engine.engine import Engine
+    from penstock.engine.operate.status import status
     from penstock.engine.pipeline import Pipeline
-    from penstock.engine.status import status
     from penstock.errors import PenstockError
     from penstock.record import Mode, Op, Record
 
@@ -26,7 +26,7 @@ _HOMES = {
     "Pipeline": "penstock.engine.pipeline",
     "Record": "penstock.record",
     "load": "penstock.config.loading",
-    "status": "penstock.engine.status",
+    "status": "penstock.engine.operate.status",
 }
 
 __all__ = ["Engine", "Mode", "Op", "PenstockError", "Pipeline", "Record", "load", "status"]

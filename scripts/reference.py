@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.config.pipeline import PipelineConfig
+from penstock.config.pipeline_config import PipelineConfig
 from penstock.registry import Component, Kind, components
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

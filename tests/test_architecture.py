@@ -27,7 +27,7 @@ ALLOWED_UPWARD = {("config", "log.config")}
 """The pipeline's config holds the log's: a config class, without the log's code."""
 
 ROOMS = {
-    "pyspark": ("engine/", "log/spark.py"),
+    "pyspark": ("engine/", "log/spark_source.py"),
     "duckdb": ("destinations/duckdb/", "demo/"),
     "sqlalchemy": ("engine/",),
     "granian": ("sources/http/",),
@@ -92,6 +92,6 @@ def test_config_classes_need_nothing_heavy() -> None:
 
 def test_what_plans_a_query_needs_nothing_heavy() -> None:
     """Spark starts three short-lived processes per route that import no more of us than the reader."""
-    code = "import sys, penstock.engine.reading; print(*sys.modules)"
+    code = "import sys, penstock.engine.spark.route_source; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numba", "duckdb", "sqlalchemy", "pandas", "sqlglot", "psycopg"} & set(loaded)

@@ -23,7 +23,7 @@ from bench.log_open import build
 from bench.measure import Comparison, Figure, Goal, Role, Setting, seconds_of
 from bench.processes import SOURCE
 from penstock.config.loading import load
-from penstock.engine.carriage import FAILED_RECORD_SCHEMA
+from penstock.engine.delivery.task import FAILED_RECORD_SCHEMA
 from penstock.engine.ledger import Settlement
 from penstock.engine.pipeline import Pipeline
 from penstock.record import Record, records

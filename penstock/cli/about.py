@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import JsonOption
-from penstock.cli.screen import JsonValue, console, print_json, show, table
+from penstock.cli._support.options import JsonOption
+from penstock.cli._support.screen import JsonValue, console, print_json, show, table
 
 if TYPE_CHECKING:
-    from penstock.cli.option_list import Option
+    from penstock.cli._support.option_list import Option
     from penstock.registry import Component
 
 
@@ -24,7 +24,7 @@ def about(
     if name is None:
         _versions(json)
         return
-    from penstock.cli.naming import find_components
+    from penstock.cli._support.component_names import find_components
 
     found = find_components(name)
     if json:
@@ -35,7 +35,7 @@ def about(
 
 
 def component_object(card: Component) -> dict[str, JsonValue]:
-    from penstock.cli.option_list import options_of
+    from penstock.cli._support.option_list import options_of
 
     return {
         "kind": str(card.kind),
@@ -50,7 +50,7 @@ def component_object(card: Component) -> dict[str, JsonValue]:
 
 
 def _show(card: Component) -> None:
-    from penstock.cli.option_list import options_of
+    from penstock.cli._support.option_list import options_of
 
     screen = console()
     readme = card.readme.read_text()

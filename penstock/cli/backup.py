@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.opening import opened, read_config
-from penstock.cli.operators import operator
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import JsonValue, console, count, counted, note, print_json, size
+from penstock.cli._support.open_pipeline import opened, read_config
+from penstock.cli._support.operator import operator
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import JsonValue, console, count, counted, note, print_json, size
 
 if TYPE_CHECKING:
-    from penstock.engine.backup.making import Told
+    from penstock.engine.backup.create_backup import Told
     from penstock.engine.backup.manifest import Manifest
-    from penstock.engine.backup.restoring import Resumed
+    from penstock.engine.backup.restore_backup import Resumed
 
 
 def back_up(
@@ -27,7 +27,7 @@ def back_up(
     json: JsonOption = False,
 ) -> None:
     """Copy log, ledger, failed store and what sources remember into a folder, also while the pipeline runs."""
-    from penstock.engine.backup.making import back_up as make
+    from penstock.engine.backup.create_backup import back_up as make
 
     with opened(config) as pipeline, _bar("copying") as told:
         manifest = make(pipeline, target.absolute(), told)
@@ -48,7 +48,7 @@ def restore(
     json: JsonOption = False,
 ) -> None:
     """Put a backup in the place of `data_dir`, and let every route go on behind what its destination has."""
-    from penstock.engine.backup.restoring import restore as put_back
+    from penstock.engine.backup.restore_backup import restore as put_back
 
     with _bar("restoring") as told:
         done = put_back(read_config(config), source.absolute(), operator("restore"), force, told)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli.exits import Exit
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import print_json, printable, show, table
+from penstock.cli._support.exit_codes import Exit
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import print_json, printable, show, table
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
     """Check Python, Java, config, disk, ports, log, ledger and destinations."""
-    from penstock.engine.doctor import Verdict, examine
+    from penstock.engine.operate.doctor import Verdict, examine
 
     findings = list(examine(config))
     if json:

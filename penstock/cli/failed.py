@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.asking import require_yes
-from penstock.cli.opening import opened
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
-from penstock.cli.records import data_text, record_object
-from penstock.cli.screen import JsonValue, console, counted, moment, note, print_json, print_json_line, printable
+from penstock.cli._support.confirm import require_yes
+from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
+from penstock.cli._support.record_lines import data_text, record_object
+from penstock.cli._support.screen import (
+    JsonValue,
+    console,
+    counted,
+    moment,
+    note,
+    print_json,
+    print_json_line,
+    printable,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock.engine.choosing import Choice
-    from penstock.engine.failed import FailedEntry
+    from penstock.engine.failed.failed_store import FailedEntry
+    from penstock.engine.failed.selection import Choice
     from penstock.engine.pipeline import Pipeline
 
 app = typer.Typer(no_args_is_help=True, help="Records that could not be delivered, and what to do with them.")
@@ -51,7 +60,7 @@ def list_failed(
     json: NdjsonOption = False,
 ) -> None:
     """List the entries that are open: neither replayed nor dropped."""
-    from penstock.engine.choosing import chosen_routes, open_entries
+    from penstock.engine.failed.selection import chosen_routes, open_entries
 
     choice = _choice(None, route, step, code, since, until)
     screen = console()
@@ -80,7 +89,7 @@ def show_failed(
     json: JsonOption = False,
 ) -> None:
     """Show one entry in full: why it failed, and the record as it was."""
-    from penstock.engine.choosing import find_entry
+    from penstock.engine.failed.selection import find_entry
 
     with opened(config) as pipeline:
         entry, action = find_entry(pipeline, route, number)
@@ -104,8 +113,8 @@ def replay_failed(
     json: JsonOption = False,
 ) -> None:
     """Put entries through their route again, each exactly once. Works while the pipeline runs."""
-    from penstock.engine.choosing import open_entries
-    from penstock.engine.replay import replay
+    from penstock.engine.failed.replay import replay
+    from penstock.engine.failed.selection import open_entries
 
     choice = _deliberate_choice(ids, route, step, code, since, until, everything)
     with opened(config) as pipeline:
@@ -141,7 +150,7 @@ def drop_failed(
     json: JsonOption = False,
 ) -> None:
     """Give entries up: they are no longer open and cannot be replayed. Asks first."""
-    from penstock.engine.choosing import drop
+    from penstock.engine.failed.selection import drop
 
     choice = _deliberate_choice(ids, route, step, code, since, until, everything)
     with opened(config) as pipeline:
@@ -198,13 +207,13 @@ def _facts(entry: FailedEntry, action: str | None) -> dict[str, str]:
 def _choice(
     ids: list[int] | None, route: str | None, step: str | None, code: str | None, since: str | None, until: str | None
 ) -> Choice:
-    from penstock.engine.choosing import Choice
+    from penstock.engine.failed.selection import Choice
 
     return Choice(route, step, code, _moment(since, "--since"), _moment(until, "--until"), frozenset(ids or ()))
 
 
 def _moment(text: str | None, option: str) -> datetime | None:
-    from penstock.cli.times import time_since
+    from penstock.cli._support.times import time_since
 
     try:
         return None if text is None else time_since(text)
@@ -230,7 +239,7 @@ def _deliberate_choice(
 
 
 def _ids_by_route(pipeline: Pipeline, choice: Choice) -> dict[str, list[int]]:
-    from penstock.engine.choosing import chosen_routes, open_entries
+    from penstock.engine.failed.selection import chosen_routes, open_entries
 
     chosen: dict[str, list[int]] = {}
     for name in chosen_routes(pipeline, choice.route):

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import JsonOption
-from penstock.cli.screen import print_json
+from penstock.cli._support.options import JsonOption
+from penstock.cli._support.screen import print_json
 from penstock.errors import PenstockError
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -43,7 +43,7 @@ def init(
 
 def write_project(folder: Path) -> list[Path]:
     """Write the files; nothing that exists is touched."""
-    from penstock.config.schema import pipeline_schema
+    from penstock.config.json_schema import pipeline_schema
 
     name = folder.absolute().name
     _require_name(name)
@@ -64,7 +64,7 @@ def write_project(folder: Path) -> list[Path]:
 def _require_name(name: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
-    from penstock.config.pipeline import Name
+    from penstock.config.pipeline_config import Name
 
     try:
         TypeAdapter(Name).validate_python(name)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import JsonOption
-from penstock.cli.screen import print_json, show, table
+from penstock.cli._support.options import JsonOption
+from penstock.cli._support.screen import print_json, show, table
 from penstock.registry import Kind, components
 
 

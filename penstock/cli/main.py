@@ -12,32 +12,11 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import (
-    about,
-    backup,
-    demo,
-    doctor,
-    failed,
-    init,
-    log,
-    log_compact,
-    log_export,
-    log_import,
-    log_repair,
-    log_verify,
-    offset,
-    offset_moves,
-    offset_past,
-    plan,
-    run,
-    schema,
-    status,
-    tap,
-    test,
-    validate,
-)
+from penstock.cli import about, backup, demo, doctor, failed, init, plan, run, schema, status, tap, test, validate
 from penstock.cli import list as listing
-from penstock.cli.exits import guarded
+from penstock.cli._support.exit_codes import guarded
+from penstock.cli.log_verbs import log, log_compact, log_export, log_import, log_repair, log_verify
+from penstock.cli.offset_verbs import offset, offset_moves, offset_past
 from penstock.redaction import redact_stderr
 
 app = typer.Typer(

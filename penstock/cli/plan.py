@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exits import Exit, exit_of, tell
-from penstock.cli.opening import opened, read_config
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import JsonValue, counted, note, print_json, printable
+from penstock.cli._support.exit_codes import Exit, exit_of, tell
+from penstock.cli._support.open_pipeline import opened, read_config
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import JsonValue, counted, note, print_json, printable
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.config.pipeline import PipelineConfig
-    from penstock.engine.plan import RoutePlan
-    from penstock.engine.planning import PlannedChanges
-    from penstock.engine.samples import Stretch
+    from penstock.config.pipeline_config import PipelineConfig
+    from penstock.engine.operate.samples import Stretch
+    from penstock.engine.operate.schema_plan import PlannedChanges
+    from penstock.engine.route_plan import RoutePlan
 
     Sampling = Callable[[RoutePlan], Iterable[Stretch]]
 
@@ -44,8 +44,8 @@ def plan(
     json: JsonOption = False,
 ) -> None:
     """Print the DDL that events would cause at each route's tables, by default those that wait in the log."""
+    from penstock.engine.operate.schema_plan import plan_changes
     from penstock.engine.pipeline import route_plan, sources_of
-    from penstock.engine.planning import plan_changes
 
     if sample is not None and archive:
         raise typer.BadParameter("give one of --sample and --archive.", param_hint="--sample")
@@ -91,7 +91,7 @@ def planned_object(planned: PlannedChanges) -> dict[str, JsonValue]:
 @contextmanager
 def _sampling(config: Path, sample: Path | None, archive: list[Path] | None) -> Iterator[Sampling]:
     """Where the events come from. Only what waits in the log needs a pipeline that ran."""
-    from penstock.engine.samples import archive_sample, file_sample, waiting_sample
+    from penstock.engine.operate.samples import archive_sample, file_sample, waiting_sample
 
     if sample is not None:
         yield lambda plan: file_sample(plan, sample)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exits import Exit, tell
-from penstock.cli.opening import opened, read_config_aloud
-from penstock.cli.options import CONFIG, ConfigOption
-from penstock.cli.screen import JsonValue, counted, note, print_json_line, printable, show
-from penstock.cli.signals import stopping_in_two_steps
-from penstock.cli.stepping import step_through
-from penstock.config.quantities import seconds
+from penstock.cli._support.exit_codes import Exit, tell
+from penstock.cli._support.open_pipeline import opened, read_config_aloud
+from penstock.cli._support.options import CONFIG, ConfigOption
+from penstock.cli._support.screen import JsonValue, counted, note, print_json_line, printable, show
+from penstock.cli._support.signals import stopping_in_two_steps
+from penstock.cli.run_step import step_through
+from penstock.config.values.quantities import seconds
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.config.pipeline import PipelineConfig
+    from penstock.config.pipeline_config import PipelineConfig
 
 
 def run(
@@ -64,9 +64,9 @@ def run(
     if yes:
         raise typer.BadParameter("there is nothing to ask without --step.", param_hint="--yes")
     from penstock.engine.data_dir import require_writable
+    from penstock.engine.file_permissions import tighten
     from penstock.engine.layout import Layout
-    from penstock.engine.privacy import tighten
-    from penstock.engine.supervisor import Supervisor, run_once
+    from penstock.engine.processes.supervisor import Supervisor, run_once
 
     path = config.absolute()
     pipeline = read_config_aloud(path)
@@ -98,8 +98,8 @@ def run(
 
 
 def _start_at_end(path: Path) -> None:
-    from penstock.cli.operators import operator
-    from penstock.engine.takeover import start_at_end
+    from penstock.cli._support.operator import operator
+    from penstock.engine.history.takeover import start_at_end
 
     with opened(path, create=True) as pipeline:
         for route in start_at_end(pipeline, operator("run --from now")):
@@ -145,7 +145,7 @@ def shown_ledger(config: PipelineConfig) -> str:
 def _account(path: Path, code: int, as_json: bool) -> None:
     """Say what became of every record, as the last word. The exit code stands, whatever is found here."""
     from penstock.cli.status import failed_line, routes_table, status_object
-    from penstock.engine.status import status
+    from penstock.engine.operate.status import status
 
     try:
         with opened(path) as pipeline:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.asking import require_yes
-from penstock.cli.opening import opened
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
-from penstock.cli.screen import (
+from penstock.cli._support.confirm import require_yes
+from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
+from penstock.cli._support.screen import (
     JsonValue,
     console,
     count,
@@ -27,9 +27,9 @@ from penstock.cli.screen import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.destinations.sql.remapping import KeptKey, LeftAlone, Proposal, Remapped
+    from penstock.destinations.sql.unmapped.remap import KeptKey, LeftAlone, Proposal, Remapped
+    from penstock.engine.operate.table_schemas import RouteSchema, TableSchema
     from penstock.engine.pipeline import Pipeline
-    from penstock.engine.schemas import RouteSchema, TableSchema
 
 app = typer.Typer(help="The schemas of tables, and of configs.")
 
@@ -53,11 +53,11 @@ def show_config_schema(
 ) -> None:
     """Print the JSON Schema of a pipeline's config, or of one component's options."""
     if what == "config":
-        from penstock.config.schema import pipeline_schema
+        from penstock.config.json_schema import pipeline_schema
 
         print_json(pipeline_schema())
         return
-    from penstock.cli.naming import find_component
+    from penstock.cli._support.component_names import find_component
 
     print_json(find_component(what).config_class().model_json_schema())
 
@@ -69,7 +69,7 @@ def show_schema(
     json: JsonOption = False,
 ) -> None:
     """Show every column that was filled: the JSON paths that fill it, and its type if the target can be reached."""
-    from penstock.engine.schemas import look
+    from penstock.engine.operate.table_schemas import look
 
     with opened(config) as pipeline:
         found = [look(pipeline, name, only) for name in _routes(pipeline, route)]
@@ -92,7 +92,7 @@ def show_changes(
     json: NdjsonOption = False,
 ) -> None:
     """Show the schema changes that were made, oldest first."""
-    from penstock.engine.schemas import changes
+    from penstock.engine.operate.table_schemas import changes
 
     screen = console()
     with opened(config) as pipeline:
@@ -112,7 +112,7 @@ def diff_schema(
     json: JsonOption = False,
 ) -> None:
     """Show where the ledger and the tables disagree, and what rows keep in _unmapped, by key."""
-    from penstock.engine.schemas import look
+    from penstock.engine.operate.table_schemas import look
 
     with opened(config) as pipeline:
         found = [look(pipeline, name, only, into_unmapped=True) for name in _routes(pipeline, route)]
@@ -140,7 +140,7 @@ def remap_schema(
     json: JsonOption = False,
 ) -> None:
     """Move values from _unmapped into their columns, which are added or widened for it. Asks first."""
-    from penstock.engine.schemas import remapping
+    from penstock.engine.operate.table_schemas import remapping
 
     with opened(config) as pipeline:
         prepared = remapping(pipeline, route, name, columns or ())

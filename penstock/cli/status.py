@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.opening import opened
-from penstock.cli.options import CONFIG, ConfigOption
-from penstock.cli.screen import (
+from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.options import CONFIG, ConfigOption
+from penstock.cli._support.screen import (
     JsonValue,
     console,
     count,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from penstock.engine.ledger import TableCount, WaitingTable
+    from penstock.engine.operate.status import PipelineStatus, RouteStatus, UnderWay
     from penstock.engine.pipeline import Pipeline
-    from penstock.engine.status import PipelineStatus, RouteStatus, UnderWay
 
 REFRESH = 1.0
 
@@ -42,7 +42,7 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines; with --watch a line each.")] = False,
 ) -> None:
     """Show counts, lag, rates and failures of every route, and the log's partitions."""
-    from penstock.engine.status import status as look
+    from penstock.engine.operate.status import status as look
 
     with opened(config) as pipeline:
         if not watch:
@@ -59,7 +59,7 @@ def status(
 
 
 def _watch(pipeline: Pipeline, as_json: bool) -> None:
-    from penstock.engine.status import status as look
+    from penstock.engine.operate.status import status as look
 
     screen = console()
     if as_json or not screen.is_terminal:
@@ -145,7 +145,7 @@ def _batch_object(batch: UnderWay) -> dict[str, JsonValue]:
 
 def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
     """What a person sees: a line on the engine, the accounting, and the details that there are."""
-    from penstock.engine.presence import silence_told
+    from penstock.engine.processes.presence import silence_told
 
     yield f"{found.name}: {silence_told(found.engine_pid, found.engine_silent)}"
     for name, seconds in found.still.items():
@@ -197,7 +197,7 @@ def _waiting_line(route: str, name: str, told: WaitingTable) -> str:
 
 def overflow_lines(found: PipelineStatus) -> Iterator[str]:
     """Where the rows are that were meant for more tables than a route may make."""
-    from penstock.destinations.sql.allowed import OVERFLOW_PREFIX
+    from penstock.destinations.sql.stage.allowed_tables import OVERFLOW_PREFIX
 
     for route in found.routes:
         for name in route.tables:

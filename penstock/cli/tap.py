@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.opening import opened
-from penstock.cli.options import CONFIG, ConfigOption, FullOption, NdjsonOption
-from penstock.cli.records import print_records
-from penstock.cli.screen import note
-from penstock.cli.signals import handling
+from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.options import CONFIG, ConfigOption, FullOption, NdjsonOption
+from penstock.cli._support.record_lines import print_records
+from penstock.cli._support.screen import note
+from penstock.cli._support.signals import handling
 
 
 def tap(
@@ -27,7 +27,7 @@ def tap(
     json: NdjsonOption = False,
 ) -> None:
     """Show records as they are behind a step, from now on, until Ctrl-C."""
-    from penstock.engine.tap import tap as records_of
+    from penstock.engine.operate.tap import tap as records_of
 
     route, _, step = where.partition(":")
     stopping = Event()

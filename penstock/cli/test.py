@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exits import Exit
-from penstock.cli.opening import read_config
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import JsonValue, counted, print_json, printable
+from penstock.cli._support.exit_codes import Exit
+from penstock.cli._support.open_pipeline import read_config
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import JsonValue, counted, print_json, printable
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.engine.trying import Verdict
+    from penstock.engine.cases.case_runner import Verdict
 
 
 def run_cases(
@@ -27,8 +27,8 @@ def run_cases(
     json: JsonOption = False,
 ) -> None:
     """Run cases: records that go in, and what must become of them."""
-    from penstock.engine.cases import load_cases
-    from penstock.engine.trying import require_steps, try_case
+    from penstock.engine.cases.case import load_cases
+    from penstock.engine.cases.case_runner import require_steps, try_case
 
     cases = [case for file in files or _files_beside(config) for case in load_cases(file)]
     pipeline = read_config(config) if any(each.case.route is not None for each in cases) else None

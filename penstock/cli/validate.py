@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exits import Exit
-from penstock.cli.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli.screen import JsonValue, counted, note, print_json
+from penstock.cli._support.exit_codes import Exit
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import JsonValue, counted, note, print_json
 
 if TYPE_CHECKING:
     from penstock.config.loading import Loaded
     from penstock.config.problems import Problem
-    from penstock.engine.template_fields import Findings
+    from penstock.engine.operate.template_fields import Findings
 
 
 def validate(
@@ -52,7 +52,7 @@ def _template_findings(loaded: Loaded) -> Findings | None:
     """What is to be said of templates, for which Jinja is loaded only where there are any."""
     if not any(route.to.templates() for route in loaded.config.routes.values()):
         return None
-    from penstock.engine.template_fields import check_templates
+    from penstock.engine.operate.template_fields import check_templates
 
     return check_templates(loaded)
 

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from penstock.config.choices import refuse
 from penstock.config.component import Reading
 from penstock.config.document import MAX_BYTES, Document, Node, parse
-from penstock.config.pipeline import PipelineConfig, unknown_sources
+from penstock.config.pipeline_config import PipelineConfig, unknown_sources
 from penstock.config.problems import ConfigError, Position, Problem
 from penstock.config.remarks import remarks
 from penstock.config.secrets import secrets_in_options, secrets_in_source, secrets_in_values

@@ -17,12 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from penstock.config.loading import load
-from penstock.demo.events import shop_events
 from penstock.demo.held_signals import HeldSignals
 from penstock.demo.project import MARKER, DemoProject, write_project
+from penstock.demo.sample_events import shop_events
 from penstock.demo.sender import Client, Sent, send_all
+from penstock.engine.operate.status import RouteStatus, route_status
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.status import RouteStatus, route_status
 from penstock.errors import PenstockError
 
 ROUTE = "warehouse"

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.backoff import Backoff, Patience
-from penstock.config.addresses import split_address
-from penstock.config.pipeline import RouteConfig, RouteMode
-from penstock.engine import narrate
-from penstock.engine.compacting import Compacting
-from penstock.engine.delivery import Delivery
-from penstock.engine.first_job import run_first_job
-from penstock.engine.leaving import leaving_in_time, nothing_to_deliver, tables_wait
+from penstock.config.pipeline_config import RouteConfig, RouteMode
+from penstock.config.values.listen_address import split_address
+from penstock.engine import events
+from penstock.engine.background_compaction import Compacting
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.route_runner import Pace, RouteRunner
+from penstock.engine.history.left_routes import left_route
 from penstock.engine.ledger import RouteState
-from penstock.engine.left_routes import left_route
-from penstock.engine.lock import EngineLock
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.pulse import Pulse
-from penstock.engine.route import Pace, RouteRunner
-from penstock.engine.session import Jvm, JvmDied, build_session, slots, start_in_words
-from penstock.engine.steady import SteadyClock
+from penstock.engine.processes.early_exit import leaving_in_time, nothing_to_deliver, tables_wait
+from penstock.engine.processes.engine_lock import EngineLock
+from penstock.engine.processes.heartbeat_writer import Pulse
+from penstock.engine.spark.first_job import run_first_job
+from penstock.engine.spark.spark_session import Jvm, JvmDied, build_session, slots, start_in_words
+from penstock.engine.steady_clock import SteadyClock
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class Engine:
             runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
             self._runners = runners
             if config.engine.metrics is not None:
-                narrate.show_metrics(*split_address(config.engine.metrics))
+                events.show_metrics(*split_address(config.engine.metrics))
             for runner in runners:
                 runner.start()
             for route in self._pipeline.left_routes():
                 left = left_route(self._pipeline, route)
-                narrate.route_left(route, left.lag, left.waiting)
+                events.route_left(route, left.lag, left.waiting)
             self._runs.set()
             self._pulse.running = True
             self._pulse.still = lambda: {runner.plan.name: runner.still_for() for runner in runners}
@@ -169,10 +169,10 @@ class Engine:
             removed = self._pipeline.log.apply_retention(floors, now)
         except (PenstockError, OSError, SQLAlchemyError) as error:
             # Disk that is not freed is no reason to stop delivering.
-            narrate.retention_failed(str(error))
+            events.retention_failed(str(error))
             return
         if removed:
-            narrate.log_released(len(removed), sum(segment.bytes for segment in removed))
+            events.log_released(len(removed), sum(segment.bytes for segment in removed))
         if self._pipeline.config.log.compaction:
             # A run that has an end waits for it: beside the next one it would be cut off again.
             (self._compacting.run if self._once else self._compacting.start)(floors)

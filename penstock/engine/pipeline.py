@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.config.pipeline import PipelineConfig
+from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.data_dir import require_writable
-from penstock.engine.failed import FailedStore
-from penstock.engine.history import History
+from penstock.engine.failed.failed_store import FailedStore
+from penstock.engine.failed.replay import replay_source
+from penstock.engine.history.route_history import History
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.plan import RoutePlan, planned
-from penstock.engine.replay import replay_source
+from penstock.engine.route_plan import RoutePlan, planned
 from penstock.errors import PenstockError
 from penstock.log.local import LocalLog, PartitionOwner
 

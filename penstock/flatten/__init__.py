@@ -1,9 +1,9 @@
 """From JSON documents to typed columns: names, types, and the table they make.
 
 ``flatten`` turns a whole Arrow array of documents into a table, ``flatten_pieces`` into several if one would be too
-wide. ``names`` needs nothing; ``types``, ``casts`` and ``column`` are plain rules that need Arrow and no numba;
-``flatten`` brings it in. Each comes when it is first asked for. ``fitting`` takes finished columns into tables of
-other types.
+wide. ``column_naming`` needs nothing; ``inner_types``, ``casts`` and ``column`` are plain rules that need Arrow and no
+numba; ``flatten`` brings it in. Each comes when it is first asked for. ``fit_column`` takes finished columns into
+tables of other types.
 """
 
 from __future__ import annotations

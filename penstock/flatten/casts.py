@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 DEFAULT_SCALE = 18
 """Digits after the point of ``numeric(38,18)``, which doubles become where an engine's floats are decimals."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.flatten.spans import Spans
-from penstock.flatten.unmapped import Leftover
+from penstock.flatten.unmapped.unmapped_column import Leftover
+from penstock.flatten.values.value_spans import Spans
 from penstock.json.paths import Path, format_path
 from penstock.json.tokens import Kind
 

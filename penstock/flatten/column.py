@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Every document ends in exactly one place: a row of the table, ``empty`` (no value in it) or ``failures`` (not a JSON
 object). Every value of a row is in its column or in ``_unmapped``, whole; which of the two does not depend on the other
-documents, except through the column's type. The rules for names are in ``names`` and ``collisions``, for types in
-``types``; what makes a column's type here:
+documents, except through the column's type. The rules for names are in ``column_naming`` and ``collisions``, for types
+in ``inner_types``; what makes a column's type here:
 
 - booleans, integers, floats: the lowest common type of the batch;
 - a number beyond its type (an integer beyond 64 bits, ``1e400``) makes the column STRING for this batch, every value in
@@ -24,19 +24,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from penstock.flatten.batch_cuts import cut
 from penstock.flatten.casts import DEFAULT_CASTS, Cast, parse_cast
 from penstock.flatten.collisions import Claim, Collision, reserve, settle
 from penstock.flatten.column import Column
-from penstock.flatten.conversion import cast_to, inferred
-from penstock.flatten.names import column_name
-from penstock.flatten.pieces import cut
-from penstock.flatten.replaced import replaced_values
-from penstock.flatten.spans import by_column
-from penstock.flatten.types import InnerType
-from penstock.flatten.unmapped import UNMAPPED, Leftover, unmapped_array
+from penstock.flatten.column_naming import column_name
+from penstock.flatten.inner_types import InnerType
+from penstock.flatten.unmapped.replaced import replaced_values
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED, Leftover, unmapped_array
+from penstock.flatten.values.to_arrow import cast_to, inferred
+from penstock.flatten.values.value_spans import by_column
+from penstock.json.document_problems import Problem
 from penstock.json.leaves import Leaves, leaves
 from penstock.json.paths import Path, parse_path
-from penstock.json.problems import Problem
 
 CELL_LIMIT = 8_000_000
 """Rows times columns that one table may have: memory goes with it, however few of the cells are filled."""

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.arrow_text import Flags, arrow, copy, ends_of, quoted
 from penstock.json.documents import documents
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
-from penstock.json.text import Flags, arrow, copy, ends_of, quoted
 from penstock.json.tokens import ABSENT, NULL, OBJECT, OPEN_OBJECT, Bytes, compiled
 
 

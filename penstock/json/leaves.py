@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.json.containers import container_end, value_start
+from penstock.json.document_problems import Problem, problem
 from penstock.json.documents import Documents, documents
 from penstock.json.nodes import NODE_COUNTERS, NODES, Nodes, grown_nodes, interned, new_nodes, paths_of, reads_key
 from penstock.json.paths import Path
-from penstock.json.problems import Problem, problem
 from penstock.json.tokens import (
     ARRAY,
     CLOSE_OBJECT,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.durable import make_directory
 from penstock.errors import LogError
-from penstock.log.files import replace_durably
+from penstock.log.format.log_files import replace_durably
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import LogError
-from penstock.log.files import replace_durably
+from penstock.log.format.log_files import replace_durably
 
 LINEAGE_FILE = "lineage.json"
 _ID_LENGTH = 12

@@ -24,12 +24,12 @@ import pyarrow as pa
 from penstock.durable import make_directory
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
-from penstock.log.files import is_full, locked, no_room, replace_durably
+from penstock.log.format.log_files import is_full, locked, no_room, replace_durably
 from penstock.log.holds import Holds
-from penstock.log.housekeeping import housekeeping
 from penstock.log.lineage import Lineage, read_lineage
+from penstock.log.maintenance.maintenance_lock import housekeeping
+from penstock.log.maintenance.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove
 from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, Holding, PartitionReader, Reach, Run
-from penstock.log.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove
 from penstock.log.writer import PartitionWriter
 from penstock.record import RECORD_SCHEMA
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.log.chain import SegmentChain
-from penstock.log.frame import FrameFlag, FrameHeader
-from penstock.log.index import Place
-from penstock.log.segment import Segment, after
+from penstock.log.format.frame import FrameFlag, FrameHeader
+from penstock.log.format.index import Place
+from penstock.log.format.segment import Segment, after
+from penstock.log.segment_chain import SegmentChain
 from penstock.record import int64_array, int64_values, with_places
 
 BATCH_RECORDS = 16_384

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from penstock.errors import LogError
-from penstock.log.files import damaged, index_path, segment_bases, segment_path
-from penstock.log.frame import HEADER_BYTES, MAGIC, BadFrame, FrameHeader, decode_header, payload_is_whole
-from penstock.log.head import Head, read_head
-from penstock.log.index import IndexWriter, Place, first_place, place_at, read_index
-from penstock.log.segment import Segment, after
+from penstock.log.format.frame import HEADER_BYTES, MAGIC, BadFrame, FrameHeader, decode_header, payload_is_whole
+from penstock.log.format.index import IndexWriter, Place, first_place, place_at, read_index
+from penstock.log.format.log_files import damaged, index_path, segment_bases, segment_path
+from penstock.log.format.partition_head import Head, read_head
+from penstock.log.format.segment import Segment, after
 
 
 @dataclass(frozen=True)

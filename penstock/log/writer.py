@@ -23,15 +23,15 @@ import pyarrow as pa
 from penstock.durable import sync_directory
 from penstock.errors import LogError
 from penstock.faults import reach
-from penstock.log.clock import Clock, last_stamp
 from penstock.log.config import FsyncInterval, LogConfig
-from penstock.log.files import index_path, is_full, no_room, segment_bases, segment_path, try_lock
-from penstock.log.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
-from penstock.log.head import Head, HeadFile
-from penstock.log.index import IndexWriter, Place, first_place
+from penstock.log.format.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
+from penstock.log.format.index import IndexWriter, Place, first_place
+from penstock.log.format.log_files import index_path, is_full, no_room, segment_bases, segment_path, try_lock
+from penstock.log.format.partition_head import Head, HeadFile
+from penstock.log.format.segment import after
 from penstock.log.lineage import note_writer
+from penstock.log.logical_clock import Clock, last_stamp
 from penstock.log.recovery import Recovered, Recovery, open_index, recover
-from penstock.log.segment import after
 from penstock.record import ENTRY_SCHEMA, int64_array
 
 _AHEAD = 2

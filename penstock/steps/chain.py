@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from penstock.errors import RouteError
 from penstock.record import Header
 from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome, TooMuch
-from penstock.steps.whereabouts import entering
+from penstock.steps.current_step import entering
 
 SOURCE_LABEL = "source"
 NAMESPACE_LABEL = "namespace"

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.document_problems import problem
 from penstock.json.documents import documents
-from penstock.json.problems import problem
 from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
 NOT_JSON = "not_json"

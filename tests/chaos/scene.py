@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.loading import load
+from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.status import route_status
 from tests.chaos.client import Poster
 from tests.chaos.project import ROUTE, Project
 from tests.support.waiting import eventually

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.config.loading import load
 from penstock.destinations.contract import TableReceipt
-from penstock.engine.carriage import failed_records
+from penstock.engine.delivery.task import failed_records
 from penstock.engine.ledger import RouteState, Settlement
 from penstock.engine.pipeline import Pipeline
 from penstock.record import Record, entries, placed

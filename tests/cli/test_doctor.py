@@ -13,9 +13,9 @@ from threading import Thread
 
 import pytest
 
-from penstock.engine.doctor import Verdict, check_address, check_java, check_python, check_space, java_version
 from penstock.engine.layout import Layout
-from penstock.log.files import segment_path
+from penstock.engine.operate.doctor import Verdict, check_address, check_java, check_python, check_space, java_version
+from penstock.log.format.log_files import segment_path
 from tests.cli.projects import CONFIG, Project
 from tests.support.ports import free_port
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.cli._support.screen import moment
+from penstock.cli._support.times import time_since
 from penstock.cli.failed import entry_line
-from penstock.cli.screen import moment
-from penstock.cli.times import time_since
-from penstock.engine.replay import replay_source
+from penstock.engine.failed.replay import replay_source
 from penstock.record import records
 from tests.cli.projects import Project
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.ranges import OffsetRange, parse_range
+from penstock.cli._support.offset_ranges import OffsetRange, parse_range
 from penstock.record import Record, entries
 from tests.cli.projects import BINARY, Project
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from penstock.cli.exits import Exit
+from penstock.cli._support.exit_codes import Exit
 from tests.cli.processes import Terminal
 from tests.engine.deadly import record, write_steps
 

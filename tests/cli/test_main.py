@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from penstock.cli.exits import DEBUG, guarded
+from penstock.cli._support.exit_codes import DEBUG, guarded
 from penstock.cli.main import app
 from tests.cli.projects import Project, penstock
 

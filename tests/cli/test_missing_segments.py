@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.exits import Exit
-from penstock.engine.origin import Origin
-from penstock.log.files import segment_bases
+from penstock.cli._support.exit_codes import Exit
+from penstock.engine.history.batch_origin import Origin
+from penstock.log.format.log_files import segment_bases
 from tests.cli.stops import Shop, shop
 
 ORDERS = 40

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.exits import Exit
+from penstock.cli._support.exit_codes import Exit
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState, Settlement, sqlite_url
 from tests.cli.stops import Shop, order, shop

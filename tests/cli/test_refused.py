@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from penstock.cli.exits import Exit
+from penstock.cli._support.exit_codes import Exit
 from tests.cli.processes import Terminal, running
 from tests.support.database import Database
 from tests.support.waiting import HANG, eventually

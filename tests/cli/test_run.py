@@ -15,7 +15,7 @@ import httpx
 import psycopg
 import pytest
 
-from penstock.cli.exits import Exit
+from penstock.cli._support.exit_codes import Exit
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState, sqlite_url
 from tests.cli.projects import Project, penstock

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from penstock.cli.signals import stopping_in_two_steps
+from penstock.cli._support.signals import stopping_in_two_steps
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

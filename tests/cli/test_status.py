@@ -14,7 +14,7 @@ import pytest
 from penstock.destinations.contract import TableReceipt
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import RouteState, Settlement
-from penstock.engine.presence import engine_pid
+from penstock.engine.processes.presence import engine_pid
 from penstock.record import Record, entries
 from tests.cli.processes import COMMAND
 from tests.cli.projects import Project

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.exits import Exit
+from penstock.cli._support.exit_codes import Exit
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.lock import EngineLock
+from penstock.engine.processes.engine_lock import EngineLock
 from tests.cli.stops import Shop, order, shop
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.cli.exits import Exit
+from penstock.cli._support.exit_codes import Exit
 from tests.cli.processes import Terminal, running, works
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens

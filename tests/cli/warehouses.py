@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.book import RouteBook
-from penstock.engine.carriage import carry
+from penstock.engine.delivery.task import carry
 from penstock.engine.ledger import Settlement
+from penstock.engine.ledger.table_book import RouteBook
 from penstock.record import Record, entries
 from tests.cli.projects import Project
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.loading import load
-from penstock.config.pipeline import PipelineConfig
+from penstock.config.pipeline_config import PipelineConfig
 
 Read = Callable[..., PipelineConfig]
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.config.choices import LIFTED
 from penstock.config.component import SourceConfig
 from penstock.config.loading import load
-from penstock.config.pipeline import PipelineConfig, RouteConfig, RouteMode
+from penstock.config.pipeline_config import PipelineConfig, RouteConfig, RouteMode
 from penstock.registry import Kind, components
 
 from .conftest import Read

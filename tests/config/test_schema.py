@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from penstock.config.schema import pipeline_schema
+from penstock.config.json_schema import pipeline_schema
 from penstock.registry import Kind, components
 
 from .mistakes import MISTAKES, Mistake

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
 from penstock.config.loading import load
-from penstock.config.pipeline import EngineConfig, LedgerConfig
+from penstock.config.pipeline_config import EngineConfig, LedgerConfig
 from penstock.config.problems import ConfigError
 from penstock.config.secrets import is_secret_name, secrets_in_address, secrets_in_options
 from penstock.errors import PenstockError

@@ -14,8 +14,8 @@ import pytest
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog, PartitionOwner
-from penstock.log.ordering import RangeOrder, beginning, ends
 from penstock.log.reader import Bounds
+from penstock.log.record_order import RangeOrder, beginning, ends
 from penstock.record import RECORD_SCHEMA, records
 from tests.log.samples import START, number, numbered, numbers, rows
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from penstock.config.pipeline import OnError
+from penstock.config.pipeline_config import OnError
 from penstock.destinations.contract import UNRECORDED, Batch, Destination, Part, Receipt, Stager, TableBook
 from penstock.destinations.file.config import FileConfig
-from penstock.engine.carriage import carry
-from penstock.engine.delivery import Delivery
-from penstock.engine.failed import FailedEntry, FailedStore
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.task_report import BatchReport, add_up
+from penstock.engine.failed.failed_store import FailedEntry, FailedStore
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.plan import RoutePlan, planned
-from penstock.engine.reports import BatchReport, add_up
+from penstock.engine.route_plan import RoutePlan, planned
 from penstock.errors import PenstockError, RefusedError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries

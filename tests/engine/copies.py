@@ -11,13 +11,13 @@ from threading import Event
 import duckdb
 
 from penstock.config.loading import load
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted
-from penstock.engine.gaps import open_route
+from penstock.engine.delivery.batch_pieces import left_of
+from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.delivery.task import carried
+from penstock.engine.history.takeover import Adopted, adopt
 from penstock.engine.ledger import Operator
-from penstock.engine.pieces import left_of
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.takeover import Adopted, adopt
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries
 

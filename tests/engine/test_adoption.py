@@ -10,12 +10,12 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import Batch, Loaded
-from penstock.engine.adoption import LogPart, plan_adoption
-from penstock.engine.delivery import Delivery
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.task_report import BatchReport
+from penstock.engine.history.adoption import LogPart, plan_adoption
+from penstock.engine.history.batch_origin import Origin, OriginStretch
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, Totals
-from penstock.engine.lost import LostCode, WorkerLost
-from penstock.engine.origin import Origin, OriginStretch
-from penstock.engine.reports import BatchReport
+from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
 from penstock.log.lineage import Incarnation, Lineage
 from tests.engine.bench import Bench
 

@@ -13,13 +13,13 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.archive import read_archive
-from penstock.engine.carriage import carry
-from penstock.engine.delivery import Delivery
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.task_report import add_up
+from penstock.engine.failed.replay import replay
 from penstock.engine.ledger import TableCount, Totals
+from penstock.engine.operate.status import status
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.replay import replay
-from penstock.engine.reports import add_up
-from penstock.engine.status import status
 from penstock.errors import TransientError
 from penstock.record import Record, entries
 from tests.engine.projects import commit, pipeline

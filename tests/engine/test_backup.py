@@ -14,12 +14,12 @@ import pytest
 
 from penstock import faults
 from penstock.config.loading import load
-from penstock.engine.backup import restoring
-from penstock.engine.backup.making import back_up
+from penstock.engine.backup import restore_backup
+from penstock.engine.backup.create_backup import back_up
 from penstock.engine.backup.manifest import MANIFEST, Manifest
-from penstock.engine.backup.restoring import Restored, restore
-from penstock.engine.history import History
-from penstock.engine.lock import EngineLock
+from penstock.engine.backup.restore_backup import Restored, restore
+from penstock.engine.history.route_history import History
+from penstock.engine.processes.engine_lock import EngineLock
 from penstock.errors import PenstockError
 from penstock.log.local import LocalLog, PartitionOwner
 from penstock.record import Record, entries
@@ -238,13 +238,13 @@ def test_a_pipeline_that_was_started_during_a_restore_keeps_its_data(
     site.deliver()
     make_backup(site)
     site.append(range(20, 40))
-    copy, started = restoring._copy, []
+    copy, started = restore_backup._copy, []
 
     def copy_while_it_starts(*given: Any) -> None:
         copy(*given)
         started.append(site.open().log.writer("web"))
 
-    monkeypatch.setattr(restoring, "_copy", copy_while_it_starts)
+    monkeypatch.setattr(restore_backup, "_copy", copy_while_it_starts)
     with pytest.raises(PenstockError, match="PEN-BAK-014"):
         put_back(site)
     started[0].close()

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.backoff import Backoff
-from penstock.engine import trials
-from penstock.engine.route import Pace, RouteRunner
+from penstock.engine.delivery.route_runner import Pace, RouteRunner
+from penstock.engine.lost_workers import trial_process
 from tests.engine.test_waiting import Shop, shop
 from tests.support.waiting import eventually
 
@@ -43,13 +43,13 @@ def test_a_table_catches_up_with_one_process_for_all_that_it_waits_for(
     behind: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
-    start = trials.subprocess.Popen
+    start = trial_process.subprocess.Popen
 
     def counted(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
         started.append(start(*words, **options))
         return started[-1]
 
-    monkeypatch.setattr(trials.subprocess, "Popen", counted)
+    monkeypatch.setattr(trial_process.subprocess, "Popen", counted)
     runner = RunnerWithoutSpark(behind)
     assert runner.catch_up()
     assert behind.waiting == {}

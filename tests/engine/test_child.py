@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.engine.child import EXIT_AGAIN, SUPERVISOR_VARIABLE
+from penstock.engine.processes.child import EXIT_AGAIN, SUPERVISOR_VARIABLE
 from tests.support.waiting import HANG, eventually
 
 PIPELINE = """\
@@ -23,7 +23,7 @@ routes: {out: {from: web, to: {type: stdout}}}
 def command(folder: Path) -> list[str]:
     (folder / "pipeline.yaml").write_text(PIPELINE)
     (folder / "web.ndjson").write_text('{"n": 1}\n')
-    return [sys.executable, "-m", "penstock.engine.child", str(folder / "pipeline.yaml"), "source", "web"]
+    return [sys.executable, "-m", "penstock.engine.processes.child", str(folder / "pipeline.yaml"), "source", "web"]
 
 
 def test_a_child_whose_supervisor_died_while_it_started_ends_at_once(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.birth import birth
-from penstock.engine.ledger.locks import Sightings
-from penstock.engine.steady import Clocks, Seen, SteadyClock, look
+from penstock.engine.ledger.target_locks import Sightings
+from penstock.engine.processes.process_identity import birth
+from penstock.engine.steady_clock import Clocks, Seen, SteadyClock, look
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries
@@ -109,7 +109,7 @@ def test_a_lock_is_abandoned_when_it_was_not_renewed_for_as_long_as_one_has_look
 
 def test_a_process_is_known_by_its_birth_whatever_the_clock_says(tmp_path: Path) -> None:
     clock = SteppedClock(tmp_path)
-    script = f"from penstock.engine.birth import birth; print(birth({os.getpid()}))"
+    script = f"from penstock.engine.processes.process_identity import birth; print(birth({os.getpid()}))"
     told = []
     for step in (0, 2 * DAY, -5 * DAY):
         clock.step(step)

@@ -8,10 +8,10 @@ from threading import Event
 
 import pytest
 
-from penstock.engine.compacting import Compacting
+from penstock.engine.background_compaction import Compacting
 from penstock.engine.engine import Engine
 from penstock.engine.pipeline import Pipeline
-from penstock.log.housekeeping import housekeeping
+from penstock.log.maintenance.maintenance_lock import housekeeping
 from tests.engine.projects import append, commit, pipeline
 from tests.support.waiting import eventually
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.exits import Exit
-from penstock.engine.child import EXIT_HOPELESS
+from penstock.cli._support.exit_codes import Exit
 from penstock.engine.data_dir import require_writable
+from penstock.engine.processes.child import EXIT_HOPELESS
 from penstock.errors import DataDirError
 from tests.cli.processes import COMMAND
 from tests.support.privileges import obey_file_modes
@@ -28,7 +28,7 @@ sources:
 routes:
   audit: {{from: web, to: {{type: "null"}}}}
 """
-CHILD = [sys.executable, "-m", "penstock.engine.child", "pipeline.yaml"]
+CHILD = [sys.executable, "-m", "penstock.engine.processes.child", "pipeline.yaml"]
 
 
 def a_file(folder: Path) -> Path:

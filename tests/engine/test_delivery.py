@@ -11,9 +11,9 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine.delivery import Stopped
+from penstock.engine.delivery.batch_protocol import Stopped
+from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import RouteState, Totals
-from penstock.engine.reports import BatchReport
 from penstock.errors import RouteError, TransientError
 from penstock.record import Record, entries
 from penstock.steps.contract import FAILURE_SCHEMA

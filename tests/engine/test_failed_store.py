@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.engine.carriage import failed_records
-from penstock.engine.failed import FailedStore
+from penstock.engine.delivery.task import failed_records
+from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.ledger import Extent
 from penstock.errors import PenstockError
 from penstock.record import Record, entries, placed

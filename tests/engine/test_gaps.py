@@ -8,13 +8,13 @@ from threading import Event
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.intervening import acknowledge
 from penstock.engine.ledger import Operator, RouteState
+from penstock.engine.operate.offset_control import acknowledge
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.reading import RouteReader
+from penstock.engine.spark.route_source import RouteReader
 from penstock.errors import RouteError
-from penstock.log.files import segment_bases, segment_path
-from penstock.log.ranges import read_options
+from penstock.log.format.log_files import segment_bases, segment_path
+from penstock.log.read_ranges import read_options
 from tests.engine.projects import append, commit, pipeline
 
 CONFIG = """\

@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.engine import hangs
-from penstock.engine.birth import birth
-from penstock.engine.hangs import START_SILENCE, EngineLife, StoppedProcesses
 from penstock.engine.layout import Layout
-from penstock.engine.presence import engine_silence, routes_still
-from penstock.engine.pulse import Pulse
-from penstock.engine.session import slots
-from penstock.engine.stillness import Stillness
+from penstock.engine.processes import hang_detection
+from penstock.engine.processes.hang_detection import START_SILENCE, EngineLife, StoppedProcesses
+from penstock.engine.processes.heartbeat_writer import Pulse
+from penstock.engine.processes.idle_timer import Stillness
+from penstock.engine.processes.presence import engine_silence, routes_still
+from penstock.engine.processes.process_identity import birth
+from penstock.engine.spark.spark_session import slots
 from penstock.heartbeat import Beat, HeartbeatFile, read_beat
 from penstock.sources.http.readiness import Readiness
 from tests.cli.processes import Terminal
@@ -45,7 +45,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0
-        monkeypatch.setattr("penstock.engine.hangs.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("penstock.engine.processes.hang_detection.time.monotonic", lambda: self.now)
 
 
 def watch(clock: Clock, life: EngineLife, pid: int, seconds: float) -> float:
@@ -95,7 +95,7 @@ def test_a_stopped_process_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -
 def test_a_stopped_process_that_is_ended_at_that_moment_takes_nobody_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         child.wait()
-    monkeypatch.setattr(hangs, "_stopped", lambda: [(child, "engine")])
+    monkeypatch.setattr(hang_detection, "_stopped", lambda: [(child, "engine")])
     clock, stopped = Clock(monkeypatch), StoppedProcesses(stopped_for=1.5)
     for _ in range(5):
         clock.now += 1.0

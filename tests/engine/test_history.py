@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import takeover
-from penstock.engine.intervening import acknowledge
+from penstock.engine.history import takeover
+from penstock.engine.history.batch_origin import Origin
 from penstock.engine.ledger import Adoption
-from penstock.engine.origin import Origin
-from penstock.engine.stepping import Stepper
+from penstock.engine.operate.offset_control import acknowledge
+from penstock.engine.operate.single_step import Stepper
 from penstock.errors import ContradictionError, LedgerError
 from penstock.log.lineage import LINEAGE_FILE
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
@@ -57,8 +57,8 @@ def test_numbers_that_have_met_again_are_told_apart_by_what_was_loaded(site: Sit
     plan = pipeline.plan("a")
     from threading import Event
 
-    from penstock.engine.carriage import carried
-    from penstock.engine.delivery import Delivery, Halted
+    from penstock.engine.delivery.batch_protocol import Delivery, Halted
+    from penstock.engine.delivery.task import carried
 
     delivery = Delivery(plan, plan.destination(), pipeline.log, pipeline.ledger, pipeline.failed_store, Event())
     with pytest.raises(Halted, match="PEN-DST-110"):

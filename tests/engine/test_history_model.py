@@ -37,14 +37,14 @@ from penstock.destinations.contract import (
     TableReceipt,
 )
 from penstock.destinations.file.config import FileConfig
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted, clean_stage
-from penstock.engine.gaps import open_route
+from penstock.engine.delivery.batch_pieces import left_of
+from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.delivery.task import carried
+from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import Operator
-from penstock.engine.pieces import left_of
 from penstock.engine.pipeline import Pipeline, route_plan
-from penstock.engine.plan import RoutePlan
-from penstock.engine.takeover import adopt
+from penstock.engine.route_plan import RoutePlan
 from penstock.errors import ContradictionError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries

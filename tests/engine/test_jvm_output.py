@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engine.jvm_output import Sieve
-from penstock.engine.session import _cause
+from penstock.engine.spark.jvm_output import Sieve
+from penstock.engine.spark.spark_session import _cause
 
 WRITTEN = """\
 WARNING: Using incubator modules: jdk.incubator.vector

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.left_routes import drop
-from penstock.engine.positions import positions
-from penstock.engine.status import status
+from penstock.engine.delivery.route_positions import positions
+from penstock.engine.history.left_routes import drop
+from penstock.engine.operate.status import status
 from penstock.errors import PenstockError
 from tests.engine.projects import TWO_ROUTES, append, commit, pipeline
 

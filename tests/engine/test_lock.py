@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.lock import EngineLock
+from penstock.engine.processes.engine_lock import EngineLock
 from penstock.errors import RouteError
 
 
@@ -24,7 +24,8 @@ def test_a_second_engine_is_refused_and_told_who_runs(tmp_path: Path) -> None:
 
 def test_the_lock_of_a_killed_engine_is_free(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from penstock.engine.lock import EngineLock;"
+        "import os, signal, sys; from pathlib import Path;"
+        "from penstock.engine.processes.engine_lock import EngineLock;"
         "EngineLock(Path(sys.argv[1])).take(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)]).returncode == -9
@@ -34,7 +35,8 @@ def test_the_lock_of_a_killed_engine_is_free(tmp_path: Path) -> None:
 def test_a_new_engine_waits_for_the_old_ones_jvm(tmp_path: Path) -> None:
     jvm = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     script = (
-        "import os, signal, sys; from pathlib import Path; from penstock.engine.lock import EngineLock;"
+        "import os, signal, sys; from pathlib import Path;"
+        "from penstock.engine.processes.engine_lock import EngineLock;"
         "lock = EngineLock(Path(sys.argv[1])); lock.take(); lock.note_jvm(int(sys.argv[2]));"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook
-from penstock.engine.carriage import carry
-from penstock.engine.delivery import Delivery
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.task_report import add_up
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.reports import add_up
 from penstock.errors import RefusedError
 from penstock.steps.contract import FAILURE_SCHEMA
 from tests.engine.projects import append_all, pipeline

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock import faults
-from penstock.config.pipeline import OnError
+from penstock.config.pipeline_config import OnError
 from penstock.destinations.contract import (
     UNRECORDED,
     Batch,
@@ -36,11 +36,11 @@ from penstock.destinations.contract import (
     TableReceipt,
 )
 from penstock.destinations.file.config import FileConfig
-from penstock.destinations.file.lines import LineStager
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted
-from penstock.engine.intervening import acknowledge, resume, rewind, stretches_since
+from penstock.destinations.file.line_files import LineStager
+from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.task import carried
 from penstock.engine.ledger import Operator
+from penstock.engine.operate.offset_control import acknowledge, resume, rewind, stretches_since
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError, RefusedError
 from tests.engine.projects import append_all, pipeline

@@ -9,15 +9,15 @@ from threading import Event
 import duckdb
 import pytest
 
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted
-from penstock.engine.gaps import open_route
-from penstock.engine.intervening import rewind, stretches_since
+from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.delivery.task import carried
+from penstock.engine.failed.replay import replay_source
 from penstock.engine.ledger import Operator
+from penstock.engine.operate.offset_control import rewind, stretches_since
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.replay import replay_source
-from penstock.log.ordering import ends
-from penstock.log.ranges import next_offsets
+from penstock.log.read_ranges import next_offsets
+from penstock.log.record_order import ends
 from penstock.record import Record, entries
 from tests.contract.mirror import Source
 from tests.engine.projects import pipeline

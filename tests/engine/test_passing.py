@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.destinations.postgres.config import PostgresConfig
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery
+from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.batch_writer import Stopped
+from penstock.engine.delivery.passed_records import rounds
+from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, RouteState, Totals
-from penstock.engine.passing import rounds
-from penstock.engine.pieces import Ranges
-from penstock.engine.reports import BatchReport
-from penstock.engine.writing import Stopped
 from penstock.errors import LedgerError
 from tests.engine.bench import Bench
 from tests.support.waiting import HANG, eventually

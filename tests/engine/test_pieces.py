@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.pieces import (
+from penstock.engine.delivery.batch_pieces import (
     Piece,
     Place,
     Range,

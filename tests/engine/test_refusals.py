@@ -11,10 +11,10 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted, Stopped
+from penstock.engine.delivery.batch_protocol import Delivery, Halted, Stopped
+from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
-from penstock.engine.reports import BatchReport
 from penstock.errors import RefusedError, RouteError, TransientError
 from penstock.record import Header, Record, entries
 from penstock.steps.contract import FAILURE_SCHEMA

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.engine.carriage import failed_records
-from penstock.engine.failed import FailedEntry
+from penstock.engine.delivery.task import failed_records
+from penstock.engine.failed.failed_store import FailedEntry
+from penstock.engine.failed.replay import replay, replay_source
 from penstock.engine.ledger import Extent
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.replay import replay, replay_source
 from penstock.errors import LogError
 from penstock.record import Record, entries, placed, records
 from penstock.steps.chain import STEP_FAILURE_SCHEMA

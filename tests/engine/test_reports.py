@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.destinations.contract import Part
-from penstock.engine.reports import FailedFile, TaskReport, add_up
+from penstock.engine.delivery.task_report import FailedFile, TaskReport, add_up
 from penstock.errors import RouteError
 
 

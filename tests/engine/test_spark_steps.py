@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.engine.failed import FailedStore
+from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
 from tests.support.waiting import HANG

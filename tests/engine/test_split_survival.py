@@ -13,11 +13,11 @@ import pytest
 
 from penstock import faults
 from penstock.config.loading import load
-from penstock.engine.carriage import carry
-from penstock.engine.delivery import Delivery, Halted, clean_stage
+from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Operator, Totals
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.reports import add_up
 from tests.engine.projects import append_all, pipeline
 from tests.support.forked import forked
 from tests.support.waiting import HANG

@@ -9,14 +9,14 @@ from threading import Event
 
 import pytest
 
-from penstock.engine.apart import TRIES_ALONE, Apart
-from penstock.engine.delivery import Delivery, Halted
+from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Totals
-from penstock.engine.lost import LostCode, WorkerLost
-from penstock.engine.pieces import Ranges
+from penstock.engine.lost_workers.isolation import TRIES_ALONE, Apart
+from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
+from penstock.engine.lost_workers.trial_process import Trial, TrialServer
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.reports import BatchReport
-from penstock.engine.trials import Trial, TrialServer
 from penstock.errors import PenstockError
 from tests.engine.deadly import record, write_steps
 from tests.engine.projects import append_all, pipeline

@@ -16,14 +16,14 @@ import pytest
 
 from penstock.config.loading import load
 from penstock.destinations.postgres.dialect import postgres_dialect
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.engine.book import RouteBook
-from penstock.engine.carriage import carry
-from penstock.engine.delivery import Delivery
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
+from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.delivery.schema_drift import to_text, unnoted
+from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
+from penstock.engine.ledger.table_book import RouteBook
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.reports import add_up
-from penstock.engine.unnoted import to_text, unnoted
 from tests.engine.projects import append_all, pipeline
 
 ROOT = Path(__file__).parents[2]

@@ -16,18 +16,18 @@ import pytest
 from penstock import faults
 from penstock.config.loading import load
 from penstock.destinations.sql import session
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted, clean_stage
-from penstock.engine.gaps import open_route
-from penstock.engine.intervening import acknowledge, rewind, stretches_since
+from penstock.engine.delivery.batch_pieces import Ranges, left_of
+from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.batch_writer import Stopped
+from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.delivery.task import carried
+from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import RouteState, Totals
-from penstock.engine.pieces import Ranges, left_of
+from penstock.engine.operate.offset_control import acknowledge, rewind, stretches_since
+from penstock.engine.operate.single_step import Stepper
+from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.retrying import RetryLane
-from penstock.engine.status import route_status
-from penstock.engine.stepping import Stepper
-from penstock.engine.takeover import adopt
-from penstock.engine.writing import Stopped
+from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.errors import ContradictionError, LedgerError, PenstockError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries

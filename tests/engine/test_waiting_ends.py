@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.engine.doctor import examine
-from penstock.engine.gaps import gaps
-from penstock.engine.intervening import acknowledge
+from penstock.engine.delivery.log_gaps import gaps
 from penstock.engine.ledger import Totals
-from penstock.engine.status import status
+from penstock.engine.operate.doctor import examine
+from penstock.engine.operate.offset_control import acknowledge
+from penstock.engine.operate.status import status
 from penstock.errors import RouteError
-from penstock.log.files import segment_bases, segment_path
+from penstock.log.format.log_files import segment_bases, segment_path
 from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.engine.test_catching_up import RunnerWithoutSpark

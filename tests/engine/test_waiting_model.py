@@ -34,16 +34,16 @@ from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.duckdb.session import DuckdbSession
 from penstock.destinations.sql import session as sql_session
 from penstock.destinations.sql.session import Load, Mark, Session
-from penstock.engine.carriage import carried
-from penstock.engine.delivery import Delivery, Halted, Stopped, clean_stage
-from penstock.engine.gaps import open_route
-from penstock.engine.intervening import acknowledge, resume, rewind, stretches_since
-from penstock.engine.pieces import Ranges, left_of
+from penstock.engine.delivery.batch_pieces import Ranges, left_of
+from penstock.engine.delivery.batch_protocol import Delivery, Halted, Stopped, clean_stage
+from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.delivery.task import carried
+from penstock.engine.history.takeover import adopt
+from penstock.engine.operate.offset_control import acknowledge, resume, rewind, stretches_since
+from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline, route_plan
-from penstock.engine.plan import RoutePlan
-from penstock.engine.retrying import RetryLane
-from penstock.engine.status import route_status
-from penstock.engine.takeover import adopt
+from penstock.engine.retry_lane.retrier import RetryLane
+from penstock.engine.route_plan import RoutePlan
 from penstock.errors import LedgerError, PenstockError, RefusedError, TransientError
 from penstock.log.local import LocalLog
 from penstock.record import Record, entries

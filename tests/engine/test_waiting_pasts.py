@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from penstock import faults
-from penstock.engine.backup.making import back_up
-from penstock.engine.backup.restoring import restore
-from penstock.engine.delivery import Halted
-from penstock.engine.intervening import acknowledge
+from penstock.engine.backup.create_backup import back_up
+from penstock.engine.backup.restore_backup import restore
+from penstock.engine.delivery.batch_protocol import Halted
+from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import Totals
-from penstock.engine.takeover import adopt
+from penstock.engine.operate.offset_control import acknowledge
 from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.engine.test_waiting import KINDS, Shop, losing_the_ledger, shop

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from penstock.engine import gateway
+from penstock.engine.spark import jvm
 
 INSTALLED = Path(pyspark.__file__).parent
 PACKED = INSTALLED / "python" / "lib" / "pyspark.zip"
-FOLDER = Path(gateway.__file__).with_name("worker_path")
+FOLDER = Path(jvm.__file__).with_name("worker_path")
 
 
 def said_by_python(code: str, *path: Path) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from penstock.flatten.names import column_name
-from penstock.flatten.types import InnerType, common_type
+from penstock.flatten.column_naming import column_name
+from penstock.flatten.inner_types import InnerType, common_type
 from penstock.json.paths import format_path
 from tests.json import reference as slow_json
 

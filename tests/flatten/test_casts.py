@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.flatten.casts import Cast, parse_cast
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,8 @@ def test_a_timestamp_has_its_digits(sql_type: str, digits: int) -> None:
 
 def test_rules_about_names_and_types_do_not_bring_in_the_compiler() -> None:
     code = (
-        "import sys, penstock.flatten.names, penstock.flatten.types, penstock.flatten.casts, penstock.json.paths;"
+        "import sys, penstock.flatten.column_naming, penstock.flatten.inner_types;"
+        "import penstock.flatten.casts, penstock.json.paths;"
         "from penstock.flatten import Column; sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

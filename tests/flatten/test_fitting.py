@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.flatten import flatten
 from penstock.flatten.casts import Cast, parse_cast
-from penstock.flatten.fitting import fit, fit_json, json_values
+from penstock.flatten.fit_column import fit, fit_json, json_values
 
 BIGINT, DOUBLE, BOOLEAN, TEXT, TIME = "bigint", "double precision", "boolean", "text", "timestamp with time zone"
 MICROS = pa.timestamp("us", "UTC")

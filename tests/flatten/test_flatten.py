@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.flatten import Collision, Column, Flattened, flatten, flatten_pieces
-from penstock.flatten.fitting import plain_text
-from penstock.flatten.spelling import spelled
-from penstock.flatten.types import InnerType, common_type
+from penstock.flatten.fit_column import plain_text
+from penstock.flatten.inner_types import InnerType, common_type
+from penstock.flatten.values.to_json import spelled
 
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
 

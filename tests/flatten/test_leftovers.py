@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.flatten.leftovers import with_members
+from penstock.flatten.unmapped.leftovers import with_members
 
 
 def test_members_follow_what_was_there() -> None:

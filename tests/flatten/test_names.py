@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.flatten.names import column_name
+from penstock.flatten.column_naming import column_name
 
 KEYS = st.lists(st.text(max_size=30), min_size=1, max_size=5).map(tuple)
 

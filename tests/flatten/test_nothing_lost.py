@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.flatten import Flattened, flatten, flatten_pieces
-from penstock.flatten.names import column_name
+from penstock.flatten.column_naming import column_name
 from penstock.json.paths import format_path
 from tests.flatten import reference
 from tests.json import reference as slow_json

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.flatten.types import InnerType, common_type, promote
+from penstock.flatten.inner_types import InnerType, common_type, promote
 
 TYPES = st.sampled_from(InnerType)
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741

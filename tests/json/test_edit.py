@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.json.arrow_text import quote, text_of, verbatim
 from penstock.json.edit import put, wrapped
 from penstock.json.find import find
 from penstock.json.members import only, renamed, without
 from penstock.json.merge import merged
 from penstock.json.numbers import numbers
-from penstock.json.text import quote, text_of, verbatim
 from penstock.json.tokens import FLOAT, INT
 from tests.contract.step import DOCUMENTS
 from tests.steps import reference

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.json.document_problems import ProblemCode
 from penstock.json.leaves import Leaves, fields, leaves
-from penstock.json.problems import ProblemCode
 from penstock.json.tokens import Kind
 from tests.json import reference
 from tests.json.spelling import DOCUMENTS, damaged

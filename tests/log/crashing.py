@@ -17,10 +17,10 @@ _SERVER = """
 import importlib, os, sys
 from pathlib import Path
 from penstock import faults
-from penstock.log.compaction import compact
-from penstock.log.keys import KeyHash
+from penstock.log.maintenance.compaction import compact
+from penstock.log.maintenance.compaction_keys import KeyHash
 from penstock.log.local import LocalLog
-from penstock.log.repair import repair
+from penstock.log.maintenance.repair import repair
 from tests.contract.log import config
 from tests.log.samples import numbered
 import numpy as np

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import LogError
-from penstock.log.frame import HEADER_BYTES, SCATTERED_SCHEMA, encode, gone, pack_header, place
-from penstock.log.index import IndexWriter, Place
+from penstock.log.format.frame import HEADER_BYTES, SCATTERED_SCHEMA, encode, gone, pack_header, place
+from penstock.log.format.index import IndexWriter, Place
 from penstock.log.local import LocalLog
 from penstock.log.reader import Bounds, Holding
 from tests.contract.log import config

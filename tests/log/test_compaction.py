@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import LogError
-from penstock.log.compaction import Compacted, compact, is_due
-from penstock.log.frame import HEADER_BYTES, MAX_FRAME_BYTES
-from penstock.log.housekeeping import housekeeping
+from penstock.log.format.frame import HEADER_BYTES, MAX_FRAME_BYTES
 from penstock.log.local import LocalLog
-from penstock.log.verify import verify
+from penstock.log.maintenance.compaction import Compacted, compact, is_due
+from penstock.log.maintenance.maintenance_lock import housekeeping
+from penstock.log.maintenance.verify import verify
 from penstock.record import ENTRY_SCHEMA, Record, entries, records
 from tests.contract.log import config
 from tests.log.samples import START, key_of, number, numbered, numbers, repeating, segments
@@ -270,7 +270,7 @@ def test_a_damaged_log_is_not_compacted_and_loses_nothing(tmp_path: Path) -> Non
 _WITH_A_QUOTA = """
 import resource, sys
 from pathlib import Path
-from penstock.log.compaction import compact
+from penstock.log.maintenance.compaction import compact
 from penstock.log.local import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers

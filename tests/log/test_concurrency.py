@@ -13,7 +13,7 @@ from tests.log.samples import key_of, number, numbers, seal_holds, segments
 _WRITER = """
 import sys
 from pathlib import Path
-from penstock.log.group import Entry, entry_batch
+from penstock.log.group_commit import Entry, entry_batch
 from penstock.log.local import LocalLog
 from tests.contract.log import config
 from tests.log.samples import sealed
@@ -51,7 +51,7 @@ def test_a_reader_never_sees_half_a_record_while_another_process_writes_and_rete
 _COMPACTOR = """
 import sys
 from pathlib import Path
-from penstock.log.compaction import compact
+from penstock.log.maintenance.compaction import compact
 from penstock.log.local import LocalLog
 from tests.contract.log import config
 from tests.log.samples import repeating

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import LogError
-from penstock.log.frame import HEADER_BYTES
-from penstock.log.head import pack, read_head
+from penstock.log.format.frame import HEADER_BYTES
+from penstock.log.format.partition_head import pack, read_head
 from penstock.log.local import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers, segments

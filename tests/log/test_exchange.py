@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import LogError
-from penstock.log.compaction import compact
 from penstock.log.exchange.encode import encode
-from penstock.log.exchange.exporting import export_transporter
-from penstock.log.exchange.importing import import_transporter
-from penstock.log.exchange.layout import MODES, OPS
+from penstock.log.exchange.entry_layout import MODES, OPS
+from penstock.log.exchange.export_log import export_transporter
+from penstock.log.exchange.import_log import import_transporter
 from penstock.log.local import LocalLog, PartitionOwner
-from penstock.log.verify import verify
+from penstock.log.maintenance.compaction import compact
+from penstock.log.maintenance.verify import verify
 from penstock.record import Mode, Op, Record, entries, placed
 from tests.contract.log import config
 from tests.log.samples import START, numbered, numbers, repeating, rows

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.log.compaction import compact
 from penstock.log.local import LocalLog
+from penstock.log.maintenance.compaction import compact
+from penstock.log.maintenance.verify import verify
 from penstock.log.reader import Holding
-from penstock.log.verify import verify
 from penstock.log.writer import PartitionWriter
 from tests.contract.log import config
 from tests.log.samples import START, key_of, numbers, repeating

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.keys import KeyHash
-from penstock.log.newest import Known, Newest, settled
+from penstock.log.maintenance.compaction_keys import KeyHash
+from penstock.log.maintenance.newest_entries import Known, Newest, settled
 from penstock.record import Record, entries
 
 Key = tuple[str, str | None]

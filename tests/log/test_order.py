@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock.log.writer
-from penstock.log.clock import CLOCK_FILE
-from penstock.log.compaction import compact
-from penstock.log.files import segment_bases, segment_path
-from penstock.log.frame import decode_header
+from penstock.log.format.frame import decode_header
+from penstock.log.format.log_files import segment_bases, segment_path
 from penstock.log.local import LocalLog
-from penstock.log.ordering import LogOrder, Offsets, RangeOrder, beginning, ends
+from penstock.log.logical_clock import CLOCK_FILE
+from penstock.log.maintenance.compaction import compact
+from penstock.log.record_order import LogOrder, Offsets, RangeOrder, beginning, ends
 from penstock.record import Record, entries
 from tests.contract.log import config
 from tests.log.samples import numbered

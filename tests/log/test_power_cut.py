@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log.compaction import compact
 from penstock.log.local import LocalLog
-from penstock.log.verify import verify
+from penstock.log.maintenance.compaction import compact
+from penstock.log.maintenance.verify import verify
 from tests.contract.log import config
 from tests.log.samples import START, numbers, repeating, segments
 

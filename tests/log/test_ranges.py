@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from penstock.errors import LogError
 from penstock.log.local import LocalLog
-from penstock.log.ranges import Stretch, next_offsets, offsets_from_json, read_options, stretches
-from penstock.log.spark import LogSource, LogStreamReader, StretchPartition
+from penstock.log.read_ranges import Stretch, next_offsets, offsets_from_json, read_options, stretches
+from penstock.log.spark_source import LogSource, LogStreamReader, StretchPartition
 from tests.log.samples import numbered
 
 

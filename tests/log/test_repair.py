@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import LogError
-from penstock.log.compaction import compact
-from penstock.log.frame import HEADER_BYTES
-from penstock.log.head import Head, pack
-from penstock.log.housekeeping import housekeeping
+from penstock.log.format.frame import HEADER_BYTES
+from penstock.log.format.partition_head import Head, pack
 from penstock.log.local import LocalLog
-from penstock.log.repair import repair
-from penstock.log.verify import Damage, verify
+from penstock.log.maintenance.compaction import compact
+from penstock.log.maintenance.maintenance_lock import housekeeping
+from penstock.log.maintenance.repair import repair
+from penstock.log.maintenance.verify import Damage, verify
 from tests.contract.log import config
 from tests.log.crashing import crashing, fault_points
 from tests.log.samples import numbered, numbers, segments

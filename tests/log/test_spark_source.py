@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from penstock.log.local import LocalLog
-from penstock.log.spark import LogSource, LogStreamReader, Stretch
+from penstock.log.spark_source import LogSource, LogStreamReader, Stretch
 from penstock.record import records
 from tests.contract.log import config
 from tests.log.samples import number, numbered, rows

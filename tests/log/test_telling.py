@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.newest import Newest
+from penstock.log.maintenance.newest_entries import Newest
 from penstock.record import Header, Op, Record, entries
 
 COLUMNS = {str(Header.COLUMNS): '{"id":"integer","n":"integer","big":"text"}'}

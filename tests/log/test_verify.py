@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log.compaction import compact
-from penstock.log.frame import HEADER_BYTES, gone, pack_header
-from penstock.log.head import pack, read_head
-from penstock.log.index import IndexWriter, Place
+from penstock.log.format.frame import HEADER_BYTES, gone, pack_header
+from penstock.log.format.index import IndexWriter, Place
+from penstock.log.format.partition_head import pack, read_head
 from penstock.log.local import LocalLog
-from penstock.log.verify import PartitionCheck, check_partition, verify
+from penstock.log.maintenance.compaction import compact
+from penstock.log.maintenance.verify import PartitionCheck, check_partition, verify
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers, segments
 

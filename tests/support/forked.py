@@ -15,7 +15,7 @@ from penstock import faults
 
 _PRELOADED = [
     "penstock.engine.pipeline",
-    "penstock.engine.delivery",
+    "penstock.engine.delivery.batch_protocol",
     "penstock.sources.file.source",
     "penstock.sources.http.source",
     "penstock.sources.postgres.source",

@@ -21,11 +21,11 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.sql.destination import SqlDestination
-from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.errors import RefusedError, TransientError
-from penstock.flatten.unmapped import UNMAPPED
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 SCHEMA = "public"
 

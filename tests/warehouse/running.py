@@ -10,8 +10,8 @@ from pathlib import Path
 
 from penstock.config.component import StepConfig
 from penstock.destinations.contract import AnyDestination, Batch, Unrecorded
-from penstock.engine.carriage import carry, read_failed
-from penstock.engine.plan import PlannedStep, RoutePlan, planned
+from penstock.engine.delivery.task import carry, read_failed
+from penstock.engine.route_plan import PlannedStep, RoutePlan, planned
 from penstock.record import Record, entries, placed
 from penstock.registry import Kind, component
 from tests.warehouse.case import DEFAULT_TABLE, Case, Contents, Delivery, Event, Expected, Row

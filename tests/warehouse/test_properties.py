@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.flatten.names import column_name
+from penstock.flatten.column_naming import column_name
 from penstock.json.paths import format_path
 from tests.warehouse.case import Case, Contents, Delivery, Event, Options, either_way, outcome
 from tests.warehouse.running import Run, data_of, readable, run

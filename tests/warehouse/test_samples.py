@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from penstock.destinations.contract import AnyDestination, Batch, Part
 from penstock.errors import TransientError
-from penstock.sources.http.bodies import BadBody, BodyLimits
-from penstock.sources.http.bodies import events as events_of
+from penstock.sources.http.body.body_events import BadBody, BodyLimits
+from penstock.sources.http.body.body_events import events as events_of
 from penstock.steps.map.config import MapConfig
 from tests.contract.destination import Staging, batch, events
 from tests.warehouse.model import ModelTable

@@ -1,6 +1,6 @@
 """Destination ``archive``: every event as a line, in gzip files per day and token."""
 
-from penstock.destinations.archive.reading import read_archive
+from penstock.destinations.archive.archive_reader import read_archive
 from penstock.registry import Component, Kind
 
 __all__ = ["component", "read_archive"]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from penstock import faults
 from penstock.destinations.archive.config import ArchiveConfig
-from penstock.destinations.archive.naming import Owner, between, day_folder, file_name, stem
-from penstock.destinations.archive.staging import ArchiveStager, Contents, Labels
+from penstock.destinations.archive.file_names import Owner, between, day_folder, file_name, stem
+from penstock.destinations.archive.stager import ArchiveStager, Contents, Labels
 from penstock.destinations.contract import (
     UNRECORDED,
     Batch,

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from penstock.destinations.bigquery.type_names import BIGQUERY_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
-from penstock.destinations.sql.operations import AddColumn, Operation, TypedColumn
-from penstock.destinations.sql.wrapping import wrapped
+from penstock.destinations.sql.load.wrapped_json import wrapped
+from penstock.destinations.sql.schema.table_changes import AddColumn, Operation, TypedColumn
 from penstock.flatten.casts import Cast, parse_cast
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 _T = InnerType
 TYPES = {

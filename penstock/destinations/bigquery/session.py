@@ -27,7 +27,7 @@ from penstock.destinations.bigquery.client import ERRORS, Client, Job, Query, ex
 from penstock.destinations.bigquery.dialect import BigqueryDialect
 from penstock.destinations.bigquery.statements import LOADED_ALREADY, STAGED_PREFIX, Statement
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
 from penstock.destinations.sql.session import MARKS, Load, Mark, Session, listed_mark
 from penstock.errors import TransientError
 

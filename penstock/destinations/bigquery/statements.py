@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.destinations.bigquery.dialect import BigqueryDialect, is_plain
 from penstock.destinations.contract import Batch
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, forgettable
-from penstock.flatten.spelling import spelled
+from penstock.flatten.values.to_json import spelled
 
 Value = str | int
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
-from penstock.config.database_url import check_url
-from penstock.config.quantities import Duration
+from penstock.config.values.database_url import check_url
+from penstock.config.values.quantities import Duration
 from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

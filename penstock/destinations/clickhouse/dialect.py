@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
-from penstock.destinations.clickhouse.types import asked_type, bare, held_by, not_nullable, nullable
+from penstock.destinations.clickhouse.type_syntax import asked_type, bare, held_by, not_nullable, nullable
 from penstock.destinations.sql.dialect import Dialect, not_a_type
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import (
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.schema.table_changes import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -25,7 +25,7 @@ from penstock.destinations.sql.operations import (
 )
 from penstock.errors import PenstockError
 from penstock.flatten.casts import Cast
-from penstock.flatten.types import InnerType, promote, promotions
+from penstock.flatten.inner_types import InnerType, promote, promotions
 
 REMEMBERED = 1_000
 """How many of the newest inserts a table knows again."""

@@ -25,8 +25,8 @@ from penstock.destinations.clickhouse.dialect import ClickhouseDialect
 from penstock.destinations.clickhouse.digest import digest
 from penstock.destinations.clickhouse.errors import explained, is_no_table
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
-from penstock.destinations.sql.pieces import pieces
+from penstock.destinations.sql.load.row_pieces import pieces
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
 from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
 from penstock.errors import PenstockError, TransientError
 

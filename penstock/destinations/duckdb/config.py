@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from penstock.config.paths import LocalPath
+from penstock.config.values.config_paths import LocalPath
 from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

@@ -18,7 +18,7 @@ import duckdb
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.mirroring import line
+from penstock.destinations.duckdb.mirror_applier import line
 from penstock.destinations.duckdb.session import DuckdbSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.dialect import Dialect

@@ -11,9 +11,9 @@ import duckdb
 from penstock.destinations.duckdb.merge_function import MERGE_UNMAPPED
 from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
-from penstock.destinations.sql.mirror.declared import declared
+from penstock.destinations.sql.mirror.stage.declared_types import declared
 from penstock.flatten.casts import INTEGER, Cast
-from penstock.flatten.types import InnerType, promotions
+from penstock.flatten.inner_types import InnerType, promotions
 
 
 class DuckdbDialect(Dialect):

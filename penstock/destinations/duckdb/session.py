@@ -14,14 +14,14 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.groups import row_groups
-from penstock.destinations.duckdb.kept import DuckdbKeptValues
-from penstock.destinations.duckdb.mirroring import DuckdbMirror, line
-from penstock.destinations.duckdb.staged import make_staged
-from penstock.destinations.sql.ahead import ahead
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.pieces import load_schema
+from penstock.destinations.duckdb.kept_values import DuckdbKeptValues
+from penstock.destinations.duckdb.mirror_applier import DuckdbMirror, line
+from penstock.destinations.duckdb.row_groups import row_groups
+from penstock.destinations.duckdb.temporary_tables import make_staged
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.prefetch import ahead
+from penstock.destinations.sql.load.row_pieces import load_schema
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, forgettable, listed_mark
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 

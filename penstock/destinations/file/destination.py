@@ -30,7 +30,7 @@ from penstock.destinations.contract import (
     TableReceipt,
 )
 from penstock.destinations.file.config import FileConfig
-from penstock.destinations.file.lines import LineStager
+from penstock.destinations.file.line_files import LineStager
 from penstock.durable import sync_directory
 from penstock.errors import PenstockError, TransientError
 
@@ -50,8 +50,8 @@ class FileDestination(Destination[FileConfig]):
         if self.config.format == "ndjson":
             return LineStager(directory, TABLE, whole_records, self._compression)
         # Here and not above: NDJSON needs neither Parquet nor the JSON scanners.
-        from penstock.destinations.file.columns import column_stager, parquet_files
-        from penstock.destinations.file.csv import csv_files
+        from penstock.destinations.file.column_files import column_stager, parquet_files
+        from penstock.destinations.file.csv_files import csv_files
 
         files = csv_files if self.config.format == "csv" else parquet_files
         return column_stager(directory, whole_records, casts, files(self._compression))

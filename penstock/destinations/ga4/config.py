@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig
-from penstock.config.quantities import Duration
-from penstock.destinations.ga4 import rules
+from penstock.config.values.quantities import Duration
+from penstock.destinations.ga4 import limits
 from penstock.json.paths import parse_path
 
 
@@ -51,7 +51,7 @@ class Ga4Config(DestinationConfig):
         " `null` for none.",
     )
     max_value: int = Field(
-        default=rules.MAX_VALUE, ge=1, le=500, description="Longest text of a parameter: 100, with GA360 up to 500."
+        default=limits.MAX_VALUE, ge=1, le=500, description="Longest text of a parameter: 100, with GA360 up to 500."
     )
     endpoint: str = Field(
         default="https://www.google-analytics.com",
@@ -70,10 +70,10 @@ class Ga4Config(DestinationConfig):
     @classmethod
     def _is_a_template_or_a_name(cls, value: str) -> str:
         if "{" in value:
-            from penstock.destinations.sql.template import EventTemplate
+            from penstock.destinations.sql.stage.template import EventTemplate
 
             EventTemplate(value)
-        elif (wrong := rules.event_name(value)) is not None:
+        elif (wrong := limits.event_name(value)) is not None:
             raise ValueError(wrong)
         return value
 
@@ -87,9 +87,9 @@ class Ga4Config(DestinationConfig):
     @field_validator("user_properties")
     @classmethod
     def _are_properties(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        wrong = next((found for name in value if (found := rules.property_name(name)) is not None), None)
-        if wrong is None and len(value) > rules.MAX_PROPERTIES:
-            wrong = f"there are at most {rules.MAX_PROPERTIES} user properties"
+        wrong = next((found for name in value if (found := limits.property_name(name)) is not None), None)
+        if wrong is None and len(value) > limits.MAX_PROPERTIES:
+            wrong = f"there are at most {limits.MAX_PROPERTIES} user properties"
         if wrong is not None:
             raise ValueError(wrong)
         return value
@@ -97,7 +97,7 @@ class Ga4Config(DestinationConfig):
     @field_validator("id_param")
     @classmethod
     def _is_a_parameter(cls, value: str | None) -> str | None:
-        if value is not None and (wrong := rules.param_name(value)) is not None:
+        if value is not None and (wrong := limits.param_name(value)) is not None:
             raise ValueError(wrong)
         return value
 

@@ -24,12 +24,12 @@ from penstock.destinations.contract import (
     TableBook,
     TableReceipt,
 )
-from penstock.destinations.ga4 import rules
+from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.client import VALIDATE, Client
 from penstock.destinations.ga4.config import Ga4Config
-from penstock.destinations.ga4.events import Mapper
+from penstock.destinations.ga4.event_mapping import Mapper
 from penstock.destinations.ga4.requests import Place, Request, Staged, requests, staged_events
-from penstock.destinations.ga4.staging import TABLE, EventStager, failed
+from penstock.destinations.ga4.stager import TABLE, EventStager, failed
 from penstock.errors import RefusedError
 
 _PROBE = b'{"client_id":"penstock","events":[{"name":"penstock_check","params":{}}]}'
@@ -70,7 +70,7 @@ class Ga4Destination(Destination[Ga4Config]):
         if self._progress is None or self._progress.batch != batch:
             self._progress = _Progress(batch)
         progress = self._progress
-        most = 1 if self.config.validate_only else rules.MAX_EVENTS
+        most = 1 if self.config.validate_only else limits.MAX_EVENTS
         with Client(self.config) as client:
             for request in requests(self._due(parts, progress), most):
                 self._send(client, request, progress)
@@ -82,7 +82,9 @@ class Ga4Destination(Destination[Ga4Config]):
 
     def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
         known = self._progress is not None and self._progress.batch == batch
-        old = None if known else next((staged for staged in staged_events(parts) if _age(staged) > rules.MAX_AGE), None)
+        old = (
+            None if known else next((staged for staged in staged_events(parts) if _age(staged) > limits.MAX_AGE), None)
+        )
         if old is not None:
             raise RefusedError("PEN-DST-121", _too_old(old), "Nothing of it was sent.")
         return self.write(batch, parts, book)
@@ -96,7 +98,7 @@ class Ga4Destination(Destination[Ga4Config]):
         for staged in staged_events(parts):
             if progress.is_settled(staged):
                 continue
-            if _age(staged) > rules.MAX_AGE:
+            if _age(staged) > limits.MAX_AGE:
                 progress.note([staged], ("too_old", _too_old(staged)))
                 continue
             yield staged
@@ -123,4 +125,4 @@ def _age(staged: Staged) -> float:
 
 def _too_old(staged: Staged) -> str:
     hours = _age(staged) / 3600
-    return f"it is {hours:,.0f} hours old; Google Analytics takes what is at most {rules.MAX_AGE // 3600} hours old"
+    return f"it is {hours:,.0f} hours old; Google Analytics takes what is at most {limits.MAX_AGE // 3600} hours old"

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from penstock.destinations.contract import Part
-from penstock.destinations.ga4 import rules
-from penstock.destinations.ga4.events import Event
+from penstock.destinations.ga4 import limits
+from penstock.destinations.ga4.event_mapping import Event
 
 WINDOW = 5_000
 """How many events are looked at together for those of one owner: what is held in memory."""
@@ -56,7 +56,7 @@ def staged_events(parts: Iterable[Part]) -> Iterator[Staged]:
                 yield Staged(read.pop("partition"), read.pop("offset"), read.pop("nth"), Event(**read))
 
 
-def requests(events: Iterable[Staged], most: int = rules.MAX_EVENTS) -> Iterator[Request]:
+def requests(events: Iterable[Staged], most: int = limits.MAX_EVENTS) -> Iterator[Request]:
     """In the order of their first events; those of one owner keep theirs."""
     waiting = iter(events)
     while window := list(islice(waiting, WINDOW)):
@@ -69,7 +69,7 @@ def requests(events: Iterable[Staged], most: int = rules.MAX_EVENTS) -> Iterator
 
 
 def _small_enough(request: Request) -> Iterator[Request]:
-    if len(request.events) == 1 or len(request.body) <= rules.MAX_BODY:
+    if len(request.events) == 1 or len(request.body) <= limits.MAX_BODY:
         yield request
         return
     middle = len(request.events) // 2

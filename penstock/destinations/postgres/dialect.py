@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from penstock.destinations.postgres.type_names import POSTGRES_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.mirror.declared import declared
-from penstock.destinations.sql.operations import DropKey, Operation, Table, TypedColumn
-from penstock.destinations.sql.row_limit import RowLimit
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.row_limit import RowLimit
+from penstock.destinations.sql.mirror.stage.declared_types import declared
+from penstock.destinations.sql.schema.table_changes import DropKey, Operation, Table, TypedColumn
 from penstock.flatten.casts import Cast
-from penstock.flatten.types import InnerType, promotions
+from penstock.flatten.inner_types import InnerType, promotions
 
 _T = InnerType
 TYPES = {

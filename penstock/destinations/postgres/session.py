@@ -15,13 +15,13 @@ from psycopg import sql
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.postgres.copying import lines, padded
+from penstock.destinations.postgres.copy_rows import lines, padded
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.errors import About, explained
-from penstock.destinations.postgres.kept import PostgresKeptValues
-from penstock.destinations.postgres.mirroring import PostgresMirror
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import Key, Table, TypedColumn, WidenColumn
+from penstock.destinations.postgres.kept_values import PostgresKeptValues
+from penstock.destinations.postgres.mirror_applier import PostgresMirror
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, forgettable, listed_mark
 from penstock.errors import TransientError
 

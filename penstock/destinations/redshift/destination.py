@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.redshift.config import RedshiftConfig
 from penstock.destinations.redshift.dialect import RedshiftDialect, redshift_dialect
-from penstock.destinations.redshift.staging import Bucket
+from penstock.destinations.redshift.stage_files import Bucket
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
 from penstock.errors import PenstockError

@@ -15,11 +15,11 @@ from penstock.destinations.postgres.dialect import SYSTEM_COLUMNS
 from penstock.destinations.redshift.type_names import REDSHIFT_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing, not_a_type
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import Table
-from penstock.destinations.sql.wrapping import wrapped
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.wrapped_json import wrapped
+from penstock.destinations.sql.schema.table_changes import Table
 from penstock.flatten.casts import Cast, parse_cast
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 MAX_TEXT = 65_535
 """The most bytes of a text, in a column of its own or inside a SUPER value."""

@@ -18,10 +18,10 @@ from psycopg import sql
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
-from penstock.destinations.redshift.staging import Bucket
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.redshift.stage_files import Bucket
+from penstock.destinations.sql.load.wrapped_json import pieces
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
 from penstock.destinations.sql.session import MARKS, Load, Mark, Session, forgettable, listed_mark
-from penstock.destinations.sql.wrapping import pieces
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 STAGED = "_penstock_staged"

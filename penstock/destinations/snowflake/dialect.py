@@ -14,11 +14,11 @@ import pyarrow as pa
 from penstock.destinations.snowflake.type_names import SNOWFLAKE_TYPES
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, listing
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import AddColumn, Key, Operation, Table, TypedColumn
-from penstock.destinations.sql.wrapping import wrapped
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.wrapped_json import wrapped
+from penstock.destinations.sql.schema.table_changes import AddColumn, Key, Operation, Table, TypedColumn
 from penstock.flatten.casts import Cast, Form, parse_cast
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 _T = InnerType
 TYPES = {

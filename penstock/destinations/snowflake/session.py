@@ -18,8 +18,8 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
 from penstock.destinations.snowflake.errors import explained
-from penstock.destinations.snowflake.files import write_files
-from penstock.destinations.sql.operations import Key, Table, TypedColumn
+from penstock.destinations.snowflake.stage_files import write_files
+from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
 from penstock.destinations.sql.session import MARKS, Load, Mark, Session, forgettable, listed_mark
 
 if TYPE_CHECKING:

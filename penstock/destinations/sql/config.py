@@ -133,7 +133,7 @@ class SqlConfig(DestinationConfig):
             return None
         # Jinja is only loaded for a table that could be a template.
         if "{" in value:
-            from penstock.destinations.sql.template import EventTemplate
+            from penstock.destinations.sql.stage.template import EventTemplate
 
             EventTemplate(value)
         elif not value.strip():
@@ -143,7 +143,7 @@ class SqlConfig(DestinationConfig):
     @field_validator("tables")
     @classmethod
     def _names_or_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from penstock.destinations.sql.allowed import AllowedTables
+        from penstock.destinations.sql.stage.allowed_tables import AllowedTables
 
         AllowedTables.of(value)
         return value
@@ -151,14 +151,14 @@ class SqlConfig(DestinationConfig):
     @field_validator("adopt")
     @classmethod
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from penstock.destinations.sql.allowed import table_name
+        from penstock.destinations.sql.stage.allowed_tables import table_name
 
         return tuple(dict.fromkeys(map(table_name, value)))
 
     @field_validator("primary_key")
     @classmethod
     def _key_of_columns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from penstock.flatten.names import key_name
+        from penstock.flatten.column_naming import key_name
 
         for name in value:
             if key_name(name) != name:
@@ -198,7 +198,7 @@ class SqlConfig(DestinationConfig):
         if self.version_column is not None:
             raise ValueError("a mirror follows the order of the log; leave version_column out")
         if self.table is not None and "{" in self.table:
-            from penstock.destinations.sql.template import EventTemplate
+            from penstock.destinations.sql.stage.template import EventTemplate
 
             unknown = EventTemplate(self.table).fields - MIRROR_VARIABLES
             if unknown:
@@ -209,8 +209,8 @@ class SqlConfig(DestinationConfig):
 
     @model_validator(mode="after")
     def _goes_where_it_may(self) -> Self:
-        from penstock.destinations.sql.allowed import AllowedTables
-        from penstock.flatten.names import key_name
+        from penstock.destinations.sql.stage.allowed_tables import AllowedTables
+        from penstock.flatten.column_naming import key_name
 
         allowed = AllowedTables.of(self.tables)
         strangers = [name for name in self.adopt if not allowed.has(name)]

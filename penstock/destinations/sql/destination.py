@@ -21,10 +21,10 @@ from penstock.destinations.contract import (
     TableBook,
     TableReceipt,
 )
-from penstock.destinations.sql.allowed import AllowedTables
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.loading import (
+from penstock.destinations.sql.load.all_or_nothing import write_whole
+from penstock.destinations.sql.load.loader import (
     all_failing,
     from_text,
     load_table,
@@ -32,13 +32,12 @@ from penstock.destinations.sql.loading import (
     waiting_as_in,
     waiting_in,
 )
-from penstock.destinations.sql.mirror.loading import mirror_table, schema_changes
-from penstock.destinations.sql.mirror.marks import SIGN, mirrored_loads
-from penstock.destinations.sql.mirror.naming import MirrorNames
-from penstock.destinations.sql.mirror.staged import stretches
-from penstock.destinations.sql.mirror.staging import MirrorStager
-from penstock.destinations.sql.naming import TableNames
-from penstock.destinations.sql.ownership import (
+from penstock.destinations.sql.mirror.mirror_loader import mirror_table, schema_changes
+from penstock.destinations.sql.mirror.mirror_marks import SIGN, mirrored_loads
+from penstock.destinations.sql.mirror.stage.change_stager import MirrorStager
+from penstock.destinations.sql.mirror.stage.mirror_names import MirrorNames
+from penstock.destinations.sql.mirror.stage.staged_changes import stretches
+from penstock.destinations.sql.schema.ownership import (
     NOT_OURS,
     Limits,
     OwnTables,
@@ -47,11 +46,12 @@ from penstock.destinations.sql.ownership import (
     overflow_table,
     remarks,
 )
-from penstock.destinations.sql.patching import TableRules, needed
+from penstock.destinations.sql.schema.table_patch import TableRules, needed
 from penstock.destinations.sql.session import Comments, Mark, Session
-from penstock.destinations.sql.staged import MEANT_FOR, staged_files
-from penstock.destinations.sql.staging import TypedStager
-from penstock.destinations.sql.whole import write_whole
+from penstock.destinations.sql.stage.allowed_tables import AllowedTables
+from penstock.destinations.sql.stage.staged_rows import MEANT_FOR, staged_files
+from penstock.destinations.sql.stage.stager import TypedStager
+from penstock.destinations.sql.stage.table_name import TableNames
 from penstock.errors import TableRefusedError, TransientError
 
 SqlConfigT = TypeVar("SqlConfigT", bound=SqlConfig)

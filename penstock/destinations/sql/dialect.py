@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.operations import (
+from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.load.row_limit import RowLimit
+from penstock.destinations.sql.schema.table_changes import (
     AddColumn,
     Comment,
     CreateTable,
@@ -22,13 +23,12 @@ from penstock.destinations.sql.operations import (
     TypedColumn,
     WidenColumn,
 )
-from penstock.destinations.sql.row_limit import RowLimit
 from penstock.destinations.sql.type_names import TypeNames
 from penstock.errors import PenstockError
 from penstock.flatten.casts import Cast, covers, parse_cast
 from penstock.flatten.column import Column
-from penstock.flatten.types import InnerType, promote
-from penstock.flatten.unmapped import UNMAPPED
+from penstock.flatten.inner_types import InnerType, promote
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 _TYPE = re.compile(
     r"[a-z_][a-z0-9_ ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?[a-z ]*(\[\d*\])*"

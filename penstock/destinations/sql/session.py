@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.kept import KeptValues, not_offered
-from penstock.destinations.sql.merging import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.operations import CreateTable, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.schema.table_changes import CreateTable, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.unmapped.kept_values import KeptValues, not_offered
 from penstock.errors import ContradictionError, PenstockError
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 if TYPE_CHECKING:
-    from penstock.destinations.sql.mirror.applying import Mirror
+    from penstock.destinations.sql.mirror.applier import Mirror
 
 MARKS = "_penstock_loads"
 """The table of batches that a target has. A mark is written with its batch, so the two never differ."""

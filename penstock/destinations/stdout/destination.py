@@ -21,7 +21,7 @@ from penstock.destinations.contract import (
     TableBook,
     TableReceipt,
 )
-from penstock.destinations.file.lines import LineStager
+from penstock.destinations.file.line_files import LineStager
 from penstock.destinations.stdout.config import StdoutConfig
 from penstock.errors import TransientError
 

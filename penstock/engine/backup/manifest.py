@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.durable import sync_directory
 from penstock.errors import PenstockError
-from penstock.log.files import replace_durably
+from penstock.log.format.log_files import replace_durably
 
 MANIFEST = "manifest.json"
 VERSION = 1

@@ -32,9 +32,9 @@ from penstock.engine.ledger.accounts import (
     WaitingTable,
 )
 from penstock.engine.ledger.database import shown_url, sqlite_url
-from penstock.engine.ledger.failed_books import FailedBooks
-from penstock.engine.ledger.histories import AdoptedBatch, Adoption, Histories
+from penstock.engine.ledger.failed_entries import FailedBooks
 from penstock.engine.ledger.interventions import Advance
+from penstock.engine.ledger.route_histories import AdoptedBatch, Adoption, Histories
 
 __all__ = [
     "ACKNOWLEDGED",

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from penstock.destinations.contract import Batch, TableReceipt
+from penstock.engine.history.batch_origin import Origin
 from penstock.engine.ledger.accounts import (
     LOADED_FOR_OTHERS,
     OVERFLOWING,
@@ -28,10 +29,9 @@ from penstock.engine.ledger.accounts import (
     Standing,
     WaitingPart,
 )
-from penstock.engine.ledger.inquiries import Inquiries
-from penstock.engine.ledger.ranges import ranges_from_text, ranges_to_text
-from penstock.engine.ledger.waiting import Waiting
-from penstock.engine.origin import Origin
+from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text
+from penstock.engine.ledger.summaries import Inquiries
+from penstock.engine.ledger.waiting_tables import Waiting
 from penstock.errors import LedgerError
 from penstock.log.lineage import Lineage
 from penstock.redaction import redacted

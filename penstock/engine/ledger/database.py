@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.secrets import is_secret_name
 from penstock.engine.ledger.accounts import EARLIER
-from penstock.engine.ledger.tables import LEDGER_VERSION, Tables, tables
+from penstock.engine.ledger.ledger_tables import LEDGER_VERSION, Tables, tables
 from penstock.errors import LedgerAway, LedgerError
 from penstock.redaction import MASK, redacted
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.exchange.layout import HEAD, LENGTHS_BYTES, MODES, OP_SHIFT, OPS, SECOND
+from penstock.log.exchange.entry_layout import HEAD, LENGTHS_BYTES, MODES, OP_SHIFT, OPS, SECOND
 
 
 def encode(records: pa.RecordBatch) -> pa.Buffer:

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from penstock.config.component import SampleFile, SourceConfig
-from penstock.config.paths import LocalPath
-from penstock.config.quantities import ByteSize, Duration
-from penstock.sources.file.finding import find
+from penstock.config.values.config_paths import LocalPath
+from penstock.config.values.quantities import ByteSize, Duration
+from penstock.sources.file.discovery import find
 
 _SAMPLES = 20
 """How many files a check looks into."""

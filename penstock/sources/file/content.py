@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import google_crc32c
 import numpy as np
 
-from penstock.sources.file.positions import Position
+from penstock.sources.file.file_progress import Position
 
 EDGE_BYTES = 256
 """How much of the beginning, and of the end of what was read, is looked at to know a file again."""

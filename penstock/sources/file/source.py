@@ -1,8 +1,8 @@
 """Reads files into the log: every record once, whatever happens in between.
 
-A block of lines is one append that says how far the file was read (``positions.py``), so after a kill at any moment
+A block of lines is one append that says how far the file was read (``file_progress.py``), so after a kill at any moment
 reading goes on with the first line that is not in the log. A line that is no JSON object goes in as it is, marked
-malformed with file and line. Files are known by more than their path (``following.py``).
+malformed with file and line. Files are known by more than their path (``follow_files.py``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.sources.contract import Source
 from penstock.sources.file.config import FileConfig
-from penstock.sources.file.following import Following
-from penstock.sources.file.positions import recall, save
-from penstock.sources.file.reading import Reading
+from penstock.sources.file.file_progress import recall, save
+from penstock.sources.file.file_reader import Reading
+from penstock.sources.file.follow_files import Following
 
 SUMMARY_SECONDS = 10.0
 SUMMARY_SHARE = 0.01

@@ -16,13 +16,15 @@ from typing import Protocol
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # imported there to be imported from there
 
-from penstock.sources.http import answers, openapi, pixel, segment
-from penstock.sources.http.answers import Answer, HeaderList, Refused
-from penstock.sources.http.bodies import BadBody, BodyLimits, events, lines
-from penstock.sources.http.config import HttpConfig
-from penstock.sources.http.connections import Connections
-from penstock.sources.http.cors import Cors
-from penstock.sources.http.encodings import (
+from penstock.sources.http import responses
+from penstock.sources.http.access.auth_tokens import Headers, TokenTable, presented_secret, query_secret
+from penstock.sources.http.access.connections import Connections
+from penstock.sources.http.access.cors import Cors
+from penstock.sources.http.access.endpoints import FACES, Face, Shape
+from penstock.sources.http.body import pixel, segment_messages
+from penstock.sources.http.body.body_events import BadBody, BodyLimits, events, lines
+from penstock.sources.http.body.body_reader import BodyReader, Incoming
+from penstock.sources.http.body.encodings import (
     DamagedBody,
     TooLarge,
     UnknownEncoding,
@@ -30,16 +32,16 @@ from penstock.sources.http.encodings import (
     unpacked,
     unpacked_start,
 )
-from penstock.sources.http.faces import FACES, Face, Shape
-from penstock.sources.http.intake import Intake, Prepared, Provenance
-from penstock.sources.http.lanes import Lane
+from penstock.sources.http.body.lanes import Lane
+from penstock.sources.http.body.multipart import file_of_form, is_form
+from penstock.sources.http.body.pace import QUICK_BYTES, QUICK_QUERY, TINY_BYTES, Pace, pace
+from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.intake.event_intake import Intake, Prepared, Provenance
 from penstock.sources.http.metrics import Tally
-from penstock.sources.http.multipart import file_of_form, is_form
-from penstock.sources.http.pace import QUICK_BYTES, QUICK_QUERY, TINY_BYTES, Pace, pace
+from penstock.sources.http.openapi import description
 from penstock.sources.http.readiness import Readiness
-from penstock.sources.http.reading import BodyReader, Incoming
 from penstock.sources.http.request import Request, Scope
-from penstock.sources.http.tokens import Headers, TokenTable, presented_secret, query_secret
+from penstock.sources.http.responses import Answer, HeaderList, Refused
 
 __all__ = ["Collector", "Exchange", "Scope"]
 
@@ -75,9 +77,9 @@ class Collector:
         self._soon = Lane("soon", limits.body_timeout)
         self._alone = Lane("alone", limits.body_timeout)
         self._pages: dict[str, Callable[[], Answer]] = {
-            "/healthz": lambda: answers.ALIVE,
+            "/healthz": lambda: responses.ALIVE,
             "/readyz": self._ready,
-            "/openapi.json": openapi.answer,
+            "/openapi.json": description.answer,
         }
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
@@ -95,7 +97,7 @@ class Collector:
             return
         except Exception:
             _log.exception("a request to %s failed", path)
-            answer = answers.closing(answers.FAILED)
+            answer = responses.closing(responses.FAILED)
         self.tally.request(name, answer.status)
         if scope.method == "HEAD" or not answer.body:
             exchange.response_empty(answer.status, answer.headers)
@@ -105,17 +107,17 @@ class Collector:
     async def _answer(self, face: Face, scope: Scope, exchange: Exchange) -> Answer:
         request = Request(face, scope, self._cors.active)
         if scope.method != face.method:
-            return self._preflight(request) if scope.method == "OPTIONS" else answers.wrong_method(face.methods)
+            return self._preflight(request) if scope.method == "OPTIONS" else responses.wrong_method(face.methods)
         try:
             answer = await self._take(request, exchange)
         except Refused as refused:
             answer = refused.answer
         except BadBody as error:
-            answer = answers.bad_body(error)
+            answer = responses.bad_body(error)
         except TooLarge:
-            answer = answers.too_large(self._limits.body_bytes)
+            answer = responses.too_large(self._limits.body_bytes)
         except (DamagedBody, UnknownEncoding) as error:
-            answer = answers.bad_encoding(str(error), known=isinstance(error, DamagedBody))
+            answer = responses.bad_encoding(str(error), known=isinstance(error, DamagedBody))
         if request.origin is not None and face.browser:
             return self._cors.shared(answer, request.grant, request.origin)
         return answer
@@ -123,7 +125,7 @@ class Collector:
     def _preflight(self, request: Request) -> Answer:
         face = request.face
         if not face.browser:
-            return answers.wrong_method(face.methods)
+            return responses.wrong_method(face.methods)
         secret = query_secret(request.query)
         grant = self._tokens.grant(secret) if secret is not None else None
         usable = secret is None or face.refusal(grant) is None
@@ -136,9 +138,9 @@ class Collector:
         if not key_in_body:
             self._admit(request, secret)
         if self.intake.commits is None or self.readiness.stopping:
-            return answers.closing(answers.NOT_READY)
+            return responses.closing(responses.NOT_READY)
         if self.readiness.disk_free < self._disk_reserve:
-            return answers.closing(answers.LOG_FULL)
+            return responses.closing(responses.LOG_FULL)
         if face.shape is Shape.PIXEL:
             await self._take_pixel(request)
             return pixel.TRANSPARENT
@@ -156,8 +158,8 @@ class Collector:
         finally:
             self.bodies.room.release(len(received))
         if face.shape is Shape.LINES:
-            return answers.accepted_lines(len(taken.batch) - taken.malformed, taken.malformed)
-        return answers.accepted(len(taken.batch))
+            return responses.accepted_lines(len(taken.batch) - taken.malformed, taken.malformed)
+        return responses.accepted(len(taken.batch))
 
     async def _take_pixel(self, request: Request) -> None:
         origin, query = self.intake.provenance(request), request.query
@@ -217,13 +219,13 @@ class Collector:
             return self.intake.prepare(events(body, limits), origin)
         if shape is Shape.LINES:
             return self.intake.prepare(lines(body if form is None else file_of_form(form, body), limits), origin)
-        call = segment.Call(body, request.face.message_type, limits)
+        call = segment_messages.Call(body, request.face.message_type, limits)
         return self.intake.prepare(call.messages(partial(_check_key, request)), origin, messages=True)
 
     def _admit(self, request: Request, secret: str | None) -> None:
         """Know the sender by its secret, or refuse it."""
         if secret is None:
-            raise Refused(answers.NO_TOKEN)
+            raise Refused(responses.NO_TOKEN)
         grant = self._tokens.grant(secret)
         refusal = request.face.refusal(grant)
         if refusal is not None:
@@ -231,17 +233,17 @@ class Collector:
         request.secret, request.grant = secret, grant
         self.connections.known(request.client)
         if request.origin is not None and grant is not None and self._cors.forbids(grant, request.origin):
-            raise Refused(answers.FOREIGN_ORIGIN)
+            raise Refused(responses.FOREIGN_ORIGIN)
 
     async def _read_and_admit(self, request: Request, exchange: Exchange) -> bytes:
         """The body of a sender who can show its secret only there: near the start, and before the rest is read."""
         body = self.bodies.open(request.headers, exchange, request.client)
         try:
-            start = await body.prefix(segment.KEY_PREFIX_BYTES)
+            start = await body.prefix(segment_messages.KEY_PREFIX_BYTES)
             encoding = _encoding(request.headers)
             key = await asyncio.to_thread(_key_in, start, encoding)
             if key is None and not body.complete:
-                raise Refused(answers.closing(answers.NO_KEY_NEARBY))
+                raise Refused(responses.closing(responses.NO_KEY_NEARBY))
             self._admit(request, key)
             request.key_in_body = True
             return await body.rest()
@@ -251,18 +253,18 @@ class Collector:
     def _page(self, scope: Scope) -> Answer:
         page = self._pages.get(scope.path)
         if page is None:
-            return answers.NOT_FOUND
+            return responses.NOT_FOUND
         return page() if scope.method in ("GET", "HEAD") else _GET_ONLY
 
     def _ready(self) -> Answer:
         problem = self.readiness.problem
-        return answers.ready(self.readiness.engine) if problem is None else answers.later("not_ready", problem)
+        return responses.ready(self.readiness.engine) if problem is None else responses.later("not_ready", problem)
 
 
 def _check_key(request: Request, key: str | None) -> None:
     """A body that shows one key near its start and another one later shows none."""
     if request.key_in_body and key != request.secret:
-        raise Refused(answers.UNKNOWN_TOKEN)
+        raise Refused(responses.UNKNOWN_TOKEN)
 
 
 def _encoding(headers: Headers) -> str:
@@ -271,7 +273,7 @@ def _encoding(headers: Headers) -> str:
 
 
 def _key_in(start: bytes, encoding: str) -> str | None:
-    return segment.key_in(unpacked_start(start, encoding, segment.KEY_PREFIX_BYTES))
+    return segment_messages.key_in(unpacked_start(start, encoding, segment_messages.KEY_PREFIX_BYTES))
 
 
-_GET_ONLY = answers.wrong_method("GET, HEAD")
+_GET_ONLY = responses.wrong_method("GET, HEAD")

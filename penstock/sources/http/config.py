@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from penstock.config.addresses import Address
 from penstock.config.component import ComponentConfig, SourceConfig
-from penstock.config.paths import LocalPath
-from penstock.config.quantities import ByteSize, Duration
-from penstock.sources.http.origins import checked_origin
+from penstock.config.values.config_paths import LocalPath
+from penstock.config.values.listen_address import Address
+from penstock.config.values.quantities import ByteSize, Duration
+from penstock.sources.http.access.origins import checked_origin
 
 
 class TokenConfig(ComponentConfig):

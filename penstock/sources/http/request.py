@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from penstock.sources.http.faces import Face
-from penstock.sources.http.tokens import Grant, Headers
+from penstock.sources.http.access.auth_tokens import Grant, Headers
+from penstock.sources.http.access.endpoints import Face
 
 
 class Scope(Protocol):

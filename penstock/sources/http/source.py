@@ -15,12 +15,12 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
-from penstock.config.addresses import split_address
+from penstock.config.values.listen_address import split_address
 from penstock.errors import PenstockError
 from penstock.sources.contract import Source
 from penstock.sources.http import metrics
 from penstock.sources.http.config import HttpConfig, TlsConfig
-from penstock.sources.http.job import Job, metrics_dir
+from penstock.sources.http.worker_job import Job, metrics_dir
 
 POLL_SECONDS = 0.1
 DRAIN_SECONDS = 40.0

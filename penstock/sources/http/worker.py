@@ -31,17 +31,17 @@ from penstock.backoff import Reminder
 from penstock.config.secrets import secrets_in_options
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
-from penstock.log.group import Entry, GroupCommit, entry_batch
+from penstock.log.group_commit import Entry, GroupCommit, entry_batch
 from penstock.log.local import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.redaction import learn, redact_stderr
-from penstock.sources.http.addresses import ClientAddress
+from penstock.sources.http.access.client_address import ClientAddress
+from penstock.sources.http.access.connections import LOOK_SECONDS, Budget, Connections
 from penstock.sources.http.app import Collector
-from penstock.sources.http.commits import Commits
 from penstock.sources.http.config import HttpConfig
-from penstock.sources.http.connections import LOOK_SECONDS, Budget, Connections
-from penstock.sources.http.job import Job
+from penstock.sources.http.intake.pending_commits import Commits
 from penstock.sources.http.metrics import Tally
+from penstock.sources.http.worker_job import Job
 
 SWEEP_SECONDS = 0.5
 RETRY_SECONDS = 0.2

@@ -1,7 +1,7 @@
 """PostgreSQL tables into the log: their rows as of one moment, then every change, each once and in order.
 
-All of it goes into one partition. The book (``book.py``) knows what the log has, the slot keeps what it does not have
-yet; so after a kill at any moment, or while the server is away, nothing is lost and nothing comes twice.
+All of it goes into one partition. The book (``progress.py``) knows what the log has, the slot keeps what it does not
+have yet; so after a kill at any moment, or while the server is away, nothing is lost and nothing comes twice.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from penstock.errors import SourceAway
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.sources.contract import Source
-from penstock.sources.postgres.blocks import Stopped
-from penstock.sources.postgres.book import Keeper
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connecting import ServerAway, Waits, connect, explaining
-from penstock.sources.postgres.examination import examine
-from penstock.sources.postgres.session import Session
-from penstock.sources.postgres.sink import Sink
+from penstock.sources.postgres.connection import ServerAway, Waits, connect, explaining
+from penstock.sources.postgres.copy.copy_blocks import Stopped
+from penstock.sources.postgres.doctor_checks import examine
+from penstock.sources.postgres.log_sink import Sink
+from penstock.sources.postgres.progress import Keeper
+from penstock.sources.postgres.replication_session import Session
 
 SETTLED_SECONDS = 30.0
 """A session that lasted so long counts as one that worked."""

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.json.decimals import as_json, exact
+from penstock.json.arrow_text import quote, spread, text_of, verbatim
+from penstock.json.exact_numbers import as_json, exact
 from penstock.json.find import Found
 from penstock.json.numbers import numbers
-from penstock.json.text import quote, spread, text_of, verbatim
 from penstock.json.tokens import ABSENT, FALSE, Kind
 from penstock.json.tokens import FLOAT as JSON_FLOAT
 from penstock.json.tokens import INT as JSON_INT

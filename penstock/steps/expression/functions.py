@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.json.decimals import exact
-from penstock.json.text import spread
+from penstock.json.arrow_text import spread
+from penstock.json.exact_numbers import exact
 from penstock.steps.expression.columns import (
     BOOLEAN,
     FLOAT,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.json.decimals import exact
+from penstock.json.exact_numbers import exact
 from penstock.json.paths import Path
 from penstock.steps.expression.tree import Call, Constant, Field, Literal, Node, RecordField, Written
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.arrow_text import arrow, copy, quoted
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
 from penstock.json.find import Spans
 from penstock.json.paths import Path
-from penstock.json.text import arrow, copy, quoted
 from penstock.json.tokens import (
     BACKSLASH,
     CLOSE_OBJECT,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import maxminddb
 
-from penstock.steps.lookup.addresses import Address, AddressFacts
-from penstock.steps.lookup.agents import AgentFacts
-from penstock.steps.lookup.answers import Memory
+from penstock.steps.lookup.address_facts import Address, AddressFacts
+from penstock.steps.lookup.answer_memory import Memory
+from penstock.steps.lookup.user_agents import AgentFacts
 
 _log = logging.getLogger("penstock.lookup")
 

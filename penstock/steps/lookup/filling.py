@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.arrow_text import quoted, verbatim
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
-from penstock.json.text import quoted, verbatim
 from penstock.json.tokens import ABSENT, NULL, OBJECT, STRING
-from penstock.steps.lookup.answers import Answer, Memory
+from penstock.steps.lookup.answer_memory import Answer, Memory
 from penstock.steps.lookup.splicing import Insertion, extended
 
 Flags = npt.NDArray[np.bool_]

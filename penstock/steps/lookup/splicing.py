@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.json.arrow_text import arrow, copy
 from penstock.json.documents import documents
 from penstock.json.find import Spans
-from penstock.json.text import arrow, copy
 from penstock.json.tokens import COMMA, OPEN_OBJECT, Bytes, compiled
 
 Flags = npt.NDArray[np.bool_]

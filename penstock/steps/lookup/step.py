@@ -15,8 +15,8 @@ from penstock.json.find import Found, find
 from penstock.json.paths import Path
 from penstock.record import Header
 from penstock.steps.contract import ArrowStep, Outcome
-from penstock.steps.editing import Editing
-from penstock.steps.lookup.answers import Memory
+from penstock.steps.edits import Editing
+from penstock.steps.lookup.answer_memory import Memory
 from penstock.steps.lookup.config import LookupConfig, LookupName, LookupRule
 from penstock.steps.lookup.databases import addresses, agents
 from penstock.steps.lookup.filling import Filling, Flags, Question, filling

@@ -12,7 +12,7 @@ from penstock.json.find import find
 from penstock.json.members import only
 from penstock.json.paths import Path, format_path, parse_path
 from penstock.steps.contract import ArrowStep, Outcome
-from penstock.steps.editing import Editing
+from penstock.steps.edits import Editing
 from penstock.steps.map.config import Action, MapConfig, Rule
 
 ALWAYS_KEPT: tuple[Path, ...] = (("_timestamp",), ("eventn_ctx", "event_id"))

@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.json.members import renamed
 from penstock.json.paths import Path
 from penstock.steps.contract import ArrowStep, Outcome
-from penstock.steps.editing import Editing
+from penstock.steps.edits import Editing
 from penstock.steps.fields import field_path
 from penstock.steps.rename.config import RenameConfig, new_path
 

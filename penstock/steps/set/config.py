@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from penstock.config.component import StepConfig
-from penstock.steps.expression.text import ExpressionText
+from penstock.steps.expression.expression_text import ExpressionText
 from penstock.steps.fields import FieldPath, lifted
 
 

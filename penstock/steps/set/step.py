@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.json.arrow_text import spread
 from penstock.json.edit import way_to
 from penstock.json.find import find
 from penstock.json.paths import Path
-from penstock.json.text import spread
 from penstock.steps.contract import ArrowStep, Outcome
-from penstock.steps.editing import Editing
+from penstock.steps.edits import Editing
 from penstock.steps.expression.evaluate import evaluate
 from penstock.steps.expression.parse import parse
 from penstock.steps.expression.tree import Node, fields

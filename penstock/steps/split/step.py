@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.json.arrow_text import quoted
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path, format_path
-from penstock.json.text import quoted
 from penstock.json.tokens import ABSENT, ARRAY, NULL
 from penstock.steps.contract import ArrowStep, Outcome, TooMuch
 from penstock.steps.fields import field_path

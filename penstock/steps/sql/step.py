@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from penstock.json.arrow_text import spread
 from penstock.json.find import find
 from penstock.json.members import without
-from penstock.json.text import spread
 from penstock.steps.condition import Condition
 from penstock.steps.contract import ArrowStep, Outcome
-from penstock.steps.editing import Editing
+from penstock.steps.edits import Editing
 from penstock.steps.expression.evaluate import evaluate
 from penstock.steps.expression.tree import fields
 from penstock.steps.outcomes import settle

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from penstock.config.component import StepConfig
-from penstock.steps.expression.text import ConditionText
+from penstock.steps.expression.expression_text import ConditionText
 
 
 class WhereConfig(StepConfig):

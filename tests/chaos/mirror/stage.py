@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 
 from penstock.config.loading import load
+from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.status import route_status
 from penstock.record import Mode
 from tests.chaos.mirror.comparing import Difference, difference, duckdb_content, postgres_content
 from tests.chaos.mirror.tables import TABLES

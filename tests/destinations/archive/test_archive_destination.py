@@ -19,8 +19,8 @@ from penstock import faults
 from penstock.destinations.archive import read_archive
 from penstock.destinations.archive.config import ArchiveConfig
 from penstock.destinations.archive.destination import ArchiveDestination
-from penstock.destinations.archive.naming import file_name, stem
-from penstock.destinations.archive.staging import ArchiveStager
+from penstock.destinations.archive.file_names import file_name, stem
+from penstock.destinations.archive.stager import ArchiveStager
 from penstock.destinations.contract import AnyDestination, Part
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Record, entries, placed

@@ -12,8 +12,8 @@ from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.destination import BigqueryDestination
 from penstock.destinations.bigquery.session import BigquerySession
 from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Receipt
-from penstock.destinations.sql.loading import load_table
-from penstock.destinations.sql.patching import TableRules
+from penstock.destinations.sql.load.loader import load_table
+from penstock.destinations.sql.schema.table_patch import TableRules
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
 from tests.contract.tables import OwnTablesContract

@@ -18,12 +18,19 @@ from penstock.destinations.bigquery.client import explained
 from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.dialect import bigquery_dialect
 from penstock.destinations.contract import Batch
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import AddColumn, CreateTable, Operation, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.schema.table_changes import (
+    AddColumn,
+    CreateTable,
+    Operation,
+    Table,
+    TypedColumn,
+    WidenColumn,
+)
 from penstock.destinations.sql.session import Load, Mark
 from penstock.errors import PenstockError, RefusedError, TransientError
 from penstock.flatten.column import Column
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 DIALECT = bigquery_dialect("my-project", "shop")
 T = "`my-project`.`shop`.`t`"

@@ -13,7 +13,7 @@ import pytest
 from penstock import faults
 from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
-from penstock.destinations.sql import pieces
+from penstock.destinations.sql.load import row_pieces
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import ContradictionError, PenstockError, TransientError
 from tests.contract.destination import batch, delivered_rows, events, numbered
@@ -320,7 +320,7 @@ def test_a_key_that_clickhouse_cannot_change_is_said(warehouse: Make, before: li
 def test_a_load_that_was_cut_short_inserts_only_what_is_missing(
     engine: Engine, warehouse: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "ROWS", 3)
+    monkeypatch.setattr(row_pieces, "ROWS", 3)
     target = warehouse()
     parts = target.staging.stage(numbered(range(10)))
     destination = target.destination

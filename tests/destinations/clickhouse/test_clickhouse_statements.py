@@ -7,9 +7,9 @@ import sqlglot
 from sqlglot import exp
 
 from penstock.destinations.clickhouse.dialect import clickhouse_dialect
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import AddColumn, CreateTable, Key, Table, TypedColumn, WidenColumn
-from penstock.flatten.unmapped import UNMAPPED
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.schema.table_changes import AddColumn, CreateTable, Key, Table, TypedColumn, WidenColumn
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 DIALECT = clickhouse_dialect('my "db"')
 TABLE = Table(

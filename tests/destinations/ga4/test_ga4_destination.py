@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from penstock.destinations.contract import AnyDestination, Receipt
 from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.destination import Ga4Destination
-from penstock.destinations.ga4.events import Broken, Mapper
+from penstock.destinations.ga4.event_mapping import Broken, Mapper
 from penstock.destinations.ga4.requests import Staged, requests
 from penstock.errors import RefusedError, TransientError
 from penstock.record import Record, entries, placed

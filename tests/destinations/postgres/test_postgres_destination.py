@@ -10,8 +10,8 @@ import pytest
 from penstock.destinations.contract import AnyDestination, Part, TableReceipt
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
-from penstock.engine.book import RouteBook
 from penstock.engine.ledger import Ledger, sqlite_url
+from penstock.engine.ledger.table_book import RouteBook
 from penstock.errors import PenstockError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
 from tests.support.database import Database

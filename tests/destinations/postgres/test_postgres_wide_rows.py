@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.destinations.sql.whole import write_whole
+from penstock.destinations.sql.load.all_or_nothing import write_whole
 from tests.contract.destination import batch, events
 from tests.destinations.postgres.test_postgres_destination import Warehouse
 from tests.support.database import Database

@@ -14,9 +14,9 @@ import pytest
 from penstock import faults
 from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Receipt, Unrecorded
 from penstock.destinations.redshift.session import STAGED, RedshiftSession
-from penstock.destinations.sql.loading import load_table
-from penstock.destinations.sql.operations import Key
-from penstock.destinations.sql.patching import TableRules
+from penstock.destinations.sql.load.loader import load_table
+from penstock.destinations.sql.schema.table_changes import Key
+from penstock.destinations.sql.schema.table_patch import TableRules
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered

@@ -14,10 +14,10 @@ from penstock.destinations.redshift import session
 from penstock.destinations.redshift.config import RedshiftConfig
 from penstock.destinations.redshift.dialect import redshift_dialect
 from penstock.destinations.redshift.session import explained
-from penstock.destinations.redshift.staging import FILE_BYTES, Bucket, Run, lines
+from penstock.destinations.redshift.stage_files import FILE_BYTES, Bucket, Run, lines
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import (
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.schema.table_changes import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -29,7 +29,7 @@ from penstock.destinations.sql.operations import (
 )
 from penstock.errors import PenstockError, RefusedError, TransientError
 from penstock.flatten.column import Column
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 DIALECT = redshift_dialect("shop")
 A, B = TypedColumn("a", "bigint"), TypedColumn("b", "character varying(65535)")

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.destinations.snowflake import session
 from penstock.destinations.snowflake.config import SnowflakeConfig
-from penstock.destinations.sql import pieces
+from penstock.destinations.sql.load import row_pieces
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import batch, delivered_rows, events, numbered
@@ -215,10 +215,10 @@ def test_a_row_without_its_key_fails(account: Account, warehouse: Make) -> None:
 
 
 def test_many_files_are_one_load(account: Account, warehouse: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.destinations.snowflake import files
+    from penstock.destinations.snowflake import stage_files
 
-    monkeypatch.setattr(pieces, "ROWS", 3)
-    monkeypatch.setattr(files, "FILE_BYTES", 1)
+    monkeypatch.setattr(row_pieces, "ROWS", 3)
+    monkeypatch.setattr(stage_files, "FILE_BYTES", 1)
     warehouse().load(*({"id": number} for number in range(20)))
     assert account.ask("SELECT COUNT(*), COUNT(DISTINCT id) FROM events") == [(20, 20)]
 

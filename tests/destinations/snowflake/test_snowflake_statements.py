@@ -7,10 +7,18 @@ import sqlglot
 from sqlglot import exp
 
 from penstock.destinations.snowflake.dialect import as_catalogued, snowflake_dialect
-from penstock.destinations.sql.merging import Merge
-from penstock.destinations.sql.operations import AddColumn, CreateTable, DropKey, Key, SetKey, Table, TypedColumn
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.schema.table_changes import (
+    AddColumn,
+    CreateTable,
+    DropKey,
+    Key,
+    SetKey,
+    Table,
+    TypedColumn,
+)
 from penstock.flatten.casts import Form
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 DIALECT = snowflake_dialect("shop", '"Raw"')
 TABLE = Table(

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.destinations.contract import Part
-from penstock.destinations.sql.files import FILE_ROWS, TableFiles, create_arrow_file
-from penstock.destinations.sql.header import decode
+from penstock.destinations.sql.stage.file_header import decode
+from penstock.destinations.sql.stage.table_files import FILE_ROWS, TableFiles, create_arrow_file
 from penstock.flatten.column import Column
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 Row = dict[str, int | str]
 

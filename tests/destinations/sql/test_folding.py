@@ -12,9 +12,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.folding import Folding, Keys, Numbers
-from penstock.destinations.sql.merging import AFTER, TURN, UPTO
-from penstock.flatten.unmapped import UNMAPPED
+from penstock.destinations.sql.load.fold_by_key import Folding, Keys, Numbers
+from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 
 def folded(batches: list[pa.RecordBatch], key: list[str], version: str | None) -> list[pa.RecordBatch]:

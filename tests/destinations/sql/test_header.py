@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.header import decode, encode, merge
+from penstock.destinations.sql.stage.file_header import decode, encode, merge
 from penstock.flatten.column import Column
-from penstock.flatten.types import InnerType, promote
+from penstock.flatten.inner_types import InnerType, promote
 
 columns = st.builds(
     Column,

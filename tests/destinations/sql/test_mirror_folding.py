@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.mirror.folding import NONE, Change, count, fold
+from penstock.destinations.sql.mirror.fold_changes import NONE, Change, count, fold
 
 KEYS = 5
 Values = dict[str, int]

@@ -12,7 +12,7 @@ from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.redshift.config import RedshiftConfig
 from penstock.destinations.snowflake.config import SnowflakeConfig
-from penstock.destinations.sql.mirror.naming import MirrorNames, column_names
+from penstock.destinations.sql.mirror.stage.mirror_names import MirrorNames, column_names
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.postgres.dialect import postgres_dialect
-from penstock.destinations.sql.mirror.declared import UNKNOWN, Declared, declared
+from penstock.destinations.sql.mirror.stage.declared_types import UNKNOWN, Declared, declared
 
 POSTGRES = postgres_dialect("public")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.naming import TableNames
+from penstock.destinations.sql.stage.table_name import TableNames
 
 TIME = "2024-05-01T10:00:00.000000Z"
 

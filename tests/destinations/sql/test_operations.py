@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.sql.operations import (
+from penstock.destinations.sql.schema.table_changes import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -17,7 +17,7 @@ from penstock.destinations.sql.operations import (
 )
 from penstock.errors import PenstockError
 from penstock.flatten.column import Column
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 
 A, B = TypedColumn("a", "BIGINT"), TypedColumn("b", "VARCHAR")
 

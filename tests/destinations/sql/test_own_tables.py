@@ -17,8 +17,8 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
-from penstock.destinations.sql.allowed import AllowedTables
-from penstock.destinations.sql.naming import TableNames
+from penstock.destinations.sql.stage.allowed_tables import AllowedTables
+from penstock.destinations.sql.stage.table_name import TableNames
 from tests.contract.destination import Staging, batch, events
 from tests.contract.tables import OVERFLOW, OwnTablesContract
 from tests.support.database import Database

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.readable import readable_json
+from penstock.destinations.sql.load.readable_json import readable_json
 
 
 def readable(text: str | None, takes_nul: bool = False) -> str | None:

@@ -26,14 +26,14 @@ from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.destinations.redshift.session import RedshiftSession
 from penstock.destinations.sql.config import SchemaChanges
 from penstock.destinations.sql.destination import SqlDestination
-from penstock.destinations.sql.remapping import Proposal, Remapped, RemapRules, propose, remap, survey
 from penstock.destinations.sql.session import Session
-from penstock.destinations.sql.unmapping import emptied, members
-from penstock.engine.book import RouteBook
+from penstock.destinations.sql.unmapped.remap import Proposal, Remapped, RemapRules, propose, remap, survey
+from penstock.destinations.sql.unmapped.unmapped_values import emptied, members
 from penstock.engine.ledger import Ledger, sqlite_url
+from penstock.engine.ledger.table_book import RouteBook
 from penstock.errors import PenstockError
 from penstock.flatten.casts import parse_cast
-from penstock.flatten.types import InnerType
+from penstock.flatten.inner_types import InnerType
 from tests.contract.destination import Staging, batch, events
 from tests.support.database import Database
 from tests.support.waiting import eventually
@@ -246,8 +246,8 @@ def test_remapping_again_finds_nothing(warehouse: Warehouse) -> None:
 
 
 def test_more_rows_than_are_read_at_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.destinations.duckdb.kept._ROWS_AT_A_TIME", 10)
-    monkeypatch.setattr("penstock.destinations.postgres.kept._ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("penstock.destinations.duckdb.kept_values._ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("penstock.destinations.postgres.kept_values._ROWS_AT_A_TIME", 10)
     warehouse.load({"id": 0, "a": 0})
     warehouse.load(*({"id": number, "a": f"x{number}"} for number in range(1, 36)))
     assert warehouse.remap().moved == {"a": 35}

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.row_limit import RowLimit
+from penstock.destinations.sql.load.row_limit import RowLimit
 
 LIMIT = RowLimit(room=100, short=23, long=27, fixed={"bigint": (8, 8), "boolean": (1, 1)}, widest=27)
 KINDS = {"text": st.text("ab", max_size=40), "bigint": st.integers(0, 9), "boolean": st.booleans()}

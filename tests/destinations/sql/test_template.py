@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.destinations.duckdb.config import DuckdbConfig
-from penstock.destinations.sql.naming import TableNames
-from penstock.destinations.sql.template import MAX_TEXT, EventTemplate
+from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.template import MAX_TEXT, EventTemplate
 
 EVENT = {
     "a": "x" * 40_000,
@@ -30,7 +30,7 @@ EVENT = {
 
 JAIL = """
 import json, resource, sys, time
-from penstock.destinations.sql.naming import TableNames
+from penstock.destinations.sql.stage.table_name import TableNames
 import pyarrow as pa
 event = pa.array([sys.stdin.readline().encode()], pa.binary())
 TableNames("{{ a }}", 63).choose(event)

@@ -14,8 +14,8 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
-from penstock.destinations.sql import whole
-from penstock.destinations.sql.mirror.applying import Mirror
+from penstock.destinations.sql.load import all_or_nothing
+from penstock.destinations.sql.mirror.applier import Mirror
 from penstock.destinations.sql.session import Session
 from penstock.errors import RefusedError
 from penstock.record import Record
@@ -132,6 +132,6 @@ class TestPostgresMirrorWhole(MirrorWholeContract):
 
 def test_whatever_a_session_can_do_is_watched() -> None:
     """A way to write that is added to sessions must be thought of for all or nothing too."""
-    for strict, lenient in ((whole._Unforgiving, Session), (whole._UnforgivingMirror, Mirror)):
+    for strict, lenient in ((all_or_nothing._Unforgiving, Session), (all_or_nothing._UnforgivingMirror, Mirror)):
         public = {name for name, member in vars(lenient).items() if callable(member) and not name.startswith("_")}
         assert public - vars(strict).keys() <= {"kept_values"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.wrapping import pieces, wrapped
+from penstock.destinations.sql.load.wrapped_json import pieces, wrapped
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.file.array import ArrayCutter
-from penstock.sources.file.positions import Position
+from penstock.sources.file.file_progress import Position
+from penstock.sources.file.formats.json_array import ArrayCutter
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, live, read_once
 from tests.support.waiting import HANG

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.file.csv import CsvCutter
-from penstock.sources.file.positions import Position
+from penstock.sources.file.file_progress import Position
+from penstock.sources.file.formats.csv_rows import CsvCutter
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, live, source
 from tests.support.waiting import HANG

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.file.entries import gathered
-from penstock.sources.file.lines import BAD, GOOD, MAX_LINES, PART, Lines, cut
-from penstock.sources.file.positions import Position, positions_in
+from penstock.sources.file.file_progress import Position, positions_in
+from penstock.sources.file.formats.file_entries import gathered
+from penstock.sources.file.formats.json_lines import BAD, GOOD, MAX_LINES, PART, Lines, cut
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.file.packed import PackedContent, gzip_chunks, zstd_chunks
+from penstock.sources.file.compressed import PackedContent, gzip_chunks, zstd_chunks
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, following, live, read_once, write
 from tests.support.waiting import HANG

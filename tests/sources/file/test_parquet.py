@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.file.parquet import objects, rows_from
+from penstock.sources.file.formats.parquet_rows import objects, rows_from
 from tests.contract.source import log_records, running
 from tests.sources.file.test_rotation import context, live, read_once
 from tests.support.waiting import HANG

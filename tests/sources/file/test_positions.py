@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from penstock.errors import PenstockError
 from penstock.sources.contract import SourceContext
 from penstock.sources.file.config import FileConfig
-from penstock.sources.file.finding import may_be_copy
-from penstock.sources.file.positions import Position, Positions
+from penstock.sources.file.discovery import may_be_copy
+from penstock.sources.file.file_progress import Position, Positions
 from penstock.sources.file.source import FileSource
 from tests.contract.source import log_records
 from tests.sources.file.test_rotation import live, read_once, write

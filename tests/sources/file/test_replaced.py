@@ -17,9 +17,9 @@ from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
 from penstock.record import Header
 from penstock.sources.file.config import FileConfig
-from penstock.sources.file.following import Following
-from penstock.sources.file.positions import Positions, recall, save
-from penstock.sources.file.reading import Reading
+from penstock.sources.file.file_progress import Positions, recall, save
+from penstock.sources.file.file_reader import Reading
+from penstock.sources.file.follow_files import Following
 from tests.contract.source import log_records, numbers
 from tests.sources.file.test_rotation import following, live, read_once, write
 

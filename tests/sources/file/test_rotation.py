@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.sources.contract import SourceContext
 from penstock.sources.file.config import FileConfig
-from penstock.sources.file.finding import may_be_copy
+from penstock.sources.file.discovery import may_be_copy
 from penstock.sources.file.source import FileSource
 from tests.contract.source import log_records, numbers
 from tests.support.waiting import eventually

@@ -10,16 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.http import bodies
-from penstock.sources.http.bodies import BadBody, BodyLimits, Event, Malformed, lines, parsed_events, walked_events
-from penstock.sources.jsontext import NotJson, parse
+from penstock.sources.http.body import body_events
+from penstock.sources.http.body.body_events import (
+    BadBody,
+    BodyLimits,
+    Event,
+    Malformed,
+    lines,
+    parsed_events,
+    walked_events,
+)
+from penstock.sources.json_text import NotJson, parse
 from tests.sources.test_jsontext import STYLES, VALUES, text_of
 
 LIMITS = BodyLimits(event_bytes=100, body_bytes=2000, body_events=10)
 
 
 def events(body: bytes, limits: BodyLimits) -> list[Event]:
-    return list(bodies.events(body, limits))
+    return list(body_events.events(body, limits))
 
 
 def texts(body: bytes) -> list[bytes]:

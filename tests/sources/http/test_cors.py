@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from penstock.sources.http.origins import Origins, checked_origin
+from penstock.sources.http.access.origins import Origins, checked_origin
 from tests.sources.http.server import Running, collector
 
 SHOP, STRANGER = "https://shop.example", "https://evil.example"

@@ -19,8 +19,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.sources.http.faces import FACES
-from penstock.sources.http.openapi import document
+from penstock.sources.http.access.endpoints import FACES
+from penstock.sources.http.openapi.description import document
 from tests.sources.http.server import Running, collector
 
 CHECKS = [

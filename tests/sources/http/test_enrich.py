@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.http.enrich import Clock, Context, context, enriched, event_id
-from penstock.sources.jsontext import parse
+from penstock.sources.http.intake.enrich import Clock, Context, context, enriched, event_id
+from penstock.sources.json_text import parse
 from tests.sources.test_jsontext import STYLES, VALUES, text_of
 
 JS = context("2001:db8::1", "2024-05-01T10:00:00.000001Z", "site", 'Agent "x"/1', api=False)

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from penstock.sources.http.answers import Refused
-from penstock.sources.http.faces import Shape
-from penstock.sources.http.lanes import SWITCH_SECONDS, Lane
-from penstock.sources.http.pace import Pace, pace
+from penstock.sources.http.access.endpoints import Shape
+from penstock.sources.http.body.lanes import SWITCH_SECONDS, Lane
+from penstock.sources.http.body.pace import Pace, pace
+from penstock.sources.http.responses import Refused
 
 
 def sharing(shared: bytes, listed: bytes, count: int) -> bytes:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.http.merging import Filler, Tree, filled, overlaid, without
-from penstock.sources.jsontext import NotJson
+from penstock.sources.http.body.json_merge import Filler, Tree, filled, overlaid, without
+from penstock.sources.json_text import NotJson
 from tests.sources.test_jsontext import STYLES, text_of
 
 KEYS = st.sampled_from(["a", "b", "é", "\ud800", 'q"\\'])

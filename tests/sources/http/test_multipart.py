@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.http.bodies import BadBody
-from penstock.sources.http.multipart import FileField, is_form
+from penstock.sources.http.body.body_events import BadBody
+from penstock.sources.http.body.multipart import FileField, is_form
 from tests.contract.source import numbers
 from tests.sources.http.server import CLIENT, Running, collector
 

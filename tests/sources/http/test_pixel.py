@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.http.bodies import BadBody, BodyLimits
-from penstock.sources.http.pixel import event
+from penstock.sources.http.body.body_events import BadBody, BodyLimits
+from penstock.sources.http.body.pixel import event
 from tests.sources.http.server import Running, collector
 from tests.support.waiting import HANG
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from penstock.config.addresses import split_address
-from penstock.sources.http.addresses import ClientAddress
+from penstock.config.values.listen_address import split_address
+from penstock.sources.http.access.auth_tokens import Grant, TokenTable, presented_secret
+from penstock.sources.http.access.client_address import ClientAddress
+from penstock.sources.http.body.encodings import DamagedBody, TooLarge, UnknownEncoding, unpacked
 from penstock.sources.http.config import HttpConfig, TokenConfig
-from penstock.sources.http.encodings import DamagedBody, TooLarge, UnknownEncoding, unpacked
-from penstock.sources.http.tokens import Grant, TokenTable, presented_secret
 
 
 class Lines(dict[str, str]):

@@ -12,8 +12,8 @@ import pytest
 from segment.analytics.client import Client
 
 from penstock.record import Header, Record
-from penstock.sources.http.bodies import BadBody, BodyLimits, Event
-from penstock.sources.http.segment import Call, message_id
+from penstock.sources.http.body.body_events import BadBody, BodyLimits, Event
+from penstock.sources.http.body.segment_messages import Call, message_id
 from tests.sources.http.server import Running, collector
 from tests.support.waiting import eventually
 

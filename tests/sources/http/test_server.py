@@ -20,9 +20,9 @@ from penstock.errors import PenstockError
 from penstock.record import Header, Record
 from penstock.sources.contract import SourceContext
 from penstock.sources.http import metrics
+from penstock.sources.http.access.endpoints import FACES
 from penstock.sources.http.config import HttpConfig
-from penstock.sources.http.faces import FACES
-from penstock.sources.http.openapi import document
+from penstock.sources.http.openapi.description import document
 from penstock.sources.http.source import HttpSource, metrics_port
 from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector, free_port
 from tests.support.waiting import HANG, eventually

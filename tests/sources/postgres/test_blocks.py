@@ -13,12 +13,13 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.record import Header, Mode
-from penstock.sources.postgres import blocks as reading
-from penstock.sources.postgres import entries, ranges
-from penstock.sources.postgres.blocks import Stopped, blocks
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connecting import Connection, connect
-from penstock.sources.postgres.scratch import Scratch
+from penstock.sources.postgres.connection import Connection, connect
+from penstock.sources.postgres.copy import copy_blocks as reading
+from penstock.sources.postgres.copy import page_range
+from penstock.sources.postgres.copy.copy_blocks import Stopped, blocks
+from penstock.sources.postgres.rows import row_entries
+from penstock.sources.postgres.rows.scratch import Scratch
 from tests.sources.postgres.rig import Rig
 from tests.support.postgres import LOGICAL, Server
 
@@ -99,9 +100,9 @@ def test_a_stop_is_heard_while_nothing_comes(connection: Connection, large: bool
 def test_a_row_too_large_for_the_log_is_named_and_the_others_are_copied(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (entries, ranges):
+    for module in (row_entries, page_range):
         monkeypatch.setattr(module, "LARGEST_ROW", 3 * 2**20)
-    monkeypatch.setattr(entries, "FRAME_BYTES", 2**20)
+    monkeypatch.setattr(row_entries, "FRAME_BYTES", 2**20)
     monkeypatch.setattr(reading, "BLOCK_BYTES", 2**18)
     rig.ask(
         "CREATE TABLE t (id int PRIMARY KEY, v text)",
@@ -116,7 +117,7 @@ def test_a_row_too_large_for_the_log_is_named_and_the_others_are_copied(
 
 
 def test_an_encrypted_connection_does_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "RANGE_PAGES", 8)  # several threads, and ranges that count as large
+    monkeypatch.setattr(page_range, "RANGE_PAGES", 8)  # several threads, and ranges that count as large
     server = Server()
     server.start(settings={**LOGICAL, **server.with_tls()})
     try:

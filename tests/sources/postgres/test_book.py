@@ -9,14 +9,14 @@ from threading import Event
 
 import pytest
 
-from penstock.log.compaction import compact
 from penstock.log.config import LogConfig
 from penstock.log.local import LocalLog
+from penstock.log.maintenance.compaction import compact
 from penstock.record import Mode, Op
-from penstock.sources.postgres.book import Book, Copied, Keeper
-from penstock.sources.postgres.kinds import Kind
-from penstock.sources.postgres.layouts import Column, Layout
-from penstock.sources.postgres.positions import ChangePosition
+from penstock.sources.postgres.catalog.table_layout import Column, Layout
+from penstock.sources.postgres.catalog.value_kinds import Kind
+from penstock.sources.postgres.progress import Book, Copied, Keeper
+from penstock.sources.postgres.stream_position import ChangePosition
 from tests.sources.postgres.rig import Rig
 
 TABLES = ("public.a", "public.b", "public.idle")

@@ -253,7 +253,7 @@ def test_without_a_copy_only_changes_come(rig: Rig) -> None:
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_table_of_many_ranges_is_copied_whole(rig: Rig, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.sources.postgres.ranges.RANGE_PAGES", 16)
+    monkeypatch.setattr("penstock.sources.postgres.copy.page_range.RANGE_PAGES", 16)
     rig.ask(
         "CREATE TABLE many (id int PRIMARY KEY, filler text)",
         "INSERT INTO many SELECT i, repeat('x', 200) FROM generate_series(1, 5000) i",

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.postgres.copytext import cut
-from penstock.sources.postgres.fields import Fields
-from penstock.sources.postgres.kinds import Kind
-from penstock.sources.postgres.layouts import Column, Layout, pack
-from penstock.sources.postgres.rows import Rows, Texts, data_of, keys_of
-from penstock.sources.postgres.scratch import Scratch
+from penstock.sources.postgres.catalog.table_layout import Column, Layout, pack
+from penstock.sources.postgres.catalog.value_kinds import Kind
+from penstock.sources.postgres.copy.copy_text import cut
+from penstock.sources.postgres.rows.row_fields import Fields
+from penstock.sources.postgres.rows.row_json import Rows, Texts, data_of, keys_of
+from penstock.sources.postgres.rows.scratch import Scratch
 from tests.sources.postgres.messages import copy_row
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=30)

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
 from penstock.record import Header, Record, placed, records
-from penstock.sources.postgres import entries, stream
-from penstock.sources.postgres.book import Book
-from penstock.sources.postgres.kinds import Kind
-from penstock.sources.postgres.layouts import Column, Layout
-from penstock.sources.postgres.positions import ChangePosition, lsn_text, parse_lsn
-from penstock.sources.postgres.relations import Relation
-from penstock.sources.postgres.stream import Decoder
+from penstock.sources.postgres.catalog.table_layout import Column, Layout
+from penstock.sources.postgres.catalog.value_kinds import Kind
+from penstock.sources.postgres.progress import Book
+from penstock.sources.postgres.rows import row_entries
+from penstock.sources.postgres.stream import follower
+from penstock.sources.postgres.stream.follower import Decoder
+from penstock.sources.postgres.stream.relations import Relation
+from penstock.sources.postgres.stream_position import ChangePosition, lsn_text, parse_lsn
 from tests.sources.postgres.messages import (
     UNCHANGED,
     begin,
@@ -195,9 +196,9 @@ def test_a_message_that_makes_no_sense_stops_the_stream(bad: bytes) -> None:
 
 
 def test_a_row_too_large_for_the_log_is_named_and_counted_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (entries, stream):
+    for module in (row_entries, follower):
         monkeypatch.setattr(module, "LARGEST_ROW", 5000)
-    monkeypatch.setattr(entries, "FRAME_BYTES", 3000)
+    monkeypatch.setattr(row_entries, "FRAME_BYTES", 3000)
     small, large = insert(KEYED, ["1", "x"]), insert(KEYED, ["2", '"' * 2400])
     found = decoded([[*RELATIONS, begin(1000), small, large, small]])
     assert [Header.MALFORMED in r.headers for r in found] == [False, True, False]

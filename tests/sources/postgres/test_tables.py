@@ -280,24 +280,24 @@ def test_a_table_that_is_written_anew_after_the_snapshot_is_copied_with_another(
     rig: Rig, rewrite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows cannot be seen in the older snapshot any more; a copy of nothing would be a silent loss."""
-    from penstock.sources.postgres import session
+    from penstock.sources.postgres import replication_session
 
     rig.ask(
         ITEMS,
         "INSERT INTO items SELECT i, 'n' FROM generate_series(1, 50) i",
         "CREATE TABLE other (id int PRIMARY KEY)",
     )
-    plan = session.Session._plan
+    plan = replication_session.Session._plan
     rewritten: list[str] = []
 
-    def rewriting(self: session.Session, *arguments: object) -> object:
+    def rewriting(self: replication_session.Session, *arguments: object) -> object:
         found = plan(self, *arguments)  # type: ignore[arg-type]
         if not rewritten:
             rewritten.append(rewrite)
             rig.ask(rewrite)
         return found
 
-    monkeypatch.setattr(session.Session, "_plan", rewriting)
+    monkeypatch.setattr(replication_session.Session, "_plan", rewriting)
     rig.catch_up()
     assert rewritten
     tables = ["public.other"] if "DROP" in rewrite else ["public.items", "public.other"]

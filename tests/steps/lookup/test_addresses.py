@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.steps.lookup.addresses import NUMBERS, TEXTS, Address, AddressFacts, address_in
+from penstock.steps.lookup.address_facts import NUMBERS, TEXTS, Address, AddressFacts, address_in
 from tests.support.mmdb import BERLIN
 
 V4 = IPv4Address("81.2.69.142")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.steps.lookup.agents import AgentFacts
+from penstock.steps.lookup.user_agents import AgentFacts
 
 FACTS = AgentFacts()
 

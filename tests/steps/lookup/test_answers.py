@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.steps.lookup.answers import Fact, Memory, Statistics
+from penstock.steps.lookup.answer_memory import Fact, Memory, Statistics
 
 
 class Echo:

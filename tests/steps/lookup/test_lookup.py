@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from penstock.config.loading import load
 from penstock.record import Record, entries, placed
-from penstock.steps.lookup.addresses import Address, AddressFacts
-from penstock.steps.lookup.agents import AgentFacts
-from penstock.steps.lookup.answers import Memory, Statistics
+from penstock.steps.lookup.address_facts import Address, AddressFacts
+from penstock.steps.lookup.answer_memory import Memory, Statistics
 from penstock.steps.lookup.config import LookupConfig, LookupName
 from penstock.steps.lookup.step import Lookup
+from penstock.steps.lookup.user_agents import AgentFacts
 from tests.contract.step import DOCUMENTS, OBJECTS, VALUES, StepContract, as_json, batch_of, kept
 from tests.steps.reference import put
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.destinations.sql.mirror.fitting import MirrorFitting, described
-from penstock.destinations.sql.mirror.folding import Bools, Change, puts
-from penstock.destinations.sql.mirror.keyless import KeylessRows
-from penstock.destinations.sql.mirror.staged import Stretch
-from penstock.destinations.sql.mirror.staging import NULL_TEXT
-from penstock.flatten.unmapped import UNMAPPED
+from penstock.destinations.sql.mirror.fit_values import MirrorFitting, described
+from penstock.destinations.sql.mirror.fold_changes import Bools, Change, puts
+from penstock.destinations.sql.mirror.keyless_changes import KeylessRows
+from penstock.destinations.sql.mirror.stage.change_stager import NULL_TEXT
+from penstock.destinations.sql.mirror.stage.staged_changes import Stretch
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 Failures = Mapping[int, tuple[str, str]]
 """Changes that fail, by number, each with a code and a message."""

@@ -1,0 +1,1 @@
+"""What verbs share: options, questions, tables on the screen, exit codes."""

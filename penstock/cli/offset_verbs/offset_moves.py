@@ -1,0 +1,190 @@
+"""``penstock offset ack``, ``rewind`` and ``resume``: moving a route by hand. The ledger keeps who did it, and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli._support.confirm import require_yes
+from penstock.cli._support.offset_ranges import OffsetRange, parse_range
+from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.operator import operator
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import JsonValue, counted, note, print_json
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock.engine.operate.offset_control import Rewound
+
+RouteArgument = Annotated[str, typer.Argument(help="The route's name in the config.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="P", help="Which partition; offsets count per partition.")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger with your name.")]
+
+
+MIRRORED = (
+    "the route mirrors tables: applied to what is there now, changes from the middle of the log can move or overwrite"
+    " newer rows, and rows of tables without a key are added again. Empty its tables and rewind to the beginning of"
+    " the log, or to where a table was truncated or copied anew."
+)
+
+
+TOGETHER = (
+    "all partitions go back to one moment: the last record of a key wins, so what came after it in another partition is"
+    " delivered again too"
+)
+
+
+def acknowledge_records(
+    route: RouteArgument,
+    offsets: Annotated[
+        str, typer.Argument(metavar="OFFSET[..OFFSET]", help="Offsets, both ends included: 7, 7..9 or 7.. for all.")
+    ],
+    partition: PartitionOption = None,
+    reason: ReasonOption = "",
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Declare records done without sending them. Works while the pipeline runs, too: of a batch that is
+    under way they are left out where they are not written yet, and of what tables wait for, too."""
+    from penstock.engine.operate.offset_control import acknowledge
+
+    wanted = _offsets(offsets)
+    with opened(config) as pipeline:
+        done = acknowledge(pipeline, route, wanted.first, wanted.last, partition, operator(reason))
+    if json:
+        print_json(
+            {
+                "route": done.route,
+                "partition": done.partition,
+                "first": done.first,
+                "last": done.last,
+                "records": done.records,
+                "committed": done.committed,
+                "resumes": done.resumes,
+                "waited_for": done.waited_for,
+            }
+        )
+        return
+    place = f"{done.first}..{done.last}" if done.last > done.first else f"{done.first}"
+    sys.stdout.write(
+        f"{route}: {counted(done.records, 'record')} acknowledged at {place} of partition {done.partition};"
+        f" the route stands at {done.committed}\n"
+    )
+    if done.waited_for:
+        note(f"{counted(done.waited_for, 'part')} of batches that tables wait for will be without them")
+    if done.committed <= done.first:
+        note("the route is not past them yet; it will pass over what of them is not written by then")
+    if done.resumes:
+        note("the route was halted there and goes on now")
+
+
+def rewind_route(
+    route: RouteArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="OFFSET|TIME", help="An offset, a time (UTC), or how long ago: 90s, 1h, 7d.")
+    ],
+    partition: PartitionOption = None,
+    reason: ReasonOption = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
+    from penstock.engine.history.takeover import decide, meets_past
+    from penstock.engine.ledger import Act
+    from penstock.engine.operate.offset_control import rewind, stretches_since
+
+    start = _start(to)
+    with opened(config) as pipeline:
+        mirrors = pipeline.plan(route).mirrors
+        found = stretches_since(pipeline, route, start, partition)
+        for each in found:
+            for line in _rewound_lines(each):
+                note(line)
+        if isinstance(start, int) and len(found) > 1:
+            note(TOGETHER)
+        if found and mirrors:
+            note(MIRRORED)
+        total = sum(each.before - each.start for each in found)
+        if found and not yes:
+            require_yes(f"Deliver {counted(total, 'record')} again?")
+        met = meets_past(pipeline, route)
+        if met and not found:
+            note("it was delivered from this log before: the route delivers it again from where it stands")
+            if not yes:
+                require_yes("Deliver it again?")
+        rewind(pipeline, found, operator(reason))
+        if met:
+            decide(pipeline, route, operator(reason), Act.REWIND)
+    if json:
+        warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
+        print_json({"route": route, "rewound": [rewound_object(each) for each in found], **warning})
+    elif found:
+        sys.stdout.write(f"{route}: {counted(total, 'record')} will be delivered again at the next start\n")
+    elif met:
+        sys.stdout.write(f"{route}: delivers from where it stands at the next start\n")
+    elif isinstance(start, int):
+        note(f"the route stands at {start}: there is nothing to do")
+    else:
+        note("the route has read nothing since then")
+
+
+def _rewound_lines(each: Rewound) -> Iterator[str]:
+    place = f"partition {each.partition}"
+    if each.start < each.before:
+        yield f"{each.route} reads {place} ({each.source}) again from {each.start} to {each.before - 1}"
+    else:
+        yield f"{each.route} stays at {each.start} of {place}"
+    if each.gone:
+        yield "the log begins there: what was before it is gone"
+    for first, end in each.acknowledged:
+        yield f"offsets {first}..{end - 1} of {place} are no longer acknowledged: they are delivered too"
+
+
+def resume_route(
+    route: RouteArgument, reason: ReasonOption = "", config: ConfigOption = CONFIG, json: JsonOption = False
+) -> None:
+    """Let a route that is halted try its record again."""
+    from penstock.engine.operate.offset_control import resume
+
+    with opened(config) as pipeline:
+        now = resume(pipeline, route, operator(reason))
+    if json:
+        print_json({"route": route, "resumes": now})
+    else:
+        sys.stdout.write(f"{route}: {'tried again now' if now else 'tried again at the next start'}\n")
+
+
+def _offsets(text: str) -> OffsetRange:
+    try:
+        return parse_range(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="OFFSET[..OFFSET]") from None
+
+
+def _start(text: str) -> int | datetime:
+    from penstock.cli._support.times import time_since
+
+    if text.isdecimal():
+        return int(text)
+    try:
+        return time_since(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}, and no offset", param_hint="--to") from None
+
+
+def rewound_object(each: Rewound) -> dict[str, JsonValue]:
+    return {
+        "partition": each.partition,
+        "source": each.source,
+        "from": each.start,
+        "before": each.before,
+        "gone": each.gone,
+        "acknowledged": [{"first": first, "last": end - 1} for first, end in each.acknowledged],
+    }

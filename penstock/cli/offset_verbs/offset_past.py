@@ -1,0 +1,75 @@
+"""``penstock offset adopt`` and ``drop``: what becomes of a past that a route has met, or of a route that has left."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock.cli._support.confirm import require_yes
+from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.operator import operator
+from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
+from penstock.cli._support.screen import count, counted, note, print_json
+
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger with your name.")]
+
+
+def adopt_past(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The name under which was delivered before.")],
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEW]", help="The route that goes on behind it; OLD itself if left out.")
+    ] = None,
+    reason: ReasonOption = "",
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Let a route go on behind what its destination has: after a rename, a lost ledger, an older copy put back."""
+    from penstock.engine.history.takeover import adopt
+
+    route = old if new is None else new
+    with opened(config, create=True) as pipeline:
+        done = adopt(pipeline, old, route, operator(reason))
+    if json:
+        places = [{"partition": p, "from": start, "to": end} for p, (start, end) in done.stretches.items()]
+        aside = None if done.failed_aside is None else str(done.failed_aside)
+        print_json({"route": done.route, "adopted": done.other, "offsets": places, "failed_aside": aside})
+        return
+    for partition, (start, end) in done.stretches.items():
+        if end > start:
+            note(
+                f"partition {partition}: offsets {start}..{end - 1} are at the destination; they are counted, not sent"
+            )
+        elif end < start:
+            note(f"partition {partition}: goes back from {start} to {end}, where this log and what was delivered part")
+    if done.failed_aside is not None:
+        note(f"failed records that another ledger counted are kept in {done.failed_aside}")
+    named = "" if done.other == route else f" what '{done.other}' has delivered"
+    sys.stdout.write(f"{route}: goes on behind{named or ' what the destination has'}\n")
+
+
+def drop_route(
+    route: Annotated[str, typer.Argument(help="A route that the config no longer has.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = CONFIG,
+    json: JsonOption = False,
+) -> None:
+    """Forget a route that has left the config: its offsets, books and failed records. Retention then takes its part."""
+    from penstock.engine.history.left_routes import drop, left_route
+
+    with opened(config) as pipeline:
+        found = left_route(pipeline, route)
+        note(
+            f"{route}: {counted(found.lag, 'record')} that it has not read, {count(found.failed)} in its failed store;"
+            " both are given up"
+        )
+        if found.waiting:
+            note(f"so are {counted(found.waiting, 'row')} that its tables wait for")
+        if not yes:
+            require_yes(f"Forget the route '{route}'?")
+        drop(pipeline, route)
+    if json:
+        print_json({"route": route, "unread": found.lag, "failed": found.failed, "waiting": found.waiting})
+    else:
+        sys.stdout.write(f"{route}: forgotten\n")

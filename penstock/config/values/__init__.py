@@ -1,0 +1,1 @@
+"""Values of a config as people write them: durations, addresses, paths."""

@@ -1,0 +1,98 @@
+"""Changes into a table of a DuckDB file, in one transaction.
+
+Rows that come replace those that are there: to take a row out and put another in is the fastest way to change it here.
+A statement that fails ends the whole transaction, so what was done before it is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import duckdb
+import pyarrow as pa
+
+from penstock import faults
+from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.duckdb.temporary_tables import make_staged
+from penstock.destinations.sql.load.prefetch import ahead
+from penstock.destinations.sql.mirror import mirror_statements
+from penstock.destinations.sql.mirror.applier import Mirror
+from penstock.destinations.sql.mirror.row_changes import Changes
+from penstock.destinations.sql.session import Mark
+from penstock.errors import RefusedError, TransientError
+
+COMING, GOING = "_penstock_coming", "_penstock_going"
+_RUN = "_penstock_run"
+
+
+class DuckdbMirror(Mirror):
+    whole_rows = True
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, write_mark: Callable[[Mark], None]) -> None:
+        self._connection = connection
+        self._write_mark = write_mark
+
+    def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
+        try:
+            self._apply(changes)
+        except (duckdb.DataError, duckdb.IntegrityError) as error:
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN")
+            if before is not None:
+                self._apply(before())
+            raise RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.") from error
+        except duckdb.ProgrammingError as error:
+            # It is not the rows: what stands there (a view, say) takes none at all.
+            raise TransientError(
+                "PEN-DST-023", f"DuckDB says: {line(error)}", "Mend the table; the batch is tried again."
+            ) from error
+
+    def note(self, mark: Mark) -> None:
+        self._write_mark(mark)
+        faults.reach("destination.writing")
+
+    def _apply(self, changes: Changes) -> None:
+        run = self._connection.execute
+        table = DUCKDB.relation(changes.table.name)
+        if changes.truncates:
+            run(f"DELETE FROM {table}")
+        if changes.count:
+            self._stage(COMING, mirror_statements.staging(DUCKDB, changes), table, changes.come())
+        if changes.fills:
+            run(mirror_statements.filling(DUCKDB, changes, COMING))
+        if changes.gone.num_rows:
+            self._stage(GOING, mirror_statements.leaving(DUCKDB, changes), table, iter(changes.gone.to_batches()))
+            run(mirror_statements.removing(DUCKDB, changes, GOING) if changes.key else _removing_equals(changes))
+            run(f"DROP TABLE {GOING}")
+        if changes.count:
+            if changes.key:
+                run(mirror_statements.removing(DUCKDB, changes, COMING))
+            for columns, rows in mirror_statements.arriving(DUCKDB, changes, COMING):
+                run(f"INSERT INTO {table} ({mirror_statements.real_names(DUCKDB, changes, columns)}) {rows}")
+            run(f"DROP TABLE {COMING}")
+
+    def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
+        make_staged(self._connection, name, columns, table)
+        first = next(rows)
+        reader = pa.RecordBatchReader.from_batches(first.schema, ahead(_all(first, rows)))
+        self._connection.register(_RUN, reader)
+        names = DUCKDB.names(first.schema.names)
+        self._connection.execute(f"INSERT INTO {name} ({names}) SELECT {names} FROM {_RUN}")
+        # Not after an error: the aborted transaction would refuse this too, and hide why.
+        self._connection.unregister(_RUN)
+
+
+def line(error: Exception) -> str:
+    """The first line of what DuckDB says; the others repeat the statement."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _removing_equals(changes: Changes) -> str:
+    names = [DUCKDB.identifier(changes.table.columns[name].name) for name in changes.columns]
+    alike = " AND ".join(f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in names)
+    return mirror_statements.removing_equals(DUCKDB, changes, GOING, ["rowid"], "rowid", alike)

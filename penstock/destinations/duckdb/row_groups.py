@@ -1,0 +1,34 @@
+"""The rows of a load in batches of exactly what DuckDB stores together.
+
+Such a batch is compressed by one thread, so several go on at once, and it is final: where groups are of other sizes,
+DuckDB puts them together anew when it closes the file, which takes as long as loading them. Staged files are cut to
+that size and pass through as they are. What is left over, from all files, comes at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.sql.load.row_pieces import load_schema, with_all
+from penstock.destinations.sql.session import Load
+from penstock.destinations.sql.stage.table_files import FILE_ROWS
+
+
+def row_groups(load: Load) -> Iterator[pa.RecordBatch]:
+    """All rows with all columns of the load. A load that is smaller than a group keeps its order."""
+    schema = load_schema(load, DUCKDB)
+    left: list[pa.RecordBatch] = []
+    for reader in load.rows.readers():
+        for batch in reader:
+            rows = with_all(batch, schema)
+            if rows.num_rows == FILE_ROWS:
+                yield rows
+            else:
+                left.append(rows)
+    # The batches lie in mapped files: to keep them costs next to nothing.
+    rest = pa.Table.from_batches(left, schema)
+    for start in range(0, rest.num_rows, FILE_ROWS):
+        yield from rest.slice(start, FILE_ROWS).combine_chunks().to_batches()

@@ -1,0 +1,196 @@
+"""From a record to an event of the measurement protocol, or to the rule that it breaks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from penstock.destinations.ga4 import limits
+from penstock.destinations.ga4.config import Ga4Config
+from penstock.json.paths import Path, parse_path
+
+COLLECTORS = frozenset(("_timestamp", "source_ip", "api_key", "src", "eventn_ctx"))
+"""What the collector adds to events. An address is nothing that Google Analytics may be sent."""
+_UNFIT = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ROOM = 1_000
+"""For what is around an event in a request."""
+
+
+class Broken(Exception):
+    """A rule that a record breaks: its code, and what is wrong."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a request says of one record, and who it is about."""
+
+    name: str
+    params: Mapping[str, Any]
+    micros: int
+    client_id: str | None
+    user_id: str | None
+    properties: Mapping[str, Any]
+
+    @property
+    def owner(self) -> tuple[str | None, str | None, str]:
+        """Events of one owner can share a request."""
+        return self.client_id, self.user_id, json.dumps(self.properties, sort_keys=True)
+
+    def body(self) -> dict[str, Any]:
+        return {"name": self.name, "timestamp_micros": self.micros, "params": dict(self.params)}
+
+
+class Mapper:
+    """Makes events as a config says."""
+
+    def __init__(self, config: Ga4Config) -> None:
+        self._config = config
+        self._client_id = _path(config.client_id)
+        self._user_id = _path(config.user_id)
+        self._timestamp = parse_path(config.timestamp)
+        self._params = None if config.params is None else [parse_path(path) for path in config.params]
+        self._properties = {name: parse_path(path) for name, path in config.user_properties.items()}
+
+    def event(self, data: bytes, came: datetime, record_id: str) -> Event | None:
+        """``None`` for a record without a name. Raises ``Broken``."""
+        document = _parsed(data)
+        name = self._name(document)
+        if not name:
+            return None
+        _require("event_name", limits.event_name(name))
+        client_id, user_id = _id(document, self._client_id), _id(document, self._user_id)
+        if client_id is None and user_id is None:
+            raise Broken("client_id", "it has neither a client id nor a user id")
+        if user_id is not None and len(user_id) > limits.MAX_USER_ID:
+            raise Broken("user_id", f"the user id has {len(user_id)} characters; {limits.MAX_USER_ID} are allowed")
+        params = self._fitting_params(document, record_id)
+        properties = {}
+        for key, path in self._properties.items():
+            value = _scalar(_at(document, path))
+            if value is not None:
+                _require("user_property", limits.property_value(key, value))
+                properties[key] = {"value": value}
+        event = Event(name, params, self._micros(document, came), client_id, user_id, properties)
+        size = len(json.dumps(event.body(), ensure_ascii=False).encode()) + len(event.owner[2].encode()) + _ROOM
+        if size > limits.MAX_BODY:
+            raise Broken("body", f"it makes a request of {size} bytes; {limits.MAX_BODY} are allowed")
+        return event
+
+    @cached_property
+    def _template(self) -> Any:
+        from penstock.destinations.sql.stage.template import EventTemplate
+
+        return EventTemplate(self._config.event_name)
+
+    def _name(self, document: Mapping[str, Any]) -> str:
+        if "{" not in self._config.event_name:
+            return self._config.event_name
+        try:
+            return str(self._template.render(document)).strip()
+        except Exception as error:  # whatever a template can raise is the fault of this record's values
+            raise Broken("event_name", f"the template of its name failed: {str(error)[:200]}") from error
+
+    def _fitting_params(self, document: Mapping[str, Any], record_id: str) -> dict[str, Any]:
+        params: dict[str, Any] = {}
+        for path, value in self._fields(document):
+            if value is None:
+                continue
+            name = _UNFIT.sub("_", "_".join(path))
+            if name in params:
+                raise Broken("param_name", f"two of its fields make the parameter '{name[:80]}'")
+            _require("param_name", limits.param_name(name))
+            _require("param_value", limits.param_value(name, value, self._config.max_value))
+            params[name] = value
+        if self._config.id_param is not None:
+            params[self._config.id_param] = record_id
+        _require("params", limits.param_count(params))
+        return params
+
+    def _fields(self, document: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+        if self._params is not None:
+            for path in self._params:
+                yield from _leaves(path, _at(document, path))
+            return
+        named = {self._client_id, self._user_id, self._timestamp, *self._properties.values()}
+        for key, value in document.items():
+            if key not in COLLECTORS:
+                yield from ((path, leaf) for path, leaf in _leaves((key,), value) if path not in named)
+
+    def _micros(self, document: Mapping[str, Any], came: datetime) -> int:
+        value = _at(document, self._timestamp)
+        time = came
+        if value is not None:
+            try:
+                time = datetime.fromisoformat(str(value))
+            except ValueError:
+                raise Broken("timestamp", f"'{str(value)[:80]}' is no time such as 2026-01-31T12:00:00Z") from None
+        time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _parsed(data: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise Broken("not_json", f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise Broken("not_json", "not a JSON object")
+    return document
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _require(code: str, wrong: str | None) -> None:
+    if wrong is not None:
+        raise Broken(code, wrong)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else parse_path(text)
+
+
+def _at(document: Any, path: Path) -> Any:
+    for key in path:
+        if not isinstance(document, dict) or key not in document:
+            return None
+        document = document[key]
+    return document
+
+
+def _id(document: Mapping[str, Any], path: Path | None) -> str | None:
+    value = None if path is None else _at(document, path)
+    if value is None or isinstance(value, (dict, list, bool)) or not str(value).strip():
+        return None
+    return str(value)
+
+
+def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves((*path, key), inner)
+    elif path == ("items",) and isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        yield path, value
+    else:
+        yield path, _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    """Text and numbers are all there is: a boolean becomes text, what is nested JSON text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value

@@ -1,0 +1,417 @@
+"""One table of a batch into one engine: patch the table, fit the rows, load them, each exactly once.
+
+If the engine refuses the rows, the bad ones are found by trying halves: the good ones load, the others fail with the
+engine's own message.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.destinations.contract import Batch, Order, Part, TableBook, TableReceipt
+from penstock.destinations.sql.load.fit_rows import FittedRows, Fitting, without_key
+from penstock.destinations.sql.load.fold_by_key import Folding, Keys
+from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.narrow_rows import WHOLLY, Narrowing
+from penstock.destinations.sql.schema.table_changes import Table, is_ours
+from penstock.destinations.sql.schema.table_patch import TableRules, patched
+from penstock.destinations.sql.session import Load, Mark, Session, known_load
+from penstock.destinations.sql.stage.file_header import merge as merge_headers
+from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
+from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
+from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+
+TABLE_REFUSED = "table_refused"
+"""The code of rows whose table takes none, whatever is in them."""
+MAX_CLASHES = 20
+"""How many rows are looked for that are fine alone and not beside the others. Each costs as many loads as halves."""
+
+
+def load_table(
+    session: Session,
+    rules: TableRules,
+    batch: Batch,
+    name: str,
+    parts: Sequence[Part],
+    book: TableBook,
+    say_table: bool = False,
+) -> TableReceipt:
+    """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts. With
+    ``say_table`` they are parts of several, and each row says which it was meant for."""
+    known = known_load(session, batch, name)
+    if known is not None:
+        return TableReceipt(
+            name, known.rows, from_text(known.failures), repeated=True, merged=merged_in(known.failures)
+        )
+    files = staged_files(parts, say_table)
+    try:
+        try:
+            return _load(session, rules, batch, name, files, book)
+        except TableRefusedError:
+            # It may have changed since it was looked at. If not, it says the same again.
+            return _load(session, rules, batch, name, files, book)
+    except TableRefusedError as error:
+        return TableReceipt(name, 0, all_failing(files, TABLE_REFUSED, error.what))
+
+
+def _load(
+    session: Session, rules: TableRules, batch: Batch, name: str, files: Sequence[StagedFile], book: TableBook
+) -> TableReceipt:
+    table = patched(session, rules, name, files, book)
+    if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
+        failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
+        return TableReceipt(name, 0, failures_together(failures))
+    # Fields without a column too: what is kept aside of them can get one later, of the type that a cast asks for.
+    book.filled(
+        name, {column.name: column.paths for column in merge_headers(file.header for file in files) if column.paths}
+    )
+    same = _of_one_type(files)
+    fittings = [rules.fitting(file, table, session.dialect, same) for file in files]
+    key = tuple(table.key.columns) if table.key else rules.primary_key
+    version = rules.version_column if key and rules.version_column in table.columns else None
+    losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
+    narrowing = Narrowing(table, session.dialect, [*key, *([version] if version else [])])
+    merge = Merge(key, version, losing=losing | narrowing.movable) if key else None
+    loader = _Loader(session, table, files, fittings, narrowing, merge, batch.order)
+    loaded = loader.load(batch)
+    refused = loaded.failures if loaded.failures.num_rows else None
+    return TableReceipt(name, loader.total - loaded.failures.num_rows, refused, merged=loaded.merged)
+
+
+def _of_one_type(files: Sequence[StagedFile]) -> set[str]:
+    types: dict[str, set[pa.DataType]] = {}
+    for file in files:
+        for column in file.schema:
+            types.setdefault(column.name, set()).add(column.type)
+    return {name for name, found in types.items() if len(found) == 1}
+
+
+def _has_foreign_key(table: Table) -> bool:
+    return table.key is not None and not is_ours(table.key)
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Rows of a load by number, without those that are left out. Fitted anew each time they are read."""
+
+    table: Table
+    files: Sequence[StagedFile]
+    fittings: Sequence[Fitting]
+    narrowing: Narrowing
+    merge: Merge | None
+    order: Order | None
+    start: int
+    end: int
+    left_out: frozenset[int] = frozenset()
+    wholly_aside: Mapping[int, int] = field(default_factory=dict)
+    """Rows that are too large beside what the table has, each with how much of it goes aside."""
+    failures: list[pa.RecordBatch] = field(default_factory=list)
+    """Rows that fit nowhere, known once the readers were read."""
+    written: list[int] = field(default_factory=list)
+    """How many rows each reader gave, known once they were read: those of one key are one."""
+
+    def load(self) -> Load:
+        in_turns = self._keys is not None and self._keys.in_turns
+        return Load(self.table, self, replace(self.merge, in_turns=in_turns) if self.merge else None)
+
+    def columns(self) -> Sequence[str]:
+        named = [name for fitting in self.fittings for name in fitting.names]
+        if self.merge is not None:
+            # Also where no row brings them: a row without its key fails, one without a version is older than one that
+            # has it, and a value that found its column goes out of what the table's row keeps aside.
+            named += [*self.merge.key, *([self.merge.version] if self.merge.version else [])]
+            named += [UNMAPPED] if UNMAPPED in self.table.columns else []
+        return list(dict.fromkeys(named))
+
+    @cached_property
+    def _keys(self) -> Keys | None:
+        if self.merge is None:
+            return None
+        version = self.merge.version
+        staged = [(fitting, rows) for file, fitting in self._pairs() for rows in self._staged(file)]
+        return Keys(
+            [fitting.key_of(rows) for fitting, (rows, _) in staged],
+            [fitting.column_of(rows, version) for fitting, (rows, _) in staged] if version else None,
+            [(rows.column(PARTITION), rows.column(OFFSET)) for _, (rows, _) in staged],
+            self.order,
+        )
+
+    def readers(self) -> Iterator[pa.RecordBatchReader]:
+        self.failures.clear()
+        self.written.clear()
+        folding = None
+        if self._keys is not None:
+            # Rows are folded once they are fitted, and then have the table's own names.
+            version = self.merge.version if self.merge else None
+            folding = Folding(self._keys, self.table.columns[version].name if version else None)
+        batches = itertools.count()
+        for file, fitting in self._pairs():
+            schema = self.narrowing.schema(fitting.schema)
+            yield pa.RecordBatchReader.from_batches(schema, self._fitted(file, fitting, folding, batches))
+        for folded in folding.together() if folding else ():
+            rows = self.narrowing.narrow(folded)
+            self.written.append(rows.num_rows)
+            yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
+
+    def _pairs(self) -> Iterator[tuple[StagedFile, Fitting]]:
+        for file, fitting in zip(self.files, self.fittings, strict=True):
+            if file.first_row < self.end and self.start < file.first_row + file.rows:
+                yield file, fitting
+
+    def _staged(self, file: StagedFile) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+        """Batches, with the numbers of their rows."""
+        row = max(self.start, file.first_row)
+        for staged in file.batches(self.start, self.end):
+            numbers: Sequence[int] = range(row, row + staged.num_rows)
+            row += staged.num_rows
+            if self.left_out:
+                staged = staged.filter(pa.array([number not in self.left_out for number in numbers], pa.bool_()))
+                numbers = [number for number in numbers if number not in self.left_out]
+            yield staged, numbers
+
+    def _fitted(
+        self, file: StagedFile, fitting: Fitting, folding: Folding | None, batches: Iterator[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """``batches`` numbers those of all files, as the folding counted them."""
+        for (staged, numbers), number in zip(self._staged(file), batches, strict=False):
+            found = fitting.fit(staged)
+            if found.failures.num_rows:
+                self.failures.append(found.failures)
+            fitted = self.narrowing.narrow(found.rows, self._wholly(numbers, found))
+            rows = folding.alone(number, fitted, found.kept) if folding else fitted
+            if rows.num_rows:
+                self.written.append(rows.num_rows)
+                yield rows
+
+    def _wholly(self, numbers: Sequence[int], found: FittedRows) -> npt.NDArray[np.int8] | None:
+        if not self.wholly_aside:
+            return None
+        chosen = np.array([self.wholly_aside.get(number, 0) for number in numbers], np.int8)
+        return chosen if found.kept is None else chosen[found.kept]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    failures: pa.RecordBatch
+    merged: int
+    """How many rows were folded into another one of their key."""
+
+
+@dataclass(frozen=True)
+class _Loader:
+    session: Session
+    table: Table
+    files: Sequence[StagedFile]
+    fittings: Sequence[Fitting]
+    narrowing: Narrowing
+    merge: Merge | None
+    order: Order | None
+    wholly_aside: dict[int, int] = field(default_factory=dict)
+    """Rows that the engine found too large beside what their table has."""
+
+    @property
+    def total(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def _meant_for(self) -> list[str]:
+        return list(dict.fromkeys(file.meant_for for file in self.files if file.meant_for is not None))
+
+    def load(self, batch: Batch) -> _Loaded:
+        """Returns the rows that failed; all others are loaded."""
+        try:
+            return self._attempt(batch, {})
+        except RefusedError as error:
+            refused = self._poison(error)
+        try:
+            return self._attempt(batch, refused)
+        except RefusedError as error:
+            # Every row was fine alone, but not all of them together.
+            refused = self._clashing(refused, error)
+        try:
+            return self._attempt(batch, refused)
+        except RefusedError as error:
+            # It is not the rows: what stands there takes none at all.
+            raise TableRefusedError(error.code, error.what, error.fix) from error
+
+    def _attempt(self, batch: Batch, refused: dict[int, str]) -> _Loaded:
+        """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""
+        rows = self._slice(0, self.total, frozenset(refused))
+        failed = [self._named(refused)] if refused else []
+
+        def loaded() -> _Loaded:
+            failures = failures_together([*failed, *rows.failures])
+            return _Loaded(failures, self.total - failures.num_rows - sum(rows.written) if self.merge else 0)
+
+        def mark() -> Mark:
+            found = loaded()
+            taken = self.total - found.failures.num_rows
+            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for, batch))
+
+        self.session.load(rows.load(), mark)
+        return loaded()
+
+    def _poison(self, error: RefusedError) -> dict[int, str]:
+        """The numbers of the rows that the engine refuses, each with its message."""
+        found: dict[int, str] = {}
+        ranges = deque([(0, self.total, error)])
+        tries = 0
+        while ranges:
+            # The largest first: if the tries run out, what fails as a whole are small pieces around the bad rows.
+            start, end, error = ranges.popleft()
+            if end - start == 1 and self._fits_aside(start, error):
+                continue
+            if end - start == 1 or tries >= self.session.max_tries:
+                found.update(dict.fromkeys(range(start, end), error.what))
+                continue
+            middle = (start + end) // 2
+            for low, high in ((start, middle), (middle, end)):
+                tries += 1
+                refusal = self._refusal(low, high)
+                if refusal is not None:
+                    ranges.append((low, high, refusal))
+        return found
+
+    def _fits_aside(self, row: int, error: RefusedError) -> bool:
+        """Whether a row that was too large is taken once all that may of it goes aside; then it will."""
+        if not isinstance(error, RowTooLargeError) or not self.narrowing.applies or row in self.wholly_aside:
+            return False
+        for self.wholly_aside[row] in WHOLLY:
+            if self._refusal(row, row + 1) is None:
+                return True
+        del self.wholly_aside[row]
+        return False
+
+    def _clashing(self, refused: dict[int, str], error: RefusedError) -> dict[int, str]:
+        """Further rows to leave out, so that the rest can be loaded together: each the first that clashes with the rows
+        before it. If they are too many to be found, all rows are refused."""
+        refused = dict(refused)
+        if isinstance(error, RowTooLargeError) and self.narrowing.applies:
+            # Several records of one key: each has room beside the table's row, but not all of them.
+            self.wholly_aside.update(dict.fromkeys(range(self.total), WHOLLY[-1]))
+            if self._refusal(0, self.total, frozenset(refused)) is None:
+                return refused
+        fine = 0
+        for _ in range(MAX_CLASHES):
+            low, high = fine, self.total
+            while high - low > 1:
+                middle = (low + high) // 2
+                said = self._refusal(0, middle, frozenset(refused))
+                low, high, error = (middle, high, error) if said is None else (low, middle, said)
+            refused[high - 1] = error.what
+            fine = high
+            rest = self._refusal(0, self.total, frozenset(refused))
+            if rest is None:
+                return refused
+            error = rest
+        return dict.fromkeys(range(self.total), error.what)
+
+    def _refusal(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
+        try:
+            self.session.load(self._slice(start, end, left_out).load(), None)
+        except RefusedError as error:
+            return error
+        return None
+
+    def _slice(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> _Slice:
+        return _Slice(
+            self.table,
+            self.files,
+            self.fittings,
+            self.narrowing,
+            self.merge,
+            self.order,
+            start,
+            end,
+            left_out,
+            dict(self.wholly_aside),
+        )
+
+    def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
+        places = pa.Table.from_batches(
+            [rows.select([PARTITION, OFFSET]) for file in self.files for rows in file.batches()]
+        ).take(pa.array(list(refused), pa.int64()))
+        codes = pa.repeat(pa.scalar("refused"), len(refused))
+        columns = [places.column(0), places.column(1), codes, pa.array(refused.values(), pa.string())]
+        return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
+
+
+def all_failing(files: Sequence[StagedFile], code: str, message: str) -> pa.RecordBatch:
+    """Every row of the files, failed for one reason."""
+    rows = [rows.select([PARTITION, OFFSET]) for file in files for rows in file.batches()]
+    places = pa.Table.from_batches(rows).combine_chunks()
+    said = (pa.repeat(pa.scalar(text, pa.string()), places.num_rows) for text in (code, message))
+    return pa.table([*places.columns, *said], schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
+
+
+def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if batches else NO_FAILURES
+
+
+def to_text(
+    failures: pa.RecordBatch,
+    merged: int = 0,
+    meant_for: Sequence[str] = (),
+    batch: Batch | None = None,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, how
+    many rows were merged before they were written, the tables that they were meant for, if others, what its batch says
+    of tables that wait, and what more a kind of load has to say."""
+    kept: dict[str, object] = {"merged": merged} if merged else {}
+    kept |= {"meant_for": list(meant_for)} if meant_for else {}
+    kept |= {"waiting": dict(batch.waiting)} if batch and batch.waiting else {}
+    kept |= {"waiting_as": list(batch.waiting_as)} if batch and batch.waiting_as else {}
+    kept |= more
+    if failures.num_rows:
+        reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
+        numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
+        places = zip(
+            failures.column("partition").to_pylist(), failures.column("offset").to_pylist(), reasons, strict=True
+        )
+        kept |= {"reasons": list(numbers), "rows": [[p, o, numbers[reason]] for p, o, reason in places]}
+    return json.dumps(kept) if kept else ""
+
+
+def from_text(text: str) -> pa.RecordBatch | None:
+    """The failures that a mark keeps, if any."""
+    kept = json.loads(text or "{}")
+    if "rows" not in kept:
+        return None
+    rows = [(partition, offset, *kept["reasons"][reason]) for partition, offset, reason in kept["rows"]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)],
+        schema=FAILURE_SCHEMA,
+    )
+
+
+def meant_for_in(text: str) -> list[str]:
+    """The tables that rows were meant for which are in another one."""
+    return [str(table) for table in json.loads(text or "{}").get("meant_for", ())]
+
+
+def waiting_in(text: str) -> dict[str, int]:
+    """The tables that waited when a mark was made, each with the number of the first batch that it was without."""
+    return {str(table): int(number) for table, number in json.loads(text or "{}").get("waiting", {}).items()}
+
+
+def waiting_as_in(text: str) -> list[str]:
+    """The earlier names of the route under which they waited."""
+    return [str(name) for name in json.loads(text or "{}").get("waiting_as", ())]
+
+
+def merged_in(text: str) -> int:
+    """How many rows a mark says were merged; a mark of before says none."""
+    return int(json.loads(text or "{}").get("merged", 0))

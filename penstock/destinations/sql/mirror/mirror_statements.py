@@ -1,0 +1,118 @@
+"""The SQL by which staged changes go into a table, as far as engines spell it alike.
+
+``t`` is the table's row, ``s`` the staged one. Staged relations are given by their quoted names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.destinations.sql.dialect import Dialect, listing
+from penstock.destinations.sql.mirror.row_changes import GAPS, ORIGIN, TIMES, Changes
+from penstock.flatten.inner_types import InnerType
+from penstock.flatten.unmapped.unmapped_column import UNMAPPED
+
+_FILLED = "filled"
+"""What becomes of the marks of a row that was found in the table."""
+
+
+def staging(dialect: Dialect, changes: Changes) -> str:
+    """What to select of the table to get the columns of the rows that come."""
+    listed = [dialect.identifier(changes.table.columns[name].name) for name in (*changes.columns, *changes.others)]
+    if changes.fills:
+        listed.append(f"CAST('' AS {dialect.types[InnerType.STRING]}) AS {dialect.identifier(GAPS)}")
+    if changes.moves:
+        listed += [f"{name} AS {origin}" for name, origin in _origins(dialect, changes)]
+    return ", ".join(listed)
+
+
+def leaving(dialect: Dialect, changes: Changes) -> str:
+    """The same for the rows that go."""
+    if changes.key:
+        return real_names(dialect, changes, changes.key)
+    times = f"CAST(0 AS {dialect.types[InnerType.INT64]}) AS {dialect.identifier(TIMES)}"
+    return f"{real_names(dialect, changes, changes.columns)}, {times}"
+
+
+def filling(dialect: Dialect, changes: Changes, staged: str) -> str:
+    """Fill the gaps of rows that come from the rows of the table that they are, or were."""
+    gaps = f"s.{dialect.identifier(GAPS)}"
+    kept = {name: f"substr({gaps}, {place}, 1)" for place, name in enumerate(changes.gaps, 1)}
+    values = {}
+    for name in (name for name in changes.gaps if name in changes.table.columns):
+        mark, real = kept[name], dialect.identifier(changes.table.columns[name].name)
+        values[real] = f"CASE WHEN {mark} = '1' THEN t.{real} ELSE s.{real} END"
+    if UNMAPPED in changes.table.columns:
+        # What is kept aside of a column stays if the column does.
+        carried = {
+            name: f"NULLIF({kept[name]}, '1')" if name in kept else "''"
+            for name in (*changes.columns, *changes.others, *changes.aside)
+            if name != UNMAPPED
+        }
+        real = dialect.identifier(changes.table.columns[UNMAPPED].name)
+        values[real] = dialect.both_kept(f"t.{real}", f"s.{real}", carried)
+    values[dialect.identifier(GAPS)] = dialect.literal(_FILLED)
+    return (
+        f"UPDATE {staged} AS s SET {listing(values)} FROM {dialect.relation(changes.table.name)} AS t"
+        f" WHERE {gaps} IS NOT NULL AND {_same(dialect, changes)}"
+    )
+
+
+def removing(dialect: Dialect, changes: Changes, staged: str) -> str:
+    """Take the rows of these keys out of the table."""
+    keys = [dialect.identifier(changes.table.columns[name].name) for name in changes.key]
+    same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
+    return f"DELETE FROM {dialect.relation(changes.table.name)} AS t USING {staged} AS s WHERE {same}"
+
+
+def removing_equals(
+    dialect: Dialect, changes: Changes, staged: str, place: Sequence[str], number: str, alike: str
+) -> str:
+    """Take as many rows out as are said to go, of those that are equal in all columns.
+
+    ``place`` is the engine's own words for where a row is, ``number`` for which of the staged rows it is, ``alike`` for
+    whether two rows are equal.
+    """
+    table = dialect.relation(changes.table.name)
+    named = [f"place{part}" for part in range(len(place))]
+    ranked = (
+        f"SELECT {', '.join(f't.{part} AS {name}' for part, name in zip(place, named, strict=True))},"
+        f" s.{dialect.identifier(TIMES)} AS times, row_number() OVER (PARTITION BY s.{number}) AS rank"
+        f" FROM {table} AS t JOIN {staged} AS s ON {alike}"
+    )
+    where = ", ".join(f"t.{part}" for part in place)
+    due = f"SELECT {', '.join(named)} FROM ({ranked}) AS ranked WHERE rank <= times"
+    return f"DELETE FROM {table} AS t WHERE ({where}) IN ({due})"
+
+
+def arriving(dialect: Dialect, changes: Changes, staged: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Which of the staged rows go into which columns of the table (by our names), each as a selection of them."""
+    gaps = f"s.{dialect.identifier(GAPS)}"
+    if changes.others:
+        whole = (*changes.columns, *changes.others)
+        filled = f"COALESCE({gaps}, '') = {dialect.literal(_FILLED)}"
+        yield whole, f"{_selected(dialect, changes, whole, staged)} WHERE {filled}"
+        yield changes.columns, f"{_selected(dialect, changes, changes.columns, staged)} WHERE NOT {filled}"
+    else:
+        yield changes.columns, _selected(dialect, changes, changes.columns, staged)
+
+
+def real_names(dialect: Dialect, changes: Changes, columns: Sequence[str]) -> str:
+    return dialect.names([changes.table.columns[name].name for name in columns])
+
+
+def _selected(dialect: Dialect, changes: Changes, columns: Sequence[str], staged: str) -> str:
+    return f"SELECT {real_names(dialect, changes, columns)} FROM {staged} AS s"
+
+
+def _same(dialect: Dialect, changes: Changes) -> str:
+    """The table's row from which a staged one takes what it does not carry."""
+    return " AND ".join(
+        f"t.{name} = {f'COALESCE(s.{origin}, s.{name})' if changes.moves else f's.{name}'}"
+        for name, origin in _origins(dialect, changes)
+    )
+
+
+def _origins(dialect: Dialect, changes: Changes) -> Sequence[tuple[str, str]]:
+    names = [changes.table.columns[name].name for name in changes.key]
+    return [(dialect.identifier(name), dialect.identifier(ORIGIN + name)) for name in names]

@@ -1,0 +1,1 @@
+"""Inside a task: from records to files of changes per mirrored table."""

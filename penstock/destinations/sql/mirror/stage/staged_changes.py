@@ -1,0 +1,160 @@
+"""The staged changes of one table of a batch, in the order of the log, cut where the table's key changes.
+
+Files are mapped into memory, not read: what is not looked at costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.destinations.contract import Order, Part
+from penstock.destinations.sql.mirror.fold_changes import Kinds, Numbers
+from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, decode, together
+from penstock.destinations.sql.mirror.stage.change_stager import CHANGE, OLD, VALUE
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
+
+Place = tuple[int, int]
+"""Partition and offset of one record."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Changes, one after the other, of rows that are told apart by one key (or by none), by the source's names."""
+
+    rows: pa.Table
+    header: MirrorHeader
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def first(self) -> Place:
+        return self._place(0)
+
+    @property
+    def last(self) -> Place:
+        return self._place(len(self) - 1)
+
+    def _place(self, row: int) -> Place:
+        partition, offset = (self.rows.column(name)[row].as_py() for name in (PARTITION, OFFSET))
+        return int(partition), int(offset)
+
+    @property
+    def sources(self) -> list[str]:
+        """Every column that is spoken of."""
+        carried = [_source(name) for name in self.rows.schema.names if name.startswith((VALUE, OLD))]
+        return list(dict.fromkeys([*carried, *self.header.key]))
+
+    def named(self, names: Mapping[str, str], key: tuple[str, ...]) -> Stretch:
+        """The same by the names that columns have at the target; ``key`` tells rows apart, whatever the source says."""
+        ours = key or tuple(names[source] for source in self.header.key)
+        # A step may have given the key other names than the source has for it.
+        same = len(ours) == len(self.header.key)
+        old = {**names, **(dict(zip(self.header.key, ours, strict=True)) if same else {})}
+        found = []
+        for name in self.rows.schema.names:
+            if name.startswith(VALUE):
+                found.append(names[_source(name)])
+            else:
+                found.append(OLD + old[_source(name)] if name.startswith(OLD) else name)
+        columns = tuple(replace(column, name=names[column.source]) for column in self.header.columns)
+        return Stretch(self.rows.rename_columns(found), replace(self.header, columns=columns, key=ours))
+
+
+def _source(name: str) -> str:
+    return name.removeprefix(VALUE if name.startswith(VALUE) else OLD)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Staged changes by our names."""
+
+    rows: pa.Table
+    header: MirrorHeader
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @cached_property
+    def change(self) -> Kinds:
+        found: Kinds = self.rows.column(CHANGE).combine_chunks().to_numpy(zero_copy_only=False)
+        return found
+
+    @property
+    def places(self) -> pa.Table:
+        return self.rows.select([PARTITION, OFFSET])
+
+    @cached_property
+    def carried(self) -> Mapping[str, pa.ChunkedArray]:
+        """The values of each column, by our names; null where a change does not carry it."""
+        return {column.name: self.rows.column(column.name) for column in self.header.columns}
+
+    def old(self, name: str) -> pa.ChunkedArray | None:
+        """What the rows that change had in a column before, as far as it is said."""
+        return self.rows.column(OLD + name) if OLD + name in self.rows.schema.names else None
+
+
+def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place | None = None) -> list[Staged]:
+    """The changes of one table. Where they are cut depends on the log alone, not on how they were staged. With
+    ``behind``, those that come after this record."""
+    files = [
+        (decode(part.header), _mapped(part.path))
+        for part in sorted(parts, key=lambda part: (part.partition, part.first_offset))
+    ]
+    rows = pa.concat_tables([rows for _, rows in files], promote_options="default")
+    numbers: dict[tuple[str, ...], int] = {}
+    of_file = [numbers.setdefault(header.key, len(numbers)) for header, _ in files]
+    key = np.repeat(of_file, [rows.num_rows for _, rows in files])
+    sorting = _sorting(rows, order)
+    if sorting is not None:
+        rows, key = rows.take(pa.array(sorting)), key[sorting]
+    if behind is not None:
+        later = _later(rows, order, behind)
+        rows, key = rows.filter(pa.array(later)), key[later]
+    if not len(key):
+        return []
+    cuts = np.flatnonzero(np.diff(key)) + 1
+    return [
+        Staged(
+            rows.slice(start, end - start),
+            together(header for (header, _), number in zip(files, of_file, strict=True) if number == key[start]),
+        )
+        for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(key)], strict=True)
+    ]
+
+
+def _mapped(path: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
+
+
+def _places(rows: pa.Table) -> tuple[Numbers, Numbers]:
+    partition, offset = (
+        rows.column(name).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in (PARTITION, OFFSET)
+    )
+    return partition, offset
+
+
+def _later(rows: pa.Table, order: Order | None, place: Place) -> npt.NDArray[np.bool_]:
+    """Which rows come after a record."""
+    partition, offset = (np.append(found, at) for found, at in zip(_places(rows), place, strict=True))
+    ranks = (partition << 48) | offset if order is None else order.ranks(partition, offset)
+    # Where rows of the record itself rank depends on where they stand.
+    others = (partition[:-1] != place[0]) | (offset[:-1] != place[1])
+    found: npt.NDArray[np.bool_] = others & (ranks[:-1] > ranks[-1])
+    return found
+
+
+def _sorting(rows: pa.Table, order: Order | None) -> Numbers | None:
+    """The rows in the order of the log over all partitions; ``None`` if they lie so already."""
+    partition, offset = _places(rows)
+    if order is not None and len(partition) and (partition != partition[0]).any():
+        return np.argsort(order.ranks(partition, offset), kind="stable")
+    places = (partition << 48) | offset
+    return None if (np.diff(places) > 0).all() else np.argsort(places, kind="stable")

@@ -1,0 +1,1 @@
+"""Inside a task: from records to typed files per table."""

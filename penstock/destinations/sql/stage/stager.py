@@ -1,0 +1,134 @@
+"""From records to typed files, inside a task: choose the table, flatten, write Arrow files per table.
+
+Each staged row carries its place in the log, so that a row which the target refuses can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.destinations.contract import Part, Stager
+from penstock.destinations.sql.stage.table_files import CreateFile, TableFiles, create_arrow_file
+from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.flatten.table import Flattened, flatten_pieces
+from penstock.record import Op
+from penstock.steps.chain import place_key
+from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
+
+PARTITION = "@partition"
+OFFSET = "@offset"
+"""The columns that give a row's place. No column of data is called so: those names are letters, digits and ``_``."""
+
+_ROW_OPS = pa.array([Op.INSERT, Op.UPDATE], pa.string())
+
+HELD_BYTES = 96 << 20
+"""What a task holds back before it writes, over all tables: many small pieces of a table then become one."""
+
+
+class TypedStager(Stager):
+    """Stages the flattened data of each record that is a row (an insert or update), for the table that ``names``
+    chooses. The others are skipped: what takes rows away is for mirrors."""
+
+    def __init__(
+        self,
+        directory: Path,
+        names: TableNames,
+        casts: Mapping[str, str],
+        max_name: int,
+        create: CreateFile = create_arrow_file,
+        with_places: bool = True,
+        infer_timestamps: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._names = names
+        self._casts = casts
+        self._max_name = max_name
+        self._create = create
+        self._with_places = with_places
+        self._infer_timestamps = infer_timestamps
+        self._tables: dict[str, TableFiles] = {}
+
+    def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
+        is_row = pc.is_in(batch.column("op"), _ROW_OPS)
+        if is_row.false_count:
+            outcome = self._add(batch.filter(is_row), read)
+            return replace(outcome, skipped=outcome.skipped + is_row.false_count)
+        return self._add(batch, read)
+
+    def _add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> Outcome:
+        if batch.num_rows == 0:
+            return Outcome(batch)
+        taken = np.zeros(batch.num_rows, np.bool_)
+        failures: list[pa.RecordBatch] = []
+        for choice in self._names.choose(self._named_by(batch, read)):
+            rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
+            if choice.problem:
+                failures.append(failed(rows, choice.code, choice.problem))
+            elif choice.table:
+                for first, flat in self._flattened(rows.column("data")):
+                    piece = rows.slice(first, len(flat.rows) + len(flat.empty) + len(flat.failures))
+                    failures.append(_unreadable(piece, flat))
+                    if len(flat.rows):
+                        self._append(choice.table, piece.select(["partition", "offset"]), flat)
+                        kept = flat.rows.to_numpy() + first
+                        taken[kept if choice.rows is None else choice.rows[kept]] = True
+        if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
+            for files in self._tables.values():
+                files.flush()
+        together = pa.concat_batches(failures) if failures else NO_FAILURES
+        kept_rows = batch if taken.all() else batch.filter(pa.array(taken))
+        return Outcome(kept_rows, batch.num_rows - kept_rows.num_rows - together.num_rows, together)
+
+    def finish(self) -> list[Part]:
+        return [part for files in self._tables.values() for part in files.finish()]
+
+    def _named_by(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> pa.Array:
+        """What the table is chosen by: each record as it was read from the log, before any step."""
+        if self._names.fixed or read is None or read is batch:
+            return batch.column("data")
+        return read.column("data").take(pc.index_in(place_key(batch), value_set=place_key(read)))
+
+    def _flattened(self, data: pa.Array) -> Iterator[tuple[int, Flattened]]:
+        return flatten_pieces(data, self._casts, self._max_name, self._infer_timestamps, keep_json=self._with_places)
+
+    def _append(self, table: str, places: pa.RecordBatch, flat: Flattened) -> None:
+        if len(flat.rows) != places.num_rows:
+            places = places.take(flat.rows)
+        partition, offset = places.columns
+        rows = flat.table
+        if self._with_places:
+            rows = rows.append_column(PARTITION, partition).append_column(OFFSET, offset)
+        files = self._tables.get(table)
+        if files is None:
+            files = self._tables[table] = TableFiles(self._directory, table, self._create)
+        files.append(rows, flat.columns, places)
+
+
+def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:
+    if not flat.failures:
+        return NO_FAILURES
+    failed = rows.take(pa.array([problem.record for problem in flat.failures], pa.int64()))
+    return _failed(failed, [problem.code for problem in flat.failures], [problem.message for problem in flat.failures])
+
+
+def failed(rows: pa.RecordBatch, code: str, message: str) -> pa.RecordBatch:
+    """All rows, failed for one reason."""
+    return _failed(rows, [code] * rows.num_rows, [message] * rows.num_rows)
+
+
+def _failed(rows: pa.RecordBatch, codes: Sequence[str], messages: Sequence[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            rows.column("partition"),
+            rows.column("offset"),
+            pa.array(codes, pa.string()),
+            pa.array(messages, pa.string()),
+        ],
+        schema=FAILURE_SCHEMA,
+    )

@@ -1,0 +1,105 @@
+"""The staged files of one table in one task.
+
+A file is one Arrow batch with one header. Rows share a file up to ``FILE_ROWS``, as long as their columns agree: they
+may come and go, but one that comes with another type starts the next file. Rows keep their order within a file and from
+file to file.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.destinations.contract import Part
+from penstock.destinations.sql.stage.file_header import encode, merge
+from penstock.flatten.column import Column
+from penstock.flatten.inner_types import InnerType
+
+FILE_ROWS = 122_880
+"""What DuckDB stores as one group: a file of so many rows is compressed by one thread, without another copy."""
+
+
+class TableWriter(Protocol):
+    """An open file that takes tables of one schema (an Arrow or a Parquet writer)."""
+
+    def write_table(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+CreateFile = Callable[[Path, pa.Schema], TableWriter]
+
+
+def create_arrow_file(path: Path, schema: pa.Schema) -> TableWriter:
+    # Not compressed: the file lives for one batch, and its loader maps it into memory instead of reading it.
+    writer: TableWriter = pa.ipc.new_file(path, schema)
+    return writer
+
+
+class TableFiles:
+    """Takes pieces of a table and holds them back until they fill a file, or until ``flush``."""
+
+    def __init__(self, directory: Path, table: str, create: CreateFile) -> None:
+        self._directory = directory
+        self._table = table
+        self._create = create
+        self._parts: list[Part] = []
+        self._held: list[pa.Table] = []
+        self._columns: dict[str, Column] = {}
+        self._rows = 0
+        self._place = (-1, -1)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(piece.nbytes for piece in self._held)
+
+    def append(self, rows: pa.Table, columns: Sequence[Column], places: pa.RecordBatch) -> None:
+        """``columns`` is the header of ``rows``, which may have more columns than that; ``places`` is where each row's
+        record is in the log."""
+        if not self._takes(columns):
+            self.flush()
+        while self._rows + rows.num_rows >= FILE_ROWS:
+            room = FILE_ROWS - self._rows
+            self._hold(rows.slice(0, room), columns, places)
+            self.flush()
+            rows, places = rows.slice(room), places.slice(room)
+        if rows.num_rows:
+            self._hold(rows, columns, places)
+
+    def flush(self) -> None:
+        """Write what is held, as one file."""
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held, promote_options="default").combine_chunks()
+        path = self._directory / uuid.uuid4().hex
+        writer = self._create(path, rows.schema)
+        writer.write_table(rows)
+        writer.close()
+        self._parts.append(Part(self._table, str(path), self._rows, *self._place, encode(list(self._columns.values()))))
+        self._held, self._columns, self._rows = [], {}, 0
+
+    def finish(self) -> list[Part]:
+        self.flush()
+        return self._parts
+
+    def _takes(self, columns: Sequence[Column]) -> bool:
+        known = self._columns
+        return all(_kept_as(known.get(column.name, column)) == _kept_as(column) for column in columns)
+
+    def _hold(self, rows: pa.Table, columns: Sequence[Column], places: pa.RecordBatch) -> None:
+        if not self._held:
+            self._place = places.column(0)[0].as_py(), places.column(1)[0].as_py()
+        for column in columns:
+            known = self._columns.setdefault(column.name, column)
+            if known.paths != column.paths:
+                (self._columns[column.name],) = merge([[known], [column]])
+        self._rows += rows.num_rows
+        self._held.append(rows)
+
+
+def _kept_as(column: Column) -> tuple[InnerType, str | None, bool]:
+    return column.type, column.sql_type, column.json

@@ -1,0 +1,1 @@
+"""``penstock test``: cases that people write for their routes, run and compared."""

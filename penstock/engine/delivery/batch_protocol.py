@@ -1,0 +1,451 @@
+"""The batch protocol: from the reports of a batch's tasks to a committed batch. No Spark here.
+
+In order: the ledger fixes the range and its number, the destination writes, the failed store appends, the ledger
+commits. A crash between any two of them leads to the same batch again, and each of them does no harm a second time.
+
+What Spark asks for is delivered in one piece as a rule. It is cut where the ledger says so (a part of it is behind the
+route, was begun before a crash, was acknowledged by an operator, is the record that the route had stopped at) and where
+the destination refuses it as a whole: then in halves, down to single records, however many of them are refused, because
+a good one never fails for its neighbours. Each piece is a batch of its own. A record that fails goes to the failed
+store; on a route with ``on_error: stop`` it ends the delivery instead, with everything before it delivered and nothing
+behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from threading import Event, Lock
+
+import pyarrow as pa
+
+from penstock import faults
+from penstock.backoff import Patience
+from penstock.config.pipeline_config import OnError
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
+from penstock.engine import events
+from penstock.engine.delivery.batch_pieces import Order, Piece, Ranges, around, begins, course, halves, left_of, span
+from penstock.engine.delivery.batch_writer import BatchWriter, OutOfPatience, Reconsidered, Stopped
+from penstock.engine.delivery.passed_records import NOTHING, Stretches, carried_without, with_what_was_there
+from penstock.engine.delivery.refusals import (
+    DESTINATION_LABEL,
+    REFUSED,
+    Counted,
+    all_failed,
+    first_failed,
+    first_of,
+    mendable,
+    originals,
+    record_in,
+    refused_records,
+)
+from penstock.engine.delivery.schema_drift import TableWatch
+from penstock.engine.delivery.task import carried, failed_by
+from penstock.engine.delivery.task_report import BatchReport, rows_by_table
+from penstock.engine.failed.failed_store import FailedStore
+from penstock.engine.history.adopted_stretch import account_for
+from penstock.engine.history.batch_origin import Origin
+from penstock.engine.history.route_history import History
+from penstock.engine.ledger import (
+    ACKNOWLEDGED,
+    ADOPTED,
+    AdoptedBatch,
+    Halt,
+    Ledger,
+    PutOff,
+    RouteState,
+    Settlement,
+    Standing,
+)
+from penstock.engine.lost_workers.lost_worker import WorkerLost
+from penstock.engine.route_plan import RoutePlan
+from penstock.errors import ContradictionError, RefusedError, TransientError
+from penstock.log.local import LocalLog
+from penstock.log.record_order import LogOrder, RangeOrder
+from penstock.steps.chain import OF_FAILED_LABEL
+
+__all__ = ["Delivery", "Halted", "OutOfPatience", "Stopped", "clean_stage"]
+
+
+class Halted(Stopped):
+    """The route has stopped before a record and waits for an operator. The ledger says why; this is no error."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Delivers the batches of one route, one after the other."""
+
+    plan: RoutePlan
+    destination: AnyDestination
+    log: LocalLog
+    ledger: Ledger
+    failed_store: FailedStore
+    stopping: Event
+    watch: TableWatch = field(default_factory=TableWatch)
+    carry_again: Callable[[Ranges], BatchReport] | None = None
+    """Carries ranges anew where a step runs in Spark; routes of Arrow steps need none."""
+    patience: Patience = field(default_factory=Patience)
+    """How long to wait for a destination that is away."""
+    history: History | None = None
+    """By which the route knows whether it goes on with what it finds; asked once."""
+    asked: Event = field(default_factory=Event)
+    """Set once the destination was found to agree."""
+    settling: Lock = field(default_factory=Lock)
+    """Held from when failed records are kept until they are counted: two at a time would write over each other."""
+
+    @property
+    def _order(self) -> Order:
+        return LogOrder(self.log)
+
+    def deliver(self, report: BatchReport, began: float | None = None) -> None:
+        """Returns when all that the report covers is committed, by this call or an earlier one. Raises ``Stopped`` if
+        asked to stop or out of patience, and ``Halted`` at a record that fails on a route with ``on_error: stop``.
+
+        ``began`` is the monotonic time at which the batch's tasks started.
+        """
+        self._deliver(report.ranges, report, began)
+
+    def deliver_apart(self, ranges: Ranges, began: float | None = None) -> None:
+        """The same for ranges over which a worker was lost: there is no report, they are carried anew, in pieces."""
+        self._deliver(ranges, None, began)
+
+    def _deliver(self, ranges: Ranges, report: BatchReport | None, began: float | None) -> None:
+        started = time.monotonic() if began is None else began
+        if not ranges:
+            return
+        owners = self.log.partitions()
+        self.ledger.recognise({partition: owners[partition].identity for partition in ranges})
+        self._check_ground()
+        standing = self.ledger.standing(self.plan.name)
+        left = left_of(ranges, {p: position.committed for p, position in standing.positions.items()})
+        if not left:
+            events.batch_known(self.plan.name)
+            return
+        todo = deque(_course({**self._left_behind(standing), **left}, standing, self._order))
+        while todo:
+            piece = todo.popleft()
+            if piece.acknowledged:
+                self._pass_over(piece.ranges)
+                continue
+            behind = sum(span(other.ranges) for other in todo)
+            try:
+                passed_over = self.ledger.acknowledged_in(self.plan.name, piece.ranges)
+                whole = report if piece.ranges == ranges and not passed_over else None
+                found = self._carried(piece, passed_over) if whole is None else whole
+            except WorkerLost as lost:
+                todo.extendleft(reversed(self._lost(piece, lost)))
+            else:
+                todo.extendleft(reversed(self._piece(piece, found, passed_over, behind, started)))
+            started = time.monotonic()
+            if todo and self.stopping.is_set():
+                raise Stopped
+
+    def _left_behind(self, standing: Standing) -> Ranges:
+        """Of a batch under way, what is of sources that the route no longer reads: it is settled as it was begun."""
+        if standing.pending is None:
+            return {}
+        reads = self.log.partitions(self.plan.sources)
+        return {p: stretch for p, stretch in standing.pending.ranges.items() if p not in reads}
+
+    def check_history(self) -> None:
+        """Raises ``Halted`` if what is there contradicts what the ledger knows of the route. A destination that is away
+        is asked before the first batch."""
+        try:
+            self.ask_history()
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+
+    def ask_history(self) -> None:
+        """The same for who does not run the route: raises ``ContradictionError``, and the route is not halted."""
+        if self.history is None or self.asked.is_set():
+            return
+        self.history.check_ground(self.plan.name, self.plan.sources)
+        try:
+            self._check_target()
+        except TransientError:
+            return
+
+    def settle_adopted(self) -> None:
+        """Count what the route has taken over, and load what is missing of it. Raises as ``deliver`` does."""
+        adopted = self.ledger.adopted(self.plan.name)
+        for each in adopted:
+            standing = self.ledger.standing(self.plan.name)
+            left = left_of(each.ranges, {p: position.committed for p, position in standing.positions.items()})
+            pending = standing.pending
+            begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
+            todo = deque(course(left, self._order, begun))
+            while todo:
+                todo.extendleft(reversed(self._adopted_piece(each, todo.popleft())))
+                clean_stage(self.plan.stage_dir)
+                if self.stopping.is_set():
+                    raise Stopped
+        if adopted:
+            self.ledger.adoption_done(self.plan.name)
+
+    def _adopted_piece(self, adopted: AdoptedBatch, piece: Piece) -> Sequence[Piece]:
+        """Settle a piece of what was taken over, or return the pieces to settle instead."""
+        # What was settled elsewhere is there, whatever was acknowledged here.
+        known = NOTHING if adopted.settled else self.ledger.acknowledged_in(self.plan.name, piece.ranges)
+        try:
+            report = self._carried(piece, known)
+        except WorkerLost as lost:
+            return self._lost(piece, lost)
+        try:
+            self._settle_adopted(replace(adopted, ranges=piece.ranges), report, known)
+        except Reconsidered:
+            return (replace(piece, again=True),)
+        return ()
+
+    def _settle_adopted(self, adopted: AdoptedBatch, report: BatchReport, passed_over: Stretches) -> None:
+        started = time.monotonic()
+        batch = self._begin(adopted.ranges)
+        if batch is None:
+            return
+        receipts, missing = account_for(adopted, report)
+        if adopted.settled:
+            rows_left = sum(part.rows for part in missing if part.table not in adopted.wanting)
+            label = {ADOPTED: report.skipped.get(ADOPTED, 0) + rows_left} if rows_left else {}
+            report = replace(report, skipped={**report.skipped, **label})
+            missing = [part for part in missing if part.table in adopted.wanting]
+        put_off: Sequence[PutOff] = ()
+        if missing:
+            written, put_off = self._write(batch, missing, passed_over, again=True)
+            receipts += written
+        found = Receipt(receipts).failures
+        refused_rows = sum(rows.num_rows for rows in found)
+        self._settle(batch, report, receipts, originals(self.log, found), refused_rows, started, put_off)
+
+    def _begin(self, ranges: Ranges) -> Batch | None:
+        return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
+
+    def _write(
+        self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, whole: bool = False
+    ) -> tuple[list[TableReceipt], list[PutOff]]:
+        """``passed_over``: what is not in the parts. If more is acknowledged while it waits, ``Reconsidered``."""
+        if passed_over:
+            self.ledger.passes_over(batch)
+        writer = BatchWriter(
+            self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target,
+            passes_over=bool(passed_over),
+            reconsider=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
+        )  # fmt: skip
+        try:
+            receipts = writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+        staged = rows_by_table(parts)
+        away = {table.table: str(table.away) for table in receipts if table.away is not None}
+        put_off = [PutOff(table, staged[table], reason, passed_over) for table, reason in away.items()]
+        return [table for table in receipts if table.away is None], put_off
+
+    def _check_ground(self) -> None:
+        if self.history is None or self.asked.is_set():
+            return
+        try:
+            self.history.check_ground(self.plan.name, self.plan.sources)
+        except ContradictionError as error:
+            raise self._contradicted(error) from error
+
+    def _check_target(self) -> None:
+        if self.history is None or self.asked.is_set():
+            return
+        self.history.check_target(self.plan.name, self.plan.sources, self.destination)
+        self.ledger.note_place(self.plan.name, self.destination.place())
+        self.asked.set()
+
+    def _contradicted(self, error: ContradictionError) -> Halted:
+        message = str(error)
+        self.ledger.note(self.plan.name, RouteState.HALTED, message)
+        events.route_halted(self.plan.name, message)
+        self.asked.clear()
+        return Halted(message)
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the destination was found to agree with the ledger, so that it may be written to."""
+        return self.history is None or self.asked.is_set()
+
+    def _piece(
+        self, piece: Piece, report: BatchReport, passed_over: Stretches, behind: int, started: float
+    ) -> Sequence[Piece]:
+        """Deliver a piece and commit it, or return the pieces to deliver instead. So many offsets are ``behind`` it."""
+        stops = self.plan.on_error is OnError.STOP
+        # What was begun may be at the destination, and must stay what it was.
+        failed = first_failed(report, self.log) if stops and not piece.again else None
+        if failed is not None:
+            pieces = around(report.ranges, (failed.partition, failed.offset), self._order)
+            if (failed.partition, failed.offset) not in _firsts(pieces[0].ranges):
+                return pieces
+            raise self._halted(failed)
+        batch = self._begin(report.ranges)
+        if batch is None:
+            events.batch_known(self.plan.name)
+            return ()
+        faults.reach("route.range_fixed")
+        try:
+            receipts, put_off = self._write(batch, report.parts, passed_over, piece.again, stops)
+        except Reconsidered:
+            events.batch_reconsidered(self.plan.name, batch.number)
+            return (Piece(report.ranges, again=True),)
+        except RefusedError as error:
+            # However many are refused: a good record may be among those that are left, and it is not to fail for them.
+            if report.items > 1:
+                return self._in_halves(batch, report.items, error)
+            if stops:
+                place = record_in(self.log, report.ranges)
+                raise self._halted(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
+            events.record_refused(self.plan.name, batch.number, behind, error.what)
+            records = refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
+            self._settle(batch, report, (), records, report.staged, started)
+            return ()
+        found = Receipt(receipts).failures
+        refused = originals(self.log, found)
+        report = with_what_was_there(report, receipts, sum(part.rows for part in put_off))
+        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, put_off)
+        if stops and (missing := mendable(all_failed(report, refused))):
+            raise self._halted_behind(missing, report.ranges)
+        return ()
+
+    def _in_halves(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:
+        first, second = halves(batch.ranges, records, self._order)
+        self.ledger.shorten(batch, first)
+        events.batch_cut(self.plan.name, batch.number, error.what)
+        faults.reach("route.batch_cut")
+        return Piece(first, again=True), Piece(second)
+
+    def _settle(
+        self,
+        batch: Batch,
+        report: BatchReport,
+        receipts: Sequence[TableReceipt],
+        refused: Iterable[pa.RecordBatch],
+        refused_rows: int,
+        started: float,
+        put_off: Sequence[PutOff] = (),
+    ) -> None:
+        faults.reach("route.destination_done")
+        with self.settling:
+            settlement = self.with_failed(
+                Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
+                batch.number,
+                all_failed(report, refused),
+                report.failed_rows + refused_rows,
+            )
+            faults.reach("route.before_ledger_commit")
+            self._commit(batch, replace(settlement, put_off=put_off, seconds=time.monotonic() - started))
+
+    def with_failed(
+        self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int
+    ) -> Settlement:
+        """Keep the records of so many ``rows`` that failed, and count them. While ``settling``."""
+        if not rows:
+            return settlement
+        route, counted = self.plan.name, Counted(failed)
+        extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), counted)
+        skipped = dict(settlement.skipped)
+        # The rows of one record fail one by one behind the steps; the record is kept, and replayed, once.
+        if counted.rows < rows:
+            skipped[OF_FAILED_LABEL] = skipped.get(OF_FAILED_LABEL, 0) + rows - counted.rows
+        return replace(settlement, skipped=skipped, failed=counted.rows, failed_extent=extent)
+
+    def _pass_over(self, ranges: Ranges) -> None:
+        """Commit records that an operator has declared done, without delivering them."""
+        batch = self._begin(ranges)
+        if batch is None:
+            return
+        items = sum(rows.num_rows for p, (start, end) in ranges.items() for rows in self.log.read(p, start, end))
+        self._commit(batch, Settlement(items, 0, {ACKNOWLEDGED: items} if items else {}))
+
+    def _commit(self, batch: Batch, settlement: Settlement) -> None:
+        self.ledger.commit(batch, settlement)
+        events.batch_committed(
+            batch.route,
+            batch.number,
+            settlement.loaded,
+            settlement.items_skipped,
+            settlement.failed,
+            settlement.items_waiting,
+            settlement.seconds,
+        )
+
+    def _carried(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
+        """A piece of a batch, staged anew; what the batch had staged is of no use to it. Without what is passed over,
+        which is counted."""
+        clean_stage(self.plan.stage_dir)
+        carry = self.carry_again or partial(carried, self.plan, self.log)
+        try:
+            if passed_over:
+                return carried_without(carry, self.plan, self.log, piece.ranges, passed_over)
+            return carry(piece.ranges)
+        except WorkerLost as lost:
+            # What was begun was carried once, and may be at the destination: it is not to blame, and stays as it is.
+            if piece.again or span(piece.ranges) > 1:
+                raise
+            events.record_lost(self.plan.name, piece.ranges, str(lost))
+            return failed_by(self.plan, self.log, piece.ranges, lost)
+
+    def carry_anew(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
+        """What a batch of these ranges had staged, of which some is passed over. Raises ``WorkerLost``."""
+        return self._carried(Piece(ranges, again=True), passed_over)
+
+    def _lost(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
+        if piece.again:
+            raise lost
+        events.range_lost(self.plan.name, piece.ranges, str(lost))
+        records = sum(self.log.measure(partition, *stretch)[0] for partition, stretch in piece.ranges.items())
+        if records > 1:
+            return [Piece(half) for half in halves(piece.ranges, records, self._order)]
+        # What lies around the only one is gone, and hurt nobody.
+        return around(piece.ranges, record_in(self.log, piece.ranges), self._order)
+
+    def _halted(self, halt: Halt) -> Halted:
+        route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"
+        where = f"{halt.offset} --partition {halt.partition}"
+        message = (
+            f"stopped before {place}: {halt.step}: {_sentence(halt.message)}"
+            f" Mend it, then: penstock offset resume {route}."
+            f" Or go on without the record: penstock offset ack {route} {where}"
+        )
+        return self._stop_at(halt, message)
+
+    def _halted_behind(self, failed: Sequence[pa.RecordBatch], ranges: Ranges) -> Halted:
+        """For a batch of which a part had been written before anything was refused: it could not be taken back."""
+        halt = first_of(failed, self.log, ranges)
+        count = sum(batch.num_rows for batch in failed)
+        message = (
+            f"stopped behind a batch that was delivered without {count} of its records, which are in the failed store;"
+            f" the first is offset {halt.offset} of partition {halt.partition}: {halt.step}: {_sentence(halt.message)}"
+            f" Look at them: penstock failed list --route {self.plan.name}."
+            f" Then: penstock offset resume {self.plan.name}"
+        )
+        return self._stop_at(halt, message)
+
+    def _stop_at(self, halt: Halt, message: str) -> Halted:
+        self.ledger.halt(self.plan.name, halt, message)
+        events.route_halted(self.plan.name, message)
+        return Halted(message)
+
+
+def clean_stage(directory: Path) -> None:
+    """Remove what an earlier batch, or a task that was tried again, left behind. Only between batches."""
+    for file in directory.glob("*"):
+        file.unlink(missing_ok=True)
+
+
+def _course(left: Ranges, standing: Standing, order: Order) -> list[Piece]:
+    pending, halt = standing.pending, standing.halt
+    begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
+    stopped_at = None if halt is None else (halt.partition, halt.offset)
+    return course(left, order, begun, standing.acknowledged, stopped_at)
+
+
+def _firsts(ranges: Ranges) -> set[tuple[int, int]]:
+    return {(partition, start) for partition, (start, _) in ranges.items()}
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,133 @@
+"""The records behind a refusal: which one comes first, and how they were in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.destinations.contract import AnyDestination, Stager
+from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.engine.delivery.task import failed_records, read_failed
+from penstock.engine.delivery.task_report import BatchReport
+from penstock.engine.ledger import Halt
+from penstock.engine.route_plan import RoutePlan
+from penstock.log.local import LocalLog
+from penstock.log.record_order import RangeOrder
+from penstock.record import RECORD_SCHEMA
+from penstock.steps.chain import SOURCE_LABEL, labelled, place_key
+from penstock.steps.contract import FAILURE_SCHEMA
+
+DESTINATION_LABEL = "destination"
+REFUSED = "refused"
+_REASON = ["partition", "offset", "step", "code", "message"]
+
+
+def first_failed(report: BatchReport, log: LocalLog) -> Halt | None:
+    """The first record, in the order of the log, that a step or the staging has failed."""
+    failed = mendable(batch for file in report.failed for batch in read_failed(file.path))
+    return first_of(failed, log, report.ranges) if failed else None
+
+
+def mendable(failed: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Failures without those of records that their source could not read: no change of the route would let one
+    through, so a route that stops for the others does not stop for them."""
+    named = [batch.filter(pc.not_equal(batch.column("step"), SOURCE_LABEL)) for batch in failed]
+    return [batch for batch in named if batch.num_rows]
+
+
+def first_of(failed: Iterable[pa.RecordBatch], log: LocalLog, ranges: Ranges) -> Halt:
+    """The first of some failures within the ranges, in the order of the log."""
+    reasons = pa.Table.from_batches([batch.select(_REASON) for batch in failed])
+    partitions, offsets = (reasons.column(name).to_numpy().astype(np.int64) for name in ("partition", "offset"))
+    first = int(np.argmin(RangeOrder(log, ranges).ranks(partitions, offsets)))
+    (row,) = reasons.slice(first, 1).to_pylist()
+    return Halt(**row)
+
+
+def originals(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The records, as they are in the log, of rows that the destination refused. A record that became several rows is
+    there once: it is put through as a whole again, or not at all."""
+    if not failures:
+        return []
+    named = _each_once(pa.concat_batches(failures))
+    rows = log.fetch(pa.table(named.select(["partition", "offset"])))
+    return [failed_records(_one_batch(rows), labelled(named, DESTINATION_LABEL))]
+
+
+def refused_records(
+    plan: RoutePlan, destination: AnyDestination, log: LocalLog, ranges: Ranges, message: str
+) -> Iterator[pa.RecordBatch]:
+    """The records of ranges that the destination refused as a whole: all that the route's steps let through."""
+    steps = plan.head_chain()
+    stager = destination.stager(plan.stage_dir, plan.casts)
+    for partition, (start, end) in ranges.items():
+        for rows, outcome in (ran for read in log.read(partition, start, end) for ran in steps.runs(read)):
+            # Behind a step that runs in Spark nobody can say here which records are left; such ranges hold one record.
+            taken = outcome.kept if plan.rest else stager.add(outcome.kept, rows).kept
+            yield failed_records(rows, labelled(_each_once(_failures(taken, message)), DESTINATION_LABEL))
+    _discard(stager)
+
+
+def record_in(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
+    """The place of the first record in ranges that hold one."""
+    for partition, (start, end) in sorted(ranges.items()):
+        for rows in log.read(partition, start, end):
+            return partition, rows.column("offset")[0].as_py()
+    raise ValueError("there is no record in these ranges")
+
+
+def _failures(rows: pa.RecordBatch, message: str) -> pa.RecordBatch:
+    code, text = (pa.repeat(pa.scalar(value), rows.num_rows) for value in (REFUSED, message))
+    return pa.RecordBatch.from_arrays(
+        [rows.column("partition"), rows.column("offset"), code, text], schema=FAILURE_SCHEMA
+    )
+
+
+def _each_once(failures: pa.RecordBatch) -> pa.RecordBatch:
+    """Failures without the second and further ones of a record."""
+    _, first = np.unique(place_key(failures).to_numpy(), return_index=True)
+    return failures if len(first) == failures.num_rows else failures.take(pa.array(np.sort(first)))
+
+
+def all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Everything of a batch that goes to the failed store, each record once."""
+    found = chain((rows for file in report.failed for rows in read_failed(file.path)), refused)
+    return _once_over_all(found) if report.added else found
+
+
+class Counted:
+    """Batches that are counted while they are taken."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _once_over_all(failed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    seen = np.empty(0, np.int64)
+    for rows in failed:
+        places, first = np.unique(place_key(rows).to_numpy(), return_index=True)
+        fresh = np.isin(places, seen, invert=True)
+        seen = np.concatenate([seen, places[fresh]])
+        yield rows.take(pa.array(np.sort(first[fresh])))
+
+
+def _discard(stager: Stager) -> None:
+    for part in stager.finish():
+        if part.path:
+            Path(part.path).unlink(missing_ok=True)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)

@@ -1,0 +1,266 @@
+"""Named internal events: one call makes the log line and the metric, so that the two cannot drift apart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.errors import RouteError
+
+log = logging.getLogger("penstock")
+
+_BATCHES = Counter("penstock_batches_total", "Batches committed.", ["route"])
+_ITEMS = Counter("penstock_items_total", "Items by what became of them.", ["route", "outcome"])
+_SECONDS = Histogram("penstock_batch_seconds", "From the start of a batch's tasks to the ledger's commit.", ["route"])
+_RETRIES = Counter("penstock_destination_retries_total", "Writes that were put off.", ["route"])
+_CRASHES = Counter(
+    "penstock_route_crashes_total", "Queries that ended with an error and were started again.", ["route"]
+)
+_HALTS = Counter("penstock_route_halts_total", "Records at which a route stopped (`on_error: stop`).", ["route"])
+_OVERFLOWED = Counter(
+    "penstock_tables_overflowed_total", "Tables of batches whose rows went beyond `max_tables`.", ["route"]
+)
+_LOST = Counter("penstock_workers_lost_total", "Processes that records ended, or that took too long.", ["route"])
+_WAITING = Gauge("penstock_waiting_rows", "Rows of committed batches that wait for their table.", ["route", "table"])
+_RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
+_BEAT = Gauge("penstock_engine_heartbeat_timestamp_seconds", "When engine and JVM last gave a sign of life.")
+_STILL = Gauge("penstock_route_still_seconds", "How long the tasks of its batch have not moved.", ["route"])
+_RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that retention removed.")
+_COMPACTED = Counter("penstock_log_compacted_bytes_total", "Bytes of log that compaction freed.")
+
+
+def show_metrics(host: str, port: int) -> None:
+    """Serve the counters of this process to Prometheus, in a thread of its own."""
+    try:
+        start_http_server(port, host)
+    except OSError as error:
+        raise RouteError(
+            "PEN-ENG-021", f"cannot show metrics on {host}:{port}: {error.strerror}.", "Change `engine.metrics`."
+        ) from error
+
+
+def batch_committed(
+    route: str, number: int, loaded: int, skipped: int, failed: int, waiting: int, seconds: float
+) -> None:
+    _BATCHES.labels(route).inc()
+    for outcome, items in (("loaded", loaded), ("skipped", skipped), ("failed", failed), ("waiting", waiting)):
+        _ITEMS.labels(route, outcome).inc(items)
+    _SECONDS.labels(route).observe(seconds)
+    log.info(
+        "route %s: batch %d committed: %d loaded, %d skipped, %d failed%s in %.3f s",
+        route, number, loaded, skipped, failed, f", {waiting} waiting" if waiting else "", seconds,
+    )  # fmt: skip
+
+
+def batch_known(route: str) -> None:
+    log.info("route %s: Spark asked for a batch that was delivered before; not written again", route)
+
+
+def destination_unavailable(route: str, reason: str, wait: float) -> None:
+    _RETRIES.labels(route).inc()
+    log.warning("route %s: %s Trying again in %.1f s.", route, reason, wait)
+
+
+def table_put_off(route: str, number: int, table: str, reason: str) -> None:
+    log.warning(
+        "route %s: table %s does not take its part of batch %d now; it waits, and the route goes on: %s",
+        route, table, number, reason,
+    )  # fmt: skip
+
+
+def table_still_away(route: str, table: str, rows: int, reason: str, wait: float) -> None:
+    _RETRIES.labels(route).inc()
+    log.warning(
+        "route %s: %d rows wait for table %s: %s Trying again in %.1f s.", route, rows, table, reason, wait
+    )  # fmt: skip
+
+
+def table_caught_up(route: str, number: int, table: str, loaded: int, failed: int) -> None:
+    for outcome, items in (("loaded", loaded), ("failed", failed)):
+        _ITEMS.labels(route, outcome).inc(items)
+    log.info(
+        "route %s: table %s has got its part of batch %d: %d loaded, %d failed", route, table, number, loaded, failed
+    )  # fmt: skip
+
+
+def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
+    """``tables``: how many rows each table waits for, 0 for one that waits no more."""
+    for table, rows in tables.items():
+        _WAITING.labels(route, table).set(rows)
+
+
+def retrying_failed(route: str, reason: str) -> None:
+    log.error("route %s: what waits for its table cannot be tried now: %s", route, reason)
+
+
+def batch_reconsidered(route: str, number: int) -> None:
+    log.info("route %s: batch %d is tried without the records that were acknowledged meanwhile", route, number)
+
+
+def batch_cut(route: str, number: int, reason: str) -> None:
+    log.info("route %s: batch %d was refused as a whole, its halves are tried: %s", route, number, reason)
+
+
+def worker_lost(route: str, ranges: Ranges, reason: str) -> None:
+    _LOST.labels(route).inc()
+    log.warning("route %s: lost a worker on %s: %s. It is carried again, apart.", route, shown(ranges), reason)
+
+
+def range_lost(route: str, ranges: Ranges, reason: str) -> None:
+    _LOST.labels(route).inc()
+    log.warning("route %s: %s is cut in two: %s", route, shown(ranges), reason)
+
+
+def record_lost(route: str, ranges: Ranges, reason: str) -> None:
+    _LOST.labels(route).inc()
+    log.error("route %s: %s fails, for each time that it was carried alone %s", route, shown(ranges), reason)
+
+
+def shown(ranges: Ranges) -> str:
+    """Ranges as a person reads them: the first and last offset of each partition."""
+    return ", ".join(
+        f"offset {start} of partition {partition}"
+        if end - start == 1
+        else f"offsets {start}..{end - 1} of partition {partition}"
+        for partition, (start, end) in sorted(ranges.items())
+    )
+
+
+def record_refused(route: str, number: int, behind: int, reason: str) -> None:
+    """``behind``: how many offsets of what Spark asked for come after it."""
+    log.warning(
+        "route %s: batch %d, a single record, was refused and goes to the failed store (%d behind it to go): %s",
+        route, number, behind, reason,
+    )  # fmt: skip
+
+
+_told_of_overflow: set[str] = set()
+
+
+def tables_overflow(route: str, limit: int, into: str, tables: Sequence[str]) -> None:
+    """Said once per route and process: whoever makes up names makes up many."""
+    _OVERFLOWED.labels(route).inc(len(tables))
+    if route in _told_of_overflow:
+        return
+    _told_of_overflow.add(route)
+    log.warning(
+        "route %s: it has made as many tables as `max_tables` allows (%d). Rows for others go to the table '%s', which"
+        " says what they were meant for; the first is '%s'. Raise max_tables, or say with `tables` which may be.",
+        route, limit, into, tables[0],
+    )  # fmt: skip
+
+
+def route_started(route: str) -> None:
+    _RUNNING.labels(route).set(1)
+    log.info("route %s: started", route)
+
+
+def route_stopped(route: str) -> None:
+    _RUNNING.labels(route).set(0)
+    log.info("route %s: stopped", route)
+
+
+def route_left(route: str, lag: int, waiting: int) -> None:
+    log.warning(
+        "route %s: not in the config; retention keeps %d records that it has not read%s. If it was renamed:"
+        " penstock offset adopt %s NEW. If it is not to come back: penstock offset drop %s",
+        route, lag, f", and {waiting} rows that its tables wait for" if waiting else "", route, route,
+    )  # fmt: skip
+
+
+def route_crashed(route: str, reason: str, wait: float) -> None:
+    _RUNNING.labels(route).set(0)
+    _CRASHES.labels(route).inc()
+    log.error("route %s: %s Starting again in %.1f s.", route, reason, wait)
+
+
+def route_halted(route: str, message: str) -> None:
+    _RUNNING.labels(route).set(0)
+    _HALTS.labels(route).inc()
+    log.error("route %s: %s", route, message)
+
+
+def route_resumed(route: str) -> None:
+    log.info("route %s: goes on", route)
+
+
+def route_gave_up(route: str, reason: str, crashes: int) -> None:
+    _RUNNING.labels(route).set(0)
+    _CRASHES.labels(route).inc()
+    log.error("route %s: gave up%s: %s", route, f" after {crashes} crashes" if crashes else "", reason)
+
+
+def route_out_of_patience(route: str, reason: str) -> None:
+    _RUNNING.labels(route).set(0)
+    log.error("route %s: waits no longer: %s", route, reason)
+
+
+def batch_put_off(route: str, number: int) -> None:
+    log.info("route %s: stopped before batch %d was delivered; it goes on with the next run", route, number)
+
+
+def ledger_unavailable(route: str, reason: str) -> None:
+    log.error("route %s: the ledger is out of reach: %s", route, reason)
+
+
+def lock_not_renewed(name: str, reason: str) -> None:
+    log.warning("the lock on '%s' was not renewed, trying again: %s", name, reason)
+
+
+def log_released(segments: int, size: int) -> None:
+    _RELEASED.inc(size)
+    log.info("retention: %d segments, %d bytes removed", segments, size)
+
+
+def retention_failed(reason: str) -> None:
+    log.error("retention: nothing was removed: %s", reason)
+
+
+def log_compacted(partition: int, dropped: int, size: int) -> None:
+    _COMPACTED.inc(max(0, size))
+    log.info("compaction: %d records of partition %d dropped, %d bytes freed", dropped, partition, size)
+
+
+def compaction_failed(partition: int, reason: str) -> None:
+    log.error("compaction: partition %d stays as it is: %s", partition, reason)
+
+
+def left_early() -> None:
+    log.info("stopped: nothing is to deliver")
+
+
+def heart_beat(still: Mapping[str, float]) -> None:
+    """``still``: per route that is on a batch, for how many seconds that has not moved."""
+    _BEAT.set_to_current_time()
+    for route, seconds in still.items():
+        _STILL.labels(route).set(seconds)
+
+
+def heart_missed(reason: str) -> None:
+    log.warning("the engine could not give a sign of life: %s", reason)
+
+
+def process_silent(name: str, pid: int, seconds: float) -> None:
+    log.error("%s (pid %d) has given no sign of life for %.0f s; it is killed and started anew", name, pid, seconds)
+
+
+def process_continued(name: str, pid: int, seconds: float) -> None:
+    log.warning("%s (pid %d) was stopped by a signal for %.0f s; it is told to go on", name, pid, seconds)
+
+
+def job_stalled(route: str, seconds: float) -> None:
+    log.error("route %s: a task has not moved for %.0f s; it is cut off", route, seconds)
+
+
+def process_started(name: str, pid: int) -> None:
+    log.info("%s: started, pid %d", name, pid)
+
+
+def process_ended(name: str, code: int | None, wait: float | None) -> None:
+    if wait is None:
+        log.info("%s: ended with %s", name, code)
+    else:
+        log.error("%s: ended with %s. Starting again in %.1f s.", name, code, wait)

@@ -1,0 +1,59 @@
+"""Routes that the ledger knows and the config no longer has.
+
+Such a route keeps its offsets, and what it has not read stays in the log, so that it can come back, or another take
+over from it. Until an operator drops it: that is the only way in which what it has not read is given up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.engine.operate.offset_control import no_engine_starts, running_engine
+from penstock.engine.pipeline import Pipeline
+from penstock.errors import PenstockError
+
+
+@dataclass(frozen=True)
+class LeftRoute:
+    """What a route that left the config still holds."""
+
+    route: str
+    lag: int
+    """How many offsets the log has that it has not read."""
+    failed: int
+    """How many of its failed records nobody has replayed or dropped."""
+    waiting: int
+    """How many rows its tables still wait for."""
+
+
+def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
+    if route in pipeline.config.routes:
+        raise PenstockError(
+            "PEN-ENG-073",
+            f"route '{route}' is in the config.",
+            "Remove it there first, and restart the pipeline; then it can be dropped.",
+        )
+    if route not in pipeline.ledger.routes():
+        known = ", ".join(pipeline.left_routes()) or "none"
+        raise PenstockError(
+            "PEN-ENG-074", f"the ledger knows no route '{route}'.", f"Routes that have left the config: {known}."
+        )
+    lag = 0
+    for partition, position in pipeline.ledger.offsets(route).items():
+        if partition in pipeline.log.partitions():
+            bounds = pipeline.log.bounds(partition)
+            lag += max(0, bounds.end - max(position.committed, bounds.oldest))
+    waiting = sum(table.rows for table in pipeline.ledger.waiting_tables(route).values())
+    return LeftRoute(route, lag, pipeline.ledger.failed_open(route), waiting)
+
+
+def drop(pipeline: Pipeline, route: str) -> None:
+    """Forget the route. An engine that runs does not know it, so it need not stop."""
+    left_route(pipeline, route)
+    if running_engine(pipeline) is None:
+        with no_engine_starts(pipeline):
+            pipeline.ledger.drop(route)
+    else:
+        pipeline.ledger.drop(route)
+    pipeline.log.holds.remove(route)
+    pipeline.failed_store.remove(route)

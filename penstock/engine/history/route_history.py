@@ -1,0 +1,256 @@
+"""What was there before: whether ledger, log, disk and destination tell one story of a route.
+
+They do not after an older copy of ``data_dir`` was put back, the ledger was deleted, or a route was renamed. To go on
+would then pass over records, or deliver them twice, without a word. So a route asks before its first batch, and waits
+for a person where the answers exclude each other:
+
+- The ledger says which writers gave the offsets that it has delivered; the log must say the same (``fork``).
+- The destination's marks of this ledger and route must be ones that the ledger can have given.
+- A route without a past in this ledger must not find one: marks of this log under another ledger or under the name of a
+  route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
+
+A route that is new on a target that is new finds nothing, and starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.destinations.contract import AnyDestination, Batch, Loaded
+from penstock.engine.history.adoption import LogPart, shared_ranges
+from penstock.engine.history.batch_origin import Origin
+from penstock.engine.ledger import Ledger
+from penstock.engine.spark.spark_checkpoints import checkpoints_of
+from penstock.errors import ContradictionError
+from penstock.log.lineage import LINEAGE_FILE
+from penstock.log.local import LocalLog
+
+MAX_LISTED = 10_000
+"""How many batches are looked through for what a destination lacks."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Looks into the past of one pipeline's routes. Changes nothing."""
+
+    log: LocalLog
+    ledger: Ledger
+    routes: Collection[str]
+    """The routes of the config."""
+    checkpoints: Path | None = None
+
+    def check_ground(self, route: str, sources: Sequence[str]) -> None:
+        """Whether log, ledger and disk agree on the route. Raises ``ContradictionError``."""
+        for partition, (fork, end) in self.forks(route, sources).items():
+            if self._has_lost_its_lineage(partition, fork):
+                path = self.log.partition_dir(partition) / LINEAGE_FILE
+                raise ContradictionError(
+                    "PEN-RTE-020",
+                    f"route '{route}' has delivered partition {partition} up to offset {end}, and this log no longer"
+                    f" says who wrote its records from offset {fork} on: {path} was lost, or is of an older copy.",
+                    "Put it back. If it is lost and the log is the one that was delivered from, let the route go on"
+                    f" behind that: penstock offset adopt {route}, then"
+                    f" penstock offset ack {route} {fork}..{end - 1} --partition {partition}",
+                )
+            raise ContradictionError(
+                "PEN-RTE-016",
+                f"route '{route}' has delivered partition {partition} up to offset {end}, but this log has other"
+                f" records, or none, from offset {fork} on: an older copy of the log was put back.",
+                "Put the newer log back. Or go on with this one, behind what it shares with what was delivered:"
+                f" penstock offset adopt {route}",
+            )
+        if not self.ledger.has_past(route):
+            found = self._on_disk(route)
+            if found:
+                raise self._met_past(route, route, found)
+
+    def check_target(self, route: str, sources: Sequence[str], destination: AnyDestination) -> None:
+        """Whether what the destination remembers agrees too. Raises ``ContradictionError``, and ``TransientError`` if
+        the destination cannot be asked now."""
+        self._check_neighbours(route, destination)
+        newest = destination.newest_loads()
+        for load in newest:
+            if (load.batch.scope, load.batch.route) == (self.ledger.scope, route):
+                self._check_own(load)
+        accepted = self.ledger.accepted_others(route)
+        # What is there under the name of another route of the config is for that one to answer for.
+        others = (self.ledger.dropped() | set(self.routes)) - {route}
+        # Its own name first: that is the better advice.
+        for load in sorted(newest, key=lambda load: load.batch.route != route):
+            whose = (load.batch.scope, load.batch.route)
+            if whose == (self.ledger.scope, route) or load.batch.route in others:
+                continue
+            if load.batch.number > accepted.get(whose, 0) and self._is_ahead(load, route, sources):
+                raise self._met_past(route, load.batch.route, _told(load))
+
+    def _check_neighbours(self, route: str, destination: AnyDestination) -> None:
+        """Whether a route that left the config wrote to this place: for targets that remember nothing themselves."""
+        place = destination.place()
+        if not place or self.ledger.has_past(route):
+            return
+        for other, theirs in self.ledger.places().items():
+            if theirs == place and other not in self.routes and self.ledger.last_number(other):
+                raise self._met_past(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
+
+    def missing(self, route: str, destination: AnyDestination) -> str:
+        """What the ledger counts as delivered and the destination does not know of: it is older than the ledger. Empty
+        if there is nothing, or if the destination does not remember its batches."""
+        if not destination.capabilities.transactions:
+            return ""
+        own = [
+            load.batch.number
+            for load in destination.newest_loads()
+            if (load.batch.scope, load.batch.route) == (self.ledger.scope, route)
+        ]
+        newest = max(own, default=0)
+        lacking = [batch for batch in self.ledger.batches(route, last=MAX_LISTED) if batch.loaded]
+        lacking = [batch for batch in lacking if batch.number > max(newest, self.ledger.accepted(route))]
+        if not lacking:
+            return ""
+        starts: dict[int, int] = {}
+        for batch in lacking:
+            for partition, (start, _) in batch.ranges.items():
+                starts[partition] = min(start, starts.get(partition, start))
+        rows = sum(batch.loaded for batch in lacking)
+        verbs = " and ".join(f"penstock offset rewind {route} --to {at} --partition {p}" for p, at in starts.items())
+        return f"the destination lacks {rows} rows that were delivered to it. To deliver them again: {verbs}"
+
+    def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:
+        """Partitions in which the log has other records than the route has delivered: from which offset on, and up to
+        where the route has come."""
+        known = self.ledger.lineages(route)
+        standing = self.ledger.standing(route)
+        found: dict[int, tuple[int, int]] = {}
+        for partition in self.log.partitions(sources):
+            position = standing.positions.get(partition)
+            if position is None:
+                continue
+            bounds = self.log.bounds(partition)
+            reached = position.committed
+            if standing.pending is not None and partition in standing.pending.ranges:
+                reached = max(reached, standing.pending.ranges[partition][1])
+            fork = min(reached, bounds.end)
+            lineage = known.get(partition)
+            if lineage is not None and lineage.incarnations:
+                # What is below the log's oldest offset it no longer knows the writers of.
+                start = max(lineage.incarnations[0].first, bounds.oldest)
+                if start < fork:
+                    fork = lineage.agreed(self.log.lineage(partition), start, fork)
+            if fork < reached:
+                found[partition] = (fork, reached)
+        return found
+
+    def _has_lost_its_lineage(self, partition: int, fork: int) -> bool:
+        """Whether the log has a record there and does not know of whom, while the route does."""
+        return fork < self.log.bounds(partition).end and not self.log.lineage(partition).writer_of(fork)
+
+    def _check_own(self, load: Loaded) -> None:
+        batch = load.batch
+        last = self.ledger.last_number(batch.route)
+        pending = self.ledger.pending(batch.route)
+        if pending is not None and pending.number == batch.number:
+            # It may have got its number while nobody could ask the destination, which has another batch under it.
+            last = batch.number - 1 if _is_another(batch, pending) else last
+        if batch.number > last:
+            raise ContradictionError(
+                "PEN-RTE-017",
+                f"the destination has batch {batch.number} of route '{batch.route}' (table '{load.table}'), and this"
+                f" ledger has delivered batches up to {last} only: an older copy of the ledger or of the whole"
+                " `data_dir` was put back.",
+                "Put the newer one back. Or go on with this one, behind what the destination has:"
+                f" penstock offset adopt {batch.route}",
+            )
+        if batch.number <= self.ledger.accepted(batch.route):
+            return
+        origin = Origin.from_text(batch.origin)
+        if origin is not None and not self._is_of_this_log(batch.origin, origin):
+            raise ContradictionError(
+                "PEN-RTE-018",
+                f"batch {batch.number} of route '{batch.route}' at the destination (table '{load.table}') was made of"
+                " records that this log does not have: copies of one `data_dir` have delivered to it by turns.",
+                "Find out which of them is to go on. To let this one do so, behind what the destination has:"
+                f" penstock offset adopt {batch.route}",
+            )
+
+    def _is_of_this_log(self, text: str, origin: Origin) -> bool:
+        owners = self.log.partitions()
+        if not origin.stretches.keys() <= owners.keys():
+            return False
+        if Origin.of(self.log, origin.ranges).to_text() == text:
+            return True
+        for partition, stretch in origin.stretches.items():
+            bounds = self.log.bounds(partition)
+            start = max(stretch.start, bounds.oldest)
+            if owners[partition].identity != stretch.identity or stretch.end > bounds.end:
+                return False
+            if start < stretch.end and stretch.lineage.agreed(self.log.lineage(partition), start, stretch.end) < (
+                stretch.end
+            ):
+                return False
+        return True
+
+    def log_parts(self, sources: Sequence[str]) -> dict[int, LogPart]:
+        """The partitions of some sources, as they are to be compared with what a destination has."""
+        found = {}
+        for partition, owner in self.log.partitions(sources).items():
+            bounds = self.log.bounds(partition)
+            found[partition] = LogPart(owner.identity, bounds.oldest, bounds.end, self.log.lineage(partition))
+        return found
+
+    def _is_ahead(self, load: Loaded, route: str, sources: Sequence[str]) -> bool:
+        """Whether somebody else has delivered from this log what the route has not; for a route without a past in this
+        ledger, whether from this log at all."""
+        origin = Origin.from_text(load.batch.origin)
+        if origin is None:
+            return False
+        parts = self.log_parts(sources)
+        if not self.ledger.has_past(route):
+            identities = {part.identity for part in parts.values() if part.identity}
+            return any(stretch.identity in identities for stretch in origin.stretches.values())
+        positions = self.ledger.offsets(route)
+        shared = shared_ranges(origin, parts)
+        return any(p in positions and end > positions[p].committed for p, (_, end) in shared.items())
+
+    def _on_disk(self, route: str) -> str:
+        held = {p: offset for p, offset in self.log.holds.get().get(route, {}).items() if offset}
+        if held:
+            places = ", ".join(f"{offset} in partition {p}" for p, offset in held.items())
+            return f"it has let go of the log up to offset {places} ({self.log.directory / 'holds'})"
+        if others := self.other_checkpoints(route):
+            return f"there is a checkpoint of it ({others[0]})"
+        return ""
+
+    def other_checkpoints(self, route: str) -> list[Path]:
+        """Those that a route of this name has left under other ledgers."""
+        found = [] if self.checkpoints is None else checkpoints_of(self.checkpoints, route)
+        return [path for path in found if not path.name.startswith(f"{route}-{self.ledger.scope[:8]}")]
+
+    def _met_past(self, route: str, other: str, found: str) -> ContradictionError:
+        name = f"'{other}'" if other != route else "a route of this name"
+        known = "is not that far" if self.ledger.has_past(route) else "has no past in this ledger"
+        return ContradictionError(
+            "PEN-RTE-019",
+            f"route '{route}' {known}, but {name} has delivered from this log before: {found}. The"
+            " ledger was deleted or replaced, or the route was renamed.",
+            f"Go on behind it: penstock offset adopt {other} {route}."
+            f" Or deliver everything again: penstock offset rewind {route} --to 1970-01-01."
+            " Or deliver only what comes from now on: penstock run --from now",
+        )
+
+
+def _is_another(batch: Batch, pending: Batch) -> bool:
+    origin = Origin.from_text(batch.origin)
+    return origin is not None and origin.ranges != dict(pending.ranges)
+
+
+def _told(load: Loaded) -> str:
+    origin = Origin.from_text(load.batch.origin)
+    ends = ", ".join(
+        f"{each.end} in partition {partition}" for partition, each in (origin.stretches.items() if origin else ())
+    )
+    return (
+        f"its batch {load.batch.number} is at the destination, with table '{load.table}', up to offset {ends} (ledger"
+        f" {load.batch.scope[:8]})"
+    )

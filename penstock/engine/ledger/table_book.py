@@ -1,0 +1,146 @@
+"""What the ledger knows of a route's tables: which JSON path fills which column, every schema change, and the locks.
+
+``RouteBook`` is what a destination is given while it writes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from penstock import faults
+from penstock.destinations.contract import Batch
+from penstock.engine import events
+from penstock.engine.ledger import Ledger
+from penstock.engine.ledger.target_locks import LEASE, held
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column that was filled, the JSON paths that filled it (first come first), and since when."""
+
+    table: str
+    name: str
+    paths: tuple[str, ...]
+    since: float
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    number: int
+    at: float
+    table: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a table was when it was last looked at, in the looker's own words, and the changes noted since then."""
+
+    shape: str
+    noted: Sequence[str]
+
+
+class RouteBook:
+    """``patience`` is how long it waits for a lock, ``lease`` how long a killed holder keeps one; in seconds."""
+
+    def __init__(self, ledger: Ledger, route: str, patience: float = LEASE, lease: float = LEASE) -> None:
+        self._ledger = ledger
+        self._t = ledger.names
+        self._route = route
+        self._patience = patience
+        self._lease = lease
+        self.changed_tables: set[str] = set()
+        """The tables of which a change was noted here, through this book."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold a lock over all engines that share the ledger; see ``penstock.engine.ledger.target_locks``."""
+        return held(self._ledger, name, self._patience, self._lease)
+
+    def changed(self, table: str, statement: str) -> None:
+        faults.reach("ledger.schema_change")
+        self.changed_tables.add(table)
+        with self._ledger.writing() as connection:
+            self._note(connection, table, statement)
+
+    def looked(self, table: str, shape: str, found: Sequence[str] = ()) -> None:
+        """Remember what a table is, and note the changes that were found at this look."""
+        place = {"route": self._route, "target": table}
+        shapes, numbers = self._t.shapes, self._t.changes.c.number
+        with self._ledger.writing() as connection:
+            for statement in found:
+                self._note(connection, table, statement)
+            last = connection.execute(sa.select(sa.func.max(numbers))).scalar() or 0
+            values = {"shape": shape, "last_change": last}
+            if connection.execute(sa.update(shapes).filter_by(**place).values(values)).rowcount == 0:
+                connection.execute(sa.insert(shapes).values(**place, **values))
+
+    def last_look(self, table: str) -> Look | None:
+        place = {"route": self._route, "target": table}
+        changes = self._t.changes
+        with self._ledger.reading() as connection:
+            seen = connection.execute(sa.select(self._t.shapes).filter_by(**place)).first()
+            if seen is None:
+                return None
+            since = sa.select(changes.c.statement).filter_by(**place).where(changes.c.number > seen.last_change)
+            return Look(seen.shape, list(connection.execute(since).scalars()))
+
+    def _note(self, connection: sa.Connection, table: str, statement: str) -> None:
+        connection.execute(
+            sa.insert(self._t.changes).values(at=time.time(), route=self._route, target=table, statement=statement)
+        )
+
+    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
+        known = {column.name: column.paths for column in self.columns(table)}
+        new = {
+            name: tuple(dict.fromkeys((*known.get(name, ()), *paths)))
+            for name, paths in columns.items()
+            if not set(paths) <= set(known.get(name, ()))
+        }
+        if not new:
+            return
+        place = {"route": self._route, "target": table}
+        with self._ledger.writing() as connection:
+            for name, paths in new.items():
+                values = {"paths": json.dumps(paths)}
+                done = connection.execute(sa.update(self._t.columns).filter_by(**place, name=name).values(values))
+                if done.rowcount == 0:
+                    connection.execute(
+                        sa.insert(self._t.columns).values(**place, name=name, **values, since=time.time())
+                    )
+
+    def filled_tables(self) -> list[str]:
+        c = self._t.columns.c
+        query = sa.select(c.target).where(c.route == self._route).distinct()
+        with self._ledger.reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def overflowing(self, batch: Batch) -> list[str]:
+        return self._ledger.overflowing(batch)
+
+    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+        self._ledger.to_overflow(batch, tables)
+        events.tables_overflow(self._route, limit, into, sorted(tables))
+
+    def columns(self, table: str | None = None) -> list[KnownColumn]:
+        """The columns of a table, or of all, oldest first."""
+        c = self._t.columns.c
+        query = sa.select(self._t.columns).where(c.route == self._route)
+        if table is not None:
+            query = query.where(c.target == table)
+        with self._ledger.reading() as connection:
+            rows = connection.execute(query.order_by(c.target, c.since, c.name))
+            return [KnownColumn(row.target, row.name, tuple(json.loads(row.paths)), row.since) for row in rows]
+
+    def changes(self, last: int | None = None) -> list[SchemaChange]:
+        """The schema changes that were made, oldest first."""
+        c = self._t.changes.c
+        query = sa.select(self._t.changes).where(c.route == self._route).order_by(c.number.desc())
+        with self._ledger.reading() as connection:
+            rows = connection.execute(query if last is None else query.limit(last)).all()
+        return [SchemaChange(row.number, row.at, row.target, row.statement) for row in reversed(rows)]

@@ -1,0 +1,190 @@
+"""Records carried in a process that may die of them: ``python -m penstock.engine.lost_workers.trial_process``, started
+by the engine.
+
+It loads what a task needs once, and forks a process for each trial, so that a death costs a fork and the engine hears
+of it. It speaks in pickles over its standard input and output and ends with the engine, which holds the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from penstock import parent_death
+from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.engine.delivery.task_report import BatchReport
+from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
+from penstock.engine.lost_workers.task_note import traces
+from penstock.engine.route_plan import RoutePlan
+from penstock.engine.spark.jvm import pass_on
+
+GRACE = 30.0
+"""Seconds beyond its limit after which a trial that has not ended itself is killed: it may have been stopped."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Ranges to carry, with the seconds that steps may take for each batch of records."""
+
+    ranges: Ranges
+    limit: float | None
+
+
+class TrialServer:
+    """The other process, seen from the engine. Started when first needed; ``close`` ends it."""
+
+    def __init__(self, plan: RoutePlan, log: Path) -> None:
+        self._plan = plan
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def carry(self, trial: Trial) -> BatchReport:
+        """Raises ``WorkerLost`` if the records end the process that carries them, else what carrying them raises."""
+        try:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            pickle.dump(trial, process.stdin)
+            process.stdin.flush()
+            answer = pickle.load(process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            self.close()
+            raise WorkerLost("", LostCode.KILLED_WORKER, "the process for trials has ended") from error
+        if isinstance(answer, BaseException):
+            raise answer
+        assert isinstance(answer, BatchReport)
+        return answer
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+            process.wait()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            said, say = os.pipe()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.engine.lost_workers.trial_process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=say,
+            )
+            os.close(say)
+            threading.Thread(target=pass_on, args=(said,), name="trial-says", daemon=True).start()
+            assert self._process.stdin is not None
+            pickle.dump((self._plan, self._log), self._process.stdin)
+        return self._process
+
+
+def serve(asked: BinaryIO, answers: BinaryIO) -> None:
+    """Carry out trials until the engine closes its end."""
+    from penstock.engine.spark.warm_up import warm_up
+
+    plan, log = pickle.load(asked)
+    warm_up()
+    while True:
+        try:
+            trial = pickle.load(asked)
+        except EOFError:
+            return
+        pickle.dump(_tried(plan, log, trial, asked), answers)
+        answers.flush()
+
+
+def _tried(plan: RoutePlan, log: Path, trial: Trial, asked: BinaryIO) -> BatchReport | BaseException:
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(told)
+        _carry(plan, log, trial, tells)
+    os.close(tells)
+    with open(told, "rb") as pipe:
+        in_time = _wait(plan.stage_dir, child, pipe, trial.limit, asked)
+        answer = pipe.read() if in_time else b""
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if answer:
+        with suppress(EOFError, pickle.UnpicklingError):
+            found: BatchReport | BaseException = pickle.loads(answer)
+            return found
+    return _lost(plan.stage_dir, child, status, in_time, trial.limit)
+
+
+def _carry(plan: RoutePlan, log: Path, trial: Trial, tells: int) -> None:
+    """In the process of the trial alone. Whatever happens here, it never returns into the server."""
+    from penstock.engine.delivery.task import carried
+    from penstock.log.local import LocalLog
+
+    code = 1
+    try:
+        parent_death.ask_for(signal.SIGKILL)
+        try:
+            answer: object = carried(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.ranges)
+        except BaseException as error:
+            answer = error
+        try:
+            content = pickle.dumps(answer)
+        except Exception:
+            content = pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
+        with open(tells, "wb") as pipe:
+            pipe.write(content)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _wait(stage: Path, child: int, pipe: BinaryIO, limit: float | None, asked: BinaryIO) -> bool:
+    """Returns whether the child has answered or ended, and not gone on for too long without moving. If the engine is
+    gone there is nobody to tell, and this process ends."""
+    seen: tuple[int, ...] = ()
+    since = time.monotonic()
+    while True:
+        ready, _, _ = select.select([pipe, asked], [], [], 1.0)
+        if pipe in ready:
+            return True
+        if asked in ready:
+            # Nothing is asked before the answer to what was: this is the end of the engine.
+            os.kill(child, signal.SIGKILL)
+            os._exit(1)
+        moved = tuple(trace.moved for trace in traces(stage, child))
+        if moved != seen:
+            seen, since = moved, time.monotonic()
+        if limit is not None and time.monotonic() - since > limit + GRACE:
+            return False
+
+
+def _lost(stage: Path, child: int, status: int, in_time: bool, limit: float | None) -> WorkerLost:
+    found = traces(stage, child)
+    step, hung_at = (found[0].step, found[0].hung_at) if found else ("", "")
+    if hung_at or not in_time:
+        at = f", at {hung_at}" if hung_at else ""
+        return WorkerLost(step, LostCode.TIMED_OUT, f"took longer than {limit:g} s{at}")
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return WorkerLost(step, LostCode.KILLED_WORKER, f"had its process killed by {name}")
+    return WorkerLost(step, LostCode.KILLED_WORKER, f"ended its process with code {os.WEXITSTATUS(status)}")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What a user's code prints must not come between our answers.
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        serve(sys.stdin.buffer, answers)

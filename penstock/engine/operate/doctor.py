@@ -1,0 +1,341 @@
+"""Whether everything that a pipeline stands on is there: Python, Java, config, folders, ports, log, ledger, targets.
+
+Each check ends in a finding, never in an exception, and says how to mend what it found. No Spark is started, and
+nothing that a running pipeline needs is locked.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import platform
+import re
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config.loading import load
+from penstock.config.pipeline_config import PipelineConfig
+from penstock.config.problems import ConfigError
+from penstock.engine.file_permissions import is_open
+from penstock.engine.layout import Layout
+from penstock.engine.processes.presence import engine_pid, engine_silence, routes_still, silence_told
+from penstock.errors import PenstockError, SourceAway, TransientError
+from penstock.redaction import redacted
+
+if TYPE_CHECKING:
+    from penstock.engine.pipeline import Pipeline
+    from penstock.log.local import LocalLog
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+LITTLE_SPACE = 2**30
+TOO_LITTLE_SPACE = 64 * 2**20
+AWAY = "Start it, or mend its address or password in the config. A pipeline that runs tries again by itself."
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    subject: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+def examine(path: Path) -> Iterator[Finding]:
+    """Every finding, as soon as it is made. What needs a config is left out if there is no valid one."""
+    yield check_python()
+    yield check_java()
+    try:
+        config = load(path)
+    except ConfigError as error:
+        for problem in error.problems:
+            yield Finding("config", Verdict.FAIL, str(problem), "Then run: penstock validate")
+        return
+    yield Finding("config", Verdict.OK, f"{path} is valid, name {config.name}")
+    yield check_space(config.data_dir)
+    yield from check_privacy(config.data_dir, config.file_mask)
+    yield _engine(config)
+    for name, source in config.sources.items():
+        listen = getattr(source, "listen", None)
+        if isinstance(listen, str):
+            runs = engine_pid(Layout(config.data_dir)) is not None
+            yield check_address(f"source {name}", listen, getattr(source, "tls", None) is not None, runs)
+        yield from _guarded(f"source {name}", _check_source(config, name))
+    yield from _guarded("log", _check_log(config))
+    yield from _guarded("ledger", _check_ledger(config))
+    for route in config.routes:
+        yield from _guarded(f"route {route}", _check_destination(config, route))
+
+
+def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Finding:
+    found = f"{platform.python_implementation()} {platform.python_version()}"
+    if version < OLDEST_PYTHON:
+        return Finding("python", Verdict.FAIL, found, "Penstock needs Python 3.11 or newer.")
+    return Finding("python", Verdict.OK, found)
+
+
+def check_java() -> Finding:
+    """Looks where Spark looks: ``JAVA_HOME`` if it is set, the ``PATH`` otherwise."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    fix = f"Install Java {OLDEST_JAVA} or newer, or point JAVA_HOME at one."
+    if java is None:
+        return Finding("java", Verdict.FAIL, "no java on the PATH, and JAVA_HOME is not set", fix)
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("java", Verdict.FAIL, f"{java} does not run: {error}", fix)
+    version = java_version(ran.stderr + ran.stdout)
+    if version is None:
+        return Finding("java", Verdict.FAIL, f"{java} does not say its version", fix)
+    if version < OLDEST_JAVA:
+        return Finding("java", Verdict.FAIL, f"{java} is Java {version}", fix)
+    return Finding("java", Verdict.OK, f"Java {version}, {java}")
+
+
+def java_version(text: str) -> int | None:
+    """The major version in the output of ``java -version``; old ones call 8 "1.8"."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        return None
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+
+
+def check_space(folder: Path) -> Finding:
+    """Whether the folder can be written, or made, and how much room is left there."""
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        fix = "Give this user the right to write there, or set another `data_dir`."
+        return Finding("data_dir", Verdict.FAIL, f"{place} cannot be written", fix)
+    free = shutil.disk_usage(place).free
+    found = f"{folder}{'' if folder.exists() else ' (will be made)'}, {free / 2**30:.1f} GiB free"
+    if free < LITTLE_SPACE:
+        verdict = Verdict.FAIL if free < TOO_LITTLE_SPACE else Verdict.WARN
+        return Finding("data_dir", verdict, found, "Make room, or lower `log.retention`.")
+    return Finding("data_dir", Verdict.OK, found)
+
+
+def check_privacy(folder: Path, mask: int) -> Iterator[Finding]:
+    """A folder that others can look into."""
+    if is_open(folder, mask):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        fix = f"The next `penstock run` closes it if it is this user's; else: chmod go-rwx {folder}, or set `umask`."
+        yield Finding("data_dir", Verdict.WARN, f"{folder} is open to others (mode {mode:04o})", fix)
+
+
+def check_address(subject: str, listen: str, tls: bool = False, runs: bool = True) -> Finding:
+    """A listen address must be free, or answer as a collector does: ours, if our engine ``runs``."""
+    host, _, port_text = listen.rpartition(":")
+    host, port = host.strip("[]"), int(port_text)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+        return Finding(subject, Verdict.OK, f"{listen} is free")
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if _is_healthy(_reachable(host), port, tls):
+        if runs:
+            return Finding(subject, Verdict.OK, f"{listen} answers /healthz: a collector runs there")
+        return Finding(
+            subject,
+            Verdict.WARN,
+            f"{listen} answers /healthz, and this pipeline's engine does not run: the collector may be another's",
+            f"If it is, stop the pipeline that has port {port}, or change `listen`.",
+        )
+    return Finding(
+        subject,
+        Verdict.FAIL,
+        f"{listen} cannot be used ({reason}), and what is there does not answer /healthz",
+        f"Stop the process that has port {port}, or change `listen`.",
+    )
+
+
+def _reachable(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _is_healthy(host: str, port: int, tls: bool) -> bool:
+    connection: http.client.HTTPConnection
+    if tls:
+        # Whether the certificate is right is for its clients to say; here it only matters who has the port.
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(host, port, timeout=3, context=context)
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=3)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _engine(config: PipelineConfig) -> Finding:
+    layout = Layout(config.data_dir)
+    pid = engine_pid(layout)
+    if (silence := engine_silence(layout, pid)) is not None:
+        fix = "It is started anew by itself soon; look for the reason in its log, and at the load of the machine."
+        return Finding("engine", Verdict.FAIL, silence_told(pid, silence), fix)
+    if still := routes_still(layout, pid):
+        told = ", ".join(f"route {name} for {seconds:.0f} s" for name, seconds in still.items())
+        fix = "A step that takes longer than `step_timeout` is cut off by itself, and its record fails."
+        return Finding("engine", Verdict.WARN, f"runs, pid {pid}; tasks have not moved: {told}", fix)
+    return Finding("engine", Verdict.OK, "does not run" if pid is None else f"runs, pid {pid}")
+
+
+def _check_source(config: PipelineConfig, name: str) -> Iterator[Finding]:
+    from penstock.registry import Kind, component
+    from penstock.sources.contract import SourceContext
+
+    source = config.sources[name]
+    layout = Layout(config.data_dir)
+    context = SourceContext(name, layout.log, config.log.model_dump_json(), layout.source_state(name))
+    found = component(Kind.SOURCE, source.type).implementation_class()(source, context).check()
+    if found is not None:
+        yield Finding(f"source {name}", Verdict.OK, f"{source.type}: {found}")
+
+
+def _check_log(config: PipelineConfig) -> Iterator[Finding]:
+    from penstock.log.local import LocalLog
+
+    log = LocalLog(Layout(config.data_dir).log, config.log)
+    owners = log.partitions()
+    if not owners:
+        yield Finding("log", Verdict.OK, "empty: made at the first run")
+    for partition, owner in owners.items():
+        yield from _guarded(f"log {partition}", _check_partition(log, partition, owner.source))
+
+
+def _check_partition(log: LocalLog, partition: int, source: str) -> Iterator[Finding]:
+    from penstock.log.format.log_files import segment_path
+    from penstock.log.format.partition_head import read_head
+
+    bounds = log.bounds(partition)
+    # Reading the newest record shows that the last frame is whole; all of them would take as long as the log is large.
+    for _ in log.read(partition, max(bounds.oldest, bounds.end - 1), bounds.end):
+        pass
+    folder = log.directory / str(partition)
+    head = read_head(folder)
+    behind = 0 if head is None else segment_path(folder, head.segment).stat().st_size - head.position
+    held = f"{source}: {bounds.oldest}..{bounds.end - 1}" if bounds.end > bounds.oldest else f"{source}: empty"
+    if behind > 0:
+        yield Finding(
+            f"log {partition}",
+            Verdict.WARN,
+            f"{held}; {behind} bytes behind the last finished append",
+            "An append under way, or one that a crash cut off: the next start mends it and says so.",
+        )
+    else:
+        yield Finding(f"log {partition}", Verdict.OK, held)
+
+
+def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
+    from penstock.engine.delivery.log_gaps import gaps
+    from penstock.engine.ledger import RouteState
+    from penstock.engine.pipeline import Pipeline
+    from penstock.log.local import LocalLog
+
+    layout = Layout(config.data_dir)
+    if config.ledger.url is None and not layout.ledger.exists():
+        held = LocalLog(layout.log, config.log).holds.get()
+        if any(offset for offsets in held.values() for offset in offsets.values()):
+            yield Finding(
+                "ledger",
+                Verdict.FAIL,
+                f"there is none, but {', '.join(held)} delivered from this log before",
+                "Put it back. Or let each route go on behind what its destination has: penstock offset adopt ROUTE",
+            )
+        else:
+            yield Finding("ledger", Verdict.OK, "none yet: made at the first run")
+        return
+    pipeline = Pipeline.open(config)
+    try:
+        known = pipeline.ledger.routes()
+        unbalanced = [route for route in known if not pipeline.ledger.totals(route).adds_up]
+        if unbalanced:
+            fix = "Keep the ledger as it is and report this: the accounting must always add up."
+            yield Finding("ledger", Verdict.FAIL, f"the books do not balance: {', '.join(unbalanced)}", fix)
+        else:
+            yield Finding("ledger", Verdict.OK, f"opens; the books balance for {', '.join(known) or 'no route yet'}")
+        gone = [route for route in known if route not in config.routes]
+        if gone:
+            fix = (
+                "What they have not read stays in the log. If one was renamed: penstock offset adopt OLD NEW. If it is"
+                " not to come back: penstock offset drop OLD"
+            )
+            yield Finding("ledger", Verdict.WARN, f"has routes that the config lacks: {', '.join(gone)}", fix)
+        for route in gone:
+            yield from _check_waiting(
+                pipeline,
+                route,
+                "The log is kept for them. They are loaded once the config has the route again, or another takes over"
+                f" from it: penstock offset adopt {route} NEW. To give them up: penstock offset drop {route}",
+            )
+        for route in config.routes:
+            activity = pipeline.ledger.activity(route)
+            if activity is not None and activity.state is RouteState.HALTED:
+                yield Finding(f"route {route}", Verdict.WARN, activity.message)
+            yield from _check_waiting(
+                pipeline,
+                route,
+                "They are loaded once it takes rows; nothing is lost meanwhile, and the log is kept for them.",
+            )
+            yield from _guarded(f"route {route}", _check_history(pipeline, route))
+            for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
+                yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)
+    finally:
+        pipeline.ledger.close()
+
+
+def _check_waiting(pipeline: Pipeline, route: str, fix: str) -> Iterator[Finding]:
+    for table, told in pipeline.ledger.waiting_tables(route).items():
+        what = f"table {table} is away, {told.rows} rows wait for it: {told.reason}"
+        yield Finding(f"route {route}", Verdict.WARN, what, fix)
+
+
+def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:
+    """Whether the route would start with what was delivered before. A destination that is away is named elsewhere."""
+    history, sources = pipeline.history(), pipeline.sources_of(route)
+    history.check_ground(route, sources)
+    with suppress(TransientError):
+        history.check_target(route, sources, pipeline.plan(route).destination())
+    yield from ()
+
+
+def _check_destination(config: PipelineConfig, route: str) -> Iterator[Finding]:
+    from penstock.registry import Kind, component
+
+    target = config.routes[route].to
+    destination = component(Kind.DESTINATION, target.type).implementation_class()(target)
+    yield Finding(f"route {route}", Verdict.OK, f"{target.type}: {destination.check()}")
+
+
+def _guarded(subject: str, check: Iterator[Finding]) -> Iterator[Finding]:
+    """The check's findings; what it raises becomes one."""
+    try:
+        yield from check
+    except (SourceAway, TransientError) as error:
+        yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", AWAY)
+    except PenstockError as error:
+        yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", error.fix)
+    except Exception as error:
+        yield Finding(subject, Verdict.FAIL, redacted(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,82 @@
+"""Events to try a route with, as records: lines of a file, an archive, or what waits in the log. Nothing is moved.
+
+Lines of a file and of an archive are taken as they are: they are given for a route, so they pass its own filters. Only
+an archive says which token an event came with, and ``only_keys`` is asked where it does.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from penstock.destinations.archive.archive_reader import archive_files, read_archive
+from penstock.engine.delivery.route_positions import positions
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.route_plan import RoutePlan, links
+from penstock.errors import PenstockError
+from penstock.record import Header, Record, entries, placed
+from penstock.steps.chain import Chain
+
+_LINES_AT_A_TIME = 10_000
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Records of one partition, in order, and the chain that they go through."""
+
+    partition: int
+    chain: Chain
+    batches: Iterator[pa.RecordBatch]
+
+
+def file_sample(plan: RoutePlan, path: Path) -> Iterator[Stretch]:
+    """The lines of an NDJSON file, plain or gzipped. Empty ones do not count."""
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise PenstockError("PEN-ENG-010", f"cannot read {path}: {error.strerror}.", "Check --sample.") from error
+    with gzip.open(path, "rb") if zipped else path.open("rb") as lines:
+        yield Stretch(0, Chain(links(plan.head)), _records(plan, lines, 0, None))
+
+
+def archive_sample(plan: RoutePlan, paths: Sequence[Path]) -> Iterator[Stretch]:
+    """The events of archived files, or of all files in folders."""
+    for number, file in enumerate(file for path in paths for file in archive_files(path)):
+        token = _token(file.name)
+        chain = Chain(links(plan.head), only_keys=plan.only_keys if token is not None else ())
+        yield Stretch(number, chain, _records(plan, read_archive(file), number, token))
+
+
+def waiting_sample(pipeline: Pipeline, plan: RoutePlan) -> Iterator[Stretch]:
+    """What the log holds for the route that it has not committed."""
+    for position in positions(pipeline, plan.name):
+        start = max(position.committed, position.oldest)
+        if start < position.end:
+            batches = pipeline.log.read(position.partition, start, position.end)
+            yield Stretch(position.partition, plan.head_chain(), iter(batches))
+
+
+def _records(plan: RoutePlan, lines: Iterable[bytes], partition: int, token: str | None) -> Iterator[pa.RecordBatch]:
+    headers = {} if token is None else {Header.TOKEN.value: token}
+    # Only steps with a namespace of their own look at it; events of a sample have come from the route's first source.
+    namespace = plan.sources[0]
+    written = (line.strip() for line in lines)
+    data = (line for line in written if line)
+    first = 0
+    while chunk := list(islice(data, _LINES_AT_A_TIME)):
+        yield placed(entries(Record(line, namespace, headers=headers) for line in chunk), partition, first)
+        first += len(chunk)
+
+
+def _token(name: str) -> str | None:
+    """The token in a file's name (``incoming.tok=site-2026-03-01T08-15-00.123.log.gz``), if it has one."""
+    _, found, rest = name.partition(".tok=")
+    token = rest.rsplit("-", 5)[0]
+    return unquote(token) if found else None

@@ -1,0 +1,218 @@
+"""One record of a route at a time, by hand: what it is, what each step makes of it, and then delivered or not.
+
+No Spark. Each record is a batch of its own, delivered by the same protocol as always, so that a pipeline which is
+started afterwards goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from threading import Event
+
+import pyarrow as pa
+
+from penstock.config.pipeline_config import OnError
+from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task_report import BatchReport, rows_by_table
+from penstock.engine.ledger import Operator, RouteState
+from penstock.engine.operate.offset_control import acknowledge
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.processes.engine_lock import EngineLock
+from penstock.engine.route_plan import links
+from penstock.errors import PenstockError
+from penstock.record import Record, records
+from penstock.steps.chain import Chain
+from penstock.steps.contract import namespace_pattern
+
+
+class Fate(StrEnum):
+    """What became of a record, or will: ``kept`` is on its way."""
+
+    KEPT = "kept"
+    LOADED = "loaded"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    WAITING = "waiting"
+    """Its table is away; it is loaded when a pipeline runs and the table takes rows."""
+    REFUSED = "refused"
+    """The route has halted before it (``on_error: stop``)."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What a step made of a record: the records behind it, or why there are none."""
+
+    step: str
+    fate: Fate
+    behind: Sequence[Record] = ()
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The next record, before it is delivered."""
+
+    record: Record
+    passages: Sequence[Passage]
+    rows: Mapping[str, int]
+    """Rows per table that the destination will be given."""
+    report: BatchReport = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a record."""
+
+    fate: Fate
+    step: str = ""
+    code: str = ""
+    message: str = ""
+
+
+class Stepper:
+    """Use it in a ``with``: it keeps engines away from the pipeline meanwhile."""
+
+    def __init__(self, pipeline: Pipeline, route: str) -> None:
+        self._pipeline = pipeline
+        # A person watches, and ends what takes too long; a limit would end the whole verb without a word.
+        self._plan = replace(pipeline.plan(route), step_timeout=None)
+        if self._plan.rest:
+            raise PenstockError(
+                "PEN-ENG-020",
+                f"route '{route}' has the step '{self._plan.rest[0].label}', which runs in Spark: it cannot be stepped"
+                " through.",
+                "Set `max_records: 1` on the route and run the pipeline, to deliver one record per batch.",
+            )
+        waiting = pipeline.ledger.waiting_tables(route)
+        if waiting and self._plan.on_error is OnError.STOP:
+            raise PenstockError(
+                "PEN-ENG-023",
+                f"tables of route '{route}' wait for earlier batches ({', '.join(waiting)}), and its batches are to be"
+                " whole: nothing would come through.",
+                "Start the pipeline, which loads what waits; then step.",
+            )
+        self._delivery = Delivery(
+            self._plan,
+            self._plan.destination(),
+            pipeline.log,
+            pipeline.ledger,
+            pipeline.failed_store,
+            stopping=Event(),
+            history=pipeline.history(),
+        )
+        self._lock = EngineLock(pipeline.layout.run)
+
+    def __enter__(self) -> Stepper:
+        self._lock.take()
+        try:
+            self._pipeline.check_log()
+            self._pipeline.history().check_ground(self._plan.name, self._plan.sources)
+            open_route(self._pipeline.log, self._pipeline.ledger, self._plan.name, self._plan.sources)
+            self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
+            self._delivery.settle_adopted()
+        except Halted as halted:
+            self._lock.release()
+            raise halted.__cause__ or halted from None
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        clean_stage(self._plan.stage_dir)
+        activity = self._pipeline.ledger.activity(self._plan.name)
+        if activity is not None and activity.state is not RouteState.HALTED:
+            self._pipeline.ledger.note(self._plan.name, RouteState.STOPPED)
+        self._lock.release()
+
+    def begun(self) -> Ranges | None:
+        """What was under way when the engine ended. It comes first, and as it was: the destination may have it."""
+        pending = self._pipeline.ledger.pending(self._plan.name)
+        return None if pending is None else pending.ranges
+
+    def finish_begun(self) -> Result:
+        begun = self.begun()
+        return Result(Fate.SKIPPED) if begun is None else self._delivered(self._carried(begun))
+
+    def next(self) -> Look | None:
+        """The record that the route would read next: the first in the order of the log."""
+        self._pass_over_acknowledged()
+        heads = [self._head(p) for p in self._pipeline.log.partitions(self._plan.sources)]
+        found = [head for head in heads if head is not None]
+        if not found:
+            return None
+        firsts = [(head.column("partition")[0].as_py(), head.column("offset")[0].as_py()) for head in found]
+        head = found[firsts.index(min(firsts, key=lambda place: (self._pipeline.log.stamp_at(*place), place[0])))]
+        (record,) = records(head)
+        report = self._carried({record.partition: (self._committed(record.partition), record.offset + 1)})
+        return Look(record, self._passages(head), rows_by_table(report.parts), report)
+
+    def deliver(self, look: Look) -> Result:
+        return self._delivered(look.report)
+
+    def acknowledge(self, look: Look, operator: Operator) -> None:
+        """Go on without it. It counts as skipped, under ``acknowledged``."""
+        place = look.record
+        acknowledge(self._pipeline, self._plan.name, place.offset, place.offset, place.partition, operator)
+
+    def _delivered(self, report: BatchReport) -> Result:
+        route, ledger = self._plan.name, self._pipeline.ledger
+        before, extent = ledger.totals(route), ledger.failed_extent(route)
+        try:
+            self._delivery.deliver(report)
+        except Halted as halted:
+            halt = ledger.standing(route).halt
+            if halt is None:
+                # It is no record's fault: what the destination has contradicts the ledger.
+                raise halted.__cause__ or halted from None
+            return Result(Fate.REFUSED, halt.step, halt.code, halt.message)
+        now = ledger.totals(route)
+        if now.failed > before.failed:
+            entry = next(self._pipeline.failed_store.read(route, ledger.failed_extent(route), after=extent))
+            return Result(Fate.FAILED, entry.step, entry.code, entry.error)
+        if now.waiting > before.waiting:
+            told = ledger.waiting_tables(route)
+            return Result(Fate.WAITING, message="; ".join(table.reason for table in told.values()))
+        return Result(Fate.LOADED if now.loaded > before.loaded else Fate.SKIPPED)
+
+    def _carried(self, ranges: Ranges) -> BatchReport:
+        clean_stage(self._plan.stage_dir)
+        return carried(self._plan, self._pipeline.log, ranges)
+
+    def _committed(self, partition: int) -> int:
+        position = self._pipeline.ledger.offsets(self._plan.name).get(partition)
+        return position.committed if position is not None else 0
+
+    def _head(self, partition: int) -> pa.RecordBatch | None:
+        for rows in self._pipeline.log.read(partition, self._committed(partition), max_batch_records=1):
+            return rows.slice(0, 1)
+        return None
+
+    def _pass_over_acknowledged(self) -> None:
+        for partition, stretches in self._pipeline.ledger.standing(self._plan.name).acknowledged.items():
+            for start, end in stretches:
+                if start <= self._committed(partition) < end:
+                    self._delivery.deliver(self._carried({partition: (self._committed(partition), end)}))
+
+    def _passages(self, batch: pa.RecordBatch) -> list[Passage]:
+        """The record behind the route's own filters and behind each step, up to where it ends."""
+        plan, all_links, found = self._plan, links(self._plan.head), []
+        for count in range(len(all_links) + 1):
+            outcome = Chain(all_links[:count], namespace_pattern(plan.namespace), plan.only_keys).run(batch)
+            name = all_links[count - 1].label if count else "route"
+            if outcome.failures:
+                (failure,) = outcome.failures[0].slice(0, 1).to_pylist()
+                found.append(Passage(failure["step"], Fate.FAILED, (), failure["code"], failure["message"]))
+                break
+            if outcome.kept.num_rows == 0:
+                found.append(Passage(next(iter(outcome.skipped), name), Fate.SKIPPED))
+                break
+            if count:
+                found.append(Passage(name, Fate.KEPT, records(outcome.kept)))
+        return found

@@ -1,0 +1,153 @@
+"""How a pipeline is doing: log, routes, accounting, lag and rates, as values that can be printed or sent as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.engine.delivery.route_positions import positions_at
+from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals, WaitingTable
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.processes.presence import engine_pid, engine_silence, routes_still
+
+LEFT = "not in the config"
+"""The state of a route that the ledger knows and the config no longer has. It keeps its place until it is dropped."""
+RATE_WINDOW = 30.0
+"""Seconds over which the delivery rate is taken."""
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    partition: int
+    source: str
+    oldest: int
+    end: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A batch that was begun and is not committed."""
+
+    batch: int
+    since: float
+    records: int
+    rows: int
+    """How many rows of it are at the target already; they are in no other count."""
+
+
+@dataclass(frozen=True)
+class RouteStatus:
+    """A record that the log has acknowledged is *behind* until the route takes it, *under way* in a batch that is not
+    committed, and then counted in ``totals``: loaded, skipped, failed or waiting."""
+
+    route: str
+    state: str
+    """What it does now. Of a route that was at work when its engine died, the last word is not believed."""
+    noted: RouteState | None
+    """The last that an engine said of it; ``None`` if it never ran."""
+    message: str
+    totals: Totals
+    failed_open: int
+    """Of those that failed, how many nobody has replayed or dropped."""
+    behind: int
+    under_way: UnderWay | None
+    skipped_by: Mapping[str, int]
+    added_by: Mapping[str, int]
+    tables: Mapping[str, TableCount]
+    items_per_second: float
+    last_commit: float | None
+    halt: Halt | None = None
+    """The record that the route has stopped at, if it has."""
+    waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
+    """Tables that were away when their batches were committed, and are tried again beside newer ones."""
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the log holds that the route has not committed."""
+        return self.behind + (self.under_way.records if self.under_way else 0)
+
+    @property
+    def to_go(self) -> int:
+        """How many acknowledged records are not settled: behind, under way or waiting."""
+        return self.lag + self.totals.waiting
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the books balance: of what was taken, of the rows of all tables, and of those that wait for one."""
+        rows = sum(count.rows for count in self.tables.values())
+        waiting = sum(table.rows for table in self.waiting.values())
+        return self.totals.adds_up and rows == self.totals.loaded and waiting <= self.totals.waiting
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    name: str
+    engine_pid: int | None
+    partitions: Sequence[PartitionStatus]
+    routes: Sequence[RouteStatus]
+    engine_silent: float | None = None
+    """Seconds for which an engine that should run has given no sign of life."""
+    still: Mapping[str, float] = field(default_factory=dict)
+    """Per route whose tasks do not move, for how many seconds."""
+
+
+def status(pipeline: Pipeline) -> PipelineStatus:
+    """Read-only and cheap: safe at any time, also while the pipeline runs."""
+    usage = pipeline.log.usage()
+    partitions = [
+        PartitionStatus(number, owner.source, bounds.oldest, bounds.end, usage[number].bytes if number in usage else 0)
+        for number, owner in sorted(pipeline.log.partitions().items())
+        for bounds in [pipeline.log.bounds(number)]
+    ]
+    pid = engine_pid(pipeline.layout)
+    routes = [route_status(pipeline, name, pid is not None) for name in pipeline.config.routes]
+    routes += [replace(route_status(pipeline, name), state=LEFT) for name in pipeline.left_routes()]
+    silent, still = engine_silence(pipeline.layout, pid), routes_still(pipeline.layout, pid)
+    return PipelineStatus(pipeline.config.name, pid, partitions, routes, silent, still)
+
+
+def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> RouteStatus:
+    # The books first and then the log's ends: what comes in between is behind, and nothing is counted twice.
+    account = pipeline.ledger.account(route)
+    lag = sum(position.lag for position in positions_at(pipeline, route, account.standing.positions))
+    under_way = _under_way(account)
+    recent = pipeline.ledger.batches(route, last=200)
+    now = time.time()
+    window = [batch for batch in recent if 0 <= now - batch.committed_at <= RATE_WINDOW]
+    noted = account.activity.state if account.activity else None
+    return RouteStatus(
+        route=route,
+        state=shown_state(noted, engine_runs),
+        noted=noted,
+        message=account.activity.message if account.activity else "",
+        totals=account.totals,
+        failed_open=account.failed_open,
+        behind=max(0, lag - (under_way.records if under_way else 0)),
+        under_way=under_way,
+        skipped_by=account.skipped_by,
+        added_by=account.added_by,
+        tables=account.tables,
+        items_per_second=sum(batch.items for batch in window) / RATE_WINDOW,
+        last_commit=recent[0].committed_at if recent else None,
+        halt=account.standing.halt,
+        waiting=account.waiting,
+    )
+
+
+def shown_state(noted: RouteState | None, engine_runs: bool) -> str:
+    """An engine that was killed could not take back that it ran."""
+    if noted is None:
+        return "new"
+    stays = (RouteState.CRASHED, RouteState.HALTED)
+    return str(noted if engine_runs or noted in stays else RouteState.STOPPED)
+
+
+def _under_way(account: Account) -> UnderWay | None:
+    pending = account.standing.pending
+    if pending is None:
+        return None
+    records = sum(end - start for start, end in pending.ranges.values())
+    rows = sum(count.under_way for count in account.tables.values())
+    return UnderWay(pending.number, account.began_at or 0.0, records, rows)

@@ -1,0 +1,119 @@
+"""The processes under the supervisor: ``python -m penstock.engine.processes.child <config> engine|source [name]
+[--once] [--patience SECONDS]``.
+
+A child ends when it is told to (SIGTERM: finish, a second one: now) and never outlives its supervisor.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+from penstock import parent_death
+from penstock.config.loading import load
+from penstock.config.pipeline_config import PipelineConfig
+from penstock.engine.data_dir import require_writable
+from penstock.engine.layout import Layout
+from penstock.errors import LedgerAway, LogFull, PenstockError, SourceAway
+from penstock.redaction import redact_stderr
+from penstock.registry import Kind, component
+from penstock.sources.contract import AnySource, SourceContext
+
+EXIT_UNFINISHED = 3
+"""The stop, or the end of patience, came before the work was done; what is left is in the log, or where it was."""
+EXIT_AGAIN = 4
+"""Something it needs is away: the ledger, its JVM, or room on the disk. Starting again may help."""
+EXIT_HOPELESS = 78
+"""Starting again would fail in the same way."""
+
+SUPERVISOR_VARIABLE = "PENSTOCK_SUPERVISOR"
+"""Holds the process number of the supervisor."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""The supervisor starts a child with these blocked; the child takes them as soon as it can."""
+
+
+def main(arguments: list[str]) -> int:
+    redact_stderr()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _end_with_parent()
+    stopping = _stop_on_signals()
+    path, role, *rest = arguments
+    once = "--once" in rest
+    try:
+        config = load(Path(path))
+        os.umask(config.file_mask)
+        patience = float(rest[rest.index("--patience") + 1]) if "--patience" in rest else None
+        if role == "source":
+            build_source(config, rest[0], patience).run(stopping, once)
+            return 0
+        return _run_engine(config, stopping, once, patience)
+    except PenstockError as error:
+        logging.getLogger("penstock").error("%s", error)
+        match error:
+            case LedgerAway() | LogFull():
+                return EXIT_AGAIN
+            case SourceAway():
+                return EXIT_UNFINISHED
+            case _:
+                return EXIT_HOPELESS
+
+
+def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None) -> int:
+    from penstock.engine.engine import Engine
+    from penstock.engine.pipeline import Pipeline
+    from penstock.engine.processes.early_exit import leave
+    from penstock.engine.spark.spark_session import JvmDied
+
+    try:
+        return 0 if Engine(Pipeline.open(config), once, patience, leave).run(stopping) else EXIT_UNFINISHED
+    except JvmDied as error:
+        logging.getLogger("penstock").error("%s", error)
+        logging.shutdown()
+        # Spark's own cleaning up would wait for answers from the dead.
+        os._exit(EXIT_AGAIN)
+
+
+def build_source(config: PipelineConfig, name: str, patience: float | None = None) -> AnySource:
+    layout = Layout(config.data_dir)
+    require_writable(layout.root)
+    state = layout.source_state(name)
+    state.mkdir(parents=True, exist_ok=True)
+    chosen = config.sources[name]
+    context = SourceContext(name, layout.log, config.log.model_dump_json(), state, patience)
+    built: AnySource = component(Kind.SOURCE, chosen.type).implementation_class()(chosen, context)
+    return built
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the supervisor dies, so that a killed supervisor leaves nobody behind.
+
+    It may have died while we were starting, before we could ask: then its number is not our parent's any more.
+    """
+    parent_death.ask_for(signal.SIGKILL)
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE)
+    if supervisor is not None and os.getppid() != int(supervisor):
+        os._exit(1)
+
+
+def _stop_on_signals() -> Event:
+    stopping = Event()
+
+    def stop(_: int, __: FrameType | None) -> None:
+        if stopping.is_set():
+            os._exit(EXIT_UNFINISHED)
+        stopping.set()
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    return stopping
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""The supervisor: keeps the collector, the readers and the engine running, and stops them in the right order.
+
+Sources stop first, so that nothing new comes in; then the engine delivers what the log holds, for as long as the drain
+time allows. It imports neither Spark nor Arrow: it must be the last thing to fall over.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from penstock.backoff import Backoff
+from penstock.engine import events
+from penstock.engine.processes.child import EXIT_HOPELESS, EXIT_UNFINISHED, STOP_SIGNALS, SUPERVISOR_VARIABLE
+from penstock.engine.processes.hang_detection import EngineLife, StoppedProcesses
+
+POLL = 0.05
+
+
+@dataclass
+class Child:
+    """A process that should be there."""
+
+    name: str
+    arguments: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5))
+    due: float = 0.0
+    started: float = 0.0
+
+    def start(self) -> None:
+        # Signals wait, in the child too, until it can take them: a stop that comes before would look like a crash.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            # A session of its own: Ctrl-C reaches the supervisor alone, which then stops everything in order.
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.engine.processes.child", *self.arguments],
+                start_new_session=True,
+                env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.started = time.monotonic()
+        events.process_started(self.name, self.process.pid)
+
+    @property
+    def code(self) -> int | None:
+        return None if self.process is None else self.process.poll()
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def terminate(self) -> None:
+        if self.alive and self.process is not None:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """End it and what it has started, at once: Spark's JVM would tell at length that its driver is gone."""
+        if self.alive and self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Supervisor:
+    """``run`` keeps all children up until ``stopping``; ``hurry`` set means: now."""
+
+    def __init__(
+        self, config_path: Path, sources: Sequence[str], drain: float, run_dir: Path, silence: float = 60.0
+    ) -> None:
+        path = str(config_path)
+        self._sources = [Child(f"source {name}", [path, "source", name]) for name in sources]
+        self._engine = Child("engine", [path, "engine"])
+        self._drain = drain
+        self._life = EngineLife(run_dir, silence)
+        self._stopped = StoppedProcesses()
+
+    def run(self, stopping: Event, hurry: Event) -> int:
+        """Returns the exit code for the whole: 0 if everything that was begun was finished."""
+        children = [*self._sources, self._engine]
+        for child in children:
+            child.start()
+        while not stopping.wait(POLL):
+            self._watch_for_hangs()
+            for child in children:
+                if self._look_after(child) == EXIT_HOPELESS:
+                    self._stop(children, hurry, grace=5.0)
+                    return EXIT_HOPELESS
+        self._stop(self._sources, hurry, grace=10.0)
+        self._stop([self._engine], hurry, grace=self._drain + 10.0)
+        return self._engine.code or 0
+
+    def _watch_for_hangs(self) -> None:
+        self._stopped.continue_them()
+        pid = self._engine.process.pid if self._engine.alive and self._engine.process is not None else None
+        if pid is not None and (silent := self._life.silent_too_long(pid)):
+            events.process_silent("engine", pid, silent)
+            self._engine.kill()
+
+    def _look_after(self, child: Child) -> int | None:
+        if child.alive:
+            if child.backoff.waited and time.monotonic() - child.started > 60:
+                child.backoff.reset()
+            return None
+        code = child.code
+        if code == EXIT_HOPELESS:
+            return code
+        now = time.monotonic()
+        if child.due == 0.0:
+            wait = child.backoff.next()
+            child.due = now + wait
+            events.process_ended(child.name, code, wait)
+        elif now >= child.due:
+            child.due = 0.0
+            child.start()
+        return None
+
+    def _stop(self, children: Sequence[Child], hurry: Event, grace: float) -> None:
+        for child in children:
+            child.terminate()
+        deadline = time.monotonic() + grace
+        while any(child.alive for child in children) and time.monotonic() < deadline and not hurry.is_set():
+            time.sleep(POLL)
+        for child in children:
+            child.kill()
+            events.process_ended(child.name, child.code, None)
+
+
+def run_once(
+    config_path: Path, bounded_sources: Sequence[str], stopping: Event, hurry: Event, patience: float | None = None
+) -> int:
+    """Run the sources that have an end to their end, then every route over what the log holds, and finish. A source,
+    or a route, that waits longer than ``patience`` seconds for what is away is given up; the others come to their end.
+    """
+    path = str(config_path)
+    limit = [] if patience is None else ["--patience", str(patience)]
+    steps = [Child(f"source {name}", [path, "source", name, "--once", *limit]) for name in bounded_sources]
+    code = 0
+    stopped = StoppedProcesses()
+    for child in [*steps, Child("engine", [path, "engine", "--once", *limit])]:
+        child.start()
+        asked = False
+        while child.alive:
+            stopped.continue_them()
+            if stopping.wait(POLL) and not asked:
+                child.terminate()
+                asked = True
+            if hurry.is_set():
+                child.kill()
+        code = child.code or code
+        if child.code not in (0, EXIT_UNFINISHED) or stopping.is_set():
+            return code
+    return code

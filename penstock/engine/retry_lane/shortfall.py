@@ -1,0 +1,70 @@
+"""Rows that a table waits for and that are not there when they are made anew, because the config has changed meanwhile.
+
+A step may skip them now: then they count as skipped by ``changed``. What fails now, or goes to another table, nobody
+has given up and nobody delivers: it waits on until somebody says which of the two it is to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from penstock.engine.delivery.batch_pieces import Place, joined
+from penstock.engine.delivery.task import read_failed
+from penstock.engine.delivery.task_report import BatchReport
+from penstock.engine.ledger import WaitingPart
+from penstock.errors import RouteError
+
+MOST_STRETCHES = 5
+"""How many stretches of offsets an error names."""
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Records of a batch that fail now and did not when it was committed."""
+
+    places: Collection[Place]
+    reason: str
+
+
+def failing_now(report: BatchReport, before: Collection[Place]) -> Failing | None:
+    """``before``: the records of the batch that are in the failed store."""
+    found: dict[Place, str] = {}
+    for file in report.failed:
+        for rows in read_failed(file.path):
+            for row in rows.select(["partition", "offset", "step", "code", "message"]).to_pylist():
+                found[row["partition"], row["offset"]] = f"{row['step']}: {row['code']}: {row['message']}"
+    new = {place: reason for place, reason in found.items() if place not in before}
+    return Failing(sorted(new), next(iter(new.values()))) if new else None
+
+
+def refuse_to_drop(part: WaitingPart, rows: int, failing: Failing | None, elsewhere: Collection[str]) -> None:
+    """Raise if up to ``rows`` that a table waits for would be dropped: records are ``failing``, or go to tables
+    ``elsewhere`` that had nothing of the batch."""
+    if failing is None and not elsewhere:
+        return
+    if failing is not None:
+        what, stretches = f"fail now, the first with {failing.reason}", _stretches(failing.places)
+    else:
+        what = f"would go to {', '.join(sorted(elsewhere))} now"
+        stretches = {p: [stretch] for p, stretch in part.batch.ranges.items()}
+    verbs = [
+        f"penstock offset ack {part.route} {start if end - start == 1 else f'{start}..{end - 1}'} --partition {p}"
+        for p, found in stretches.items()
+        for start, end in found
+    ]
+    more = f", and {len(verbs) - MOST_STRETCHES} more such" if len(verbs) > MOST_STRETCHES else ""
+    raise RouteError(
+        "PEN-RTE-023",
+        f"of the rows that table '{part.table}' waits for since batch {part.batch.number}, up to {rows} {what}: the"
+        " config has changed meanwhile. They wait on.",
+        "Put back what was changed (`steps`, `table`, `tables`) until the table has got them. Or give them up:"
+        f" {', '.join(verbs[:MOST_STRETCHES])}{more}",
+    )
+
+
+def _stretches(places: Collection[Place]) -> Mapping[int, list[tuple[int, int]]]:
+    return {
+        partition: joined((offset, offset + 1) for p, offset in places if p == partition)
+        for partition in sorted({p for p, _ in places})
+    }

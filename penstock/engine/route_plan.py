@@ -1,0 +1,131 @@
+"""A route as something that can run: its steps cut into what runs in the reader, in Spark, and before staging.
+
+A plan holds configs only, so it is small, it pickles, and every task builds its own steps and stager from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.component import DestinationConfig, StepConfig
+from penstock.config.pipeline_config import OnError
+from penstock.config.secrets import secrets_in_options
+from penstock.destinations.contract import AnyDestination
+from penstock.redaction import learn
+from penstock.registry import Kind, component
+from penstock.steps.contract import ArrowStep, SparkStep, namespace_pattern
+
+if TYPE_CHECKING:
+    from penstock.steps.chain import Chain, Link
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step's config with the label it is counted under: its name, numbered from the second one of a kind on."""
+
+    label: str
+    name: str
+    config: StepConfig
+
+    @property
+    def implementation(self) -> type[ArrowStep[Any]] | type[SparkStep[Any]]:
+        found: type[ArrowStep[Any]] | type[SparkStep[Any]] = component(Kind.STEP, self.name).implementation_class()
+        return found
+
+    @property
+    def is_arrow(self) -> bool:
+        return issubclass(self.implementation, ArrowStep)
+
+
+@dataclass(frozen=True)
+class RoutePlan:
+    name: str
+    sources: tuple[str, ...]
+    namespace: str
+    steps: tuple[PlannedStep, ...]
+    destination_name: str
+    destination_config: DestinationConfig
+    stage_dir: Path
+    only_keys: tuple[str, ...] = ()
+    on_error: OnError = OnError.DEAD_LETTER
+    step_timeout: float | None = None
+    """Seconds that the steps may take for one batch of records."""
+
+    @cached_property
+    def head(self) -> tuple[PlannedStep, ...]:
+        """The Arrow steps before the first Spark step: they run where the log is read."""
+        for place, step in enumerate(self.steps):
+            if not step.is_arrow:
+                return self.steps[:place]
+        return self.steps
+
+    @cached_property
+    def rest(self) -> tuple[PlannedStep, ...]:
+        """From the first Spark step on; empty for a route that never sends records through the JVM."""
+        return self.steps[len(self.head) :]
+
+    def head_chain(self) -> Chain:
+        # Here and not above: verbs that only ask where routes stand need no Arrow functions.
+        from penstock.steps.chain import Chain
+
+        return Chain(links(self.head), namespace_pattern(self.namespace), self.only_keys)
+
+    def destination(self) -> AnyDestination:
+        # In a task the plan is all that is known of the config.
+        learn(secrets_in_options(self.destination_config))
+        built: AnyDestination = component(Kind.DESTINATION, self.destination_name).implementation_class()(
+            self.destination_config
+        )
+        return built
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether the destination follows the tables of a source, change by change (``load: mirror``)."""
+        from penstock.destinations.sql.config import SqlConfig
+
+        return isinstance(self.destination_config, SqlConfig) and self.destination_config.mirrors
+
+    @property
+    def last_record_wins(self) -> bool:
+        """Whether the order in which records are delivered decides what a row ends at."""
+        from penstock.destinations.sql.config import SqlConfig
+
+        return isinstance(self.destination_config, SqlConfig) and self.destination_config.last_record_wins
+
+    @cached_property
+    def casts(self) -> Mapping[str, str]:
+        """The SQL types that the steps ask for; a later step wins."""
+        asked: dict[str, str] = {}
+        for step in self.steps:
+            asked.update(step.implementation(step.config).casts)
+        return asked
+
+
+def links(steps: Sequence[PlannedStep]) -> list[Link]:
+    """Built steps, ready for a chain. All of them must be Arrow steps."""
+    from penstock.steps.chain import Link
+
+    return [
+        Link(
+            step.label,
+            step.implementation(step.config),  # type: ignore[arg-type]
+            namespace_pattern(step.config.namespace) if step.config.namespace else None,
+        )
+        for step in steps
+    ]
+
+
+def planned(steps: Sequence[tuple[str, StepConfig]]) -> tuple[PlannedStep, ...]:
+    """Give every step its label: ``where``, then ``where#2``."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name, config in steps:
+        seen[name] += 1
+        label = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        result.append(PlannedStep(label, name, config))
+    return tuple(result)

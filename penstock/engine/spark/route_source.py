@@ -1,0 +1,133 @@
+"""The log reader of a route: Penstock's Spark source with the route's first steps, and its stager, inside.
+
+A route of Arrow steps alone is carried out entirely here: Spark sees one report per task. A route with a Spark step
+gets its records from here, after the Arrow steps that come before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.engine.delivery.log_gaps import Gap, refused
+from penstock.engine.delivery.task import carry, pass_on
+from penstock.engine.delivery.task_report import REPORT_SCHEMA
+from penstock.engine.route_plan import PlannedStep, RoutePlan, links
+from penstock.log.read_ranges import ReadOptions, Stretch, offsets_from_json
+from penstock.log.spark_source import LogBatchReader, LogSource, LogStreamReader
+from penstock.record import RECORD_SCHEMA
+from penstock.steps.chain import Chain
+from penstock.steps.contract import SparkStep
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def route_source(plan: RoutePlan, use: str = "route") -> type[LogSource]:
+    """A data source made for one route, and for one ``use`` of it. It travels to the tasks by value, so nothing of the
+    config shows in options."""
+    # Asked here: a process that only plans would load every step for the answer.
+    yields = RECORD_SCHEMA if plan.rest else REPORT_SCHEMA
+
+    class RouteSource(LogSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"penstock_{use}_{plan.name}"
+
+        def schema(self) -> StructType:
+            return from_arrow_schema(yields)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+            return RouteReader(self.read_options, plan)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return RangeReader(self.read_options, plan)
+
+    return RouteSource
+
+
+class RouteReader(LogStreamReader):
+    def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
+        super().__init__(options)
+        self._plan = plan
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Refuses a batch whose first records are gone: the log's own reader would begin behind them."""
+        done = self.options.starting if isinstance(self.options.starting, dict) else {}
+        for partition, stop in offsets_from_json(end).items():
+            # Spark may ask again for what the ledger has; that may be gone.
+            first = max(start.get(str(partition), 0), done.get(partition, 0))
+            oldest = self.log.bounds(partition).oldest
+            if first < min(stop, oldest):
+                raise refused(Gap(self._plan.name, partition, first, oldest - 1))
+        return super().partitions(start, end)
+
+    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _carried(self._plan, stretch, batches)
+
+
+class RangeReader(LogBatchReader):
+    """The same for a fixed range: a part of a batch that is carried anew."""
+
+    def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
+        super().__init__(options)
+        self._plan = plan
+
+    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _carried(self._plan, stretch, batches)
+
+
+def _carried(plan: RoutePlan, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    chain = plan.head_chain()
+    place = (stretch.partition, stretch.start, stretch.end)
+    if plan.rest:
+        yield from pass_on(plan, chain, batches, f"head-{'-'.join(map(str, place))}", *place)
+    else:
+        yield carry(plan, chain, batches, *place).to_batch()
+
+
+def through_spark(plan: RoutePlan, frame: DataFrame) -> DataFrame:
+    """The steps from the first Spark step on, ending in reports. The frame holds records."""
+    arrow: list[PlannedStep] = []
+    for place, step in enumerate(plan.rest):
+        if step.is_arrow:
+            arrow.append(step)
+            continue
+        if arrow:
+            frame = frame.mapInArrow(_between(plan, arrow, place), frame.schema)
+            arrow = []
+        built = step.implementation(step.config)
+        assert isinstance(built, SparkStep)
+        frame = built.apply(frame)
+    return frame.mapInArrow(_to_stage(plan, arrow), from_arrow_schema(REPORT_SCHEMA))
+
+
+ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _between(plan: RoutePlan, steps: list[PlannedStep], place: int) -> ArrowFunction:
+    chosen = tuple(steps)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        # Named by its place in the plan, so that a task that is tried again replaces its own report.
+        yield from pass_on(plan, Chain(links(chosen)), batches, f"between-{place}-{task}")
+
+    return run
+
+
+def _to_stage(plan: RoutePlan, steps: list[PlannedStep]) -> ArrowFunction:
+    chosen = tuple(steps)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield carry(plan, Chain(links(chosen)), batches).to_batch()
+
+    return run

@@ -1,0 +1,67 @@
+"""Compile what works on JSON bytes once, so that the first event does not wait for it.
+
+    python -m penstock.engine.spark.warm_up
+
+numba keeps what it compiled beside the package. This runs flattening, every step and a stager on a few documents that
+reach each compiled function.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from penstock.config.pipeline_config import RouteConfig
+from penstock.destinations.sql.stage.stager import TypedStager
+from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.engine.route_plan import links, planned
+from penstock.flatten import flatten
+from penstock.flatten.casts import parse_cast
+from penstock.flatten.fit_column import fit, fit_json
+from penstock.record import Record, entries, placed
+from penstock.registry import Kind, component
+from penstock.steps.chain import Chain
+
+_DOCUMENTS = (
+    b'{"s":"x","\\u0065":"\\u00e9","i":1,"f":1.5,"h":1.2345678901234567,"b":true,"a":[1, "x"],"o":{"n":null}}',
+    b'{"_timestamp":"2026-01-01T00:00:00Z","A":2,"i":2,"d":"1.25","c":"7","g":"1.5","y":"true"}',
+    b'{"i":1,"i":2',
+    b"[1]",
+)
+_CASTS = {"/d": "numeric(12,2)", "/c": "bigint", "/g": "double", "/y": "boolean", "/s": "varchar(1)"}
+_STEPS = [
+    {"lookup": {"rules": [{"name": "user_agent_parse", "from": "/s", "to": "/ua"}]}},
+    {"where": "i > 0 and s in ('x', 'y') or o.n is null"},
+    {"set": {"z": "i + 1", "o.z": "upper(s)"}},
+    {"rename": {"b": "c", "o.z": "/q"}},
+    {"omit": ["f"]},
+    {"split": "a"},
+    {"map": {"fields": [{"src": "/s", "dst": "/t/s"}, {"dst": "/k", "action": "constant", "value": 1}]}},
+    {"pick": ["t.s", "i", "k"]},
+    {"flatten_fields": {}},
+]
+
+
+def warm_up() -> None:
+    """Takes about a second when the cache is there, most of a minute when it is not."""
+    for kind in (pa.binary(), pa.large_binary()):
+        flatten(pa.array(_DOCUMENTS, kind), _CASTS, infer_timestamps=True)
+    route = RouteConfig.model_validate({"from": "web", "steps": _STEPS, "to": {"type": "null"}})
+    batch = placed(entries(Record(document, namespace="web") for document in _DOCUMENTS), 0, 0)
+    Chain(links(planned(route.step_configs))).run(batch)
+    with TemporaryDirectory(prefix="penstock-warm-up-") as folder:
+        stager = TypedStager(Path(folder), TableNames("{{ s }}", 63), _CASTS, 63)
+        stager.add(batch)
+        stager.finish()
+    for sql_type in ("bigint", "double", "numeric(38,18)", "timestamptz", "boolean", "text"):
+        fit_json(pa.array(['"x"', '"7"', "1.5", "[1]"]), parse_cast(sql_type))
+        fit(pa.array([0.1, 1e30]), parse_cast(sql_type))
+    # What the destinations that need no extra bring with them is large.
+    for name in ("duckdb", "postgres"):
+        component(Kind.DESTINATION, name).implementation_class()
+
+
+if __name__ == "__main__":
+    warm_up()

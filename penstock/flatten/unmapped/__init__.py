@@ -1,0 +1,1 @@
+"""What finds no place in a column."""

@@ -1,0 +1,1 @@
+"""Values of a column: from JSON to Arrow and back, exactly."""

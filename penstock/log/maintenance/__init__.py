@@ -1,0 +1,1 @@
+"""What is done to closed segments: retention, compaction, verification, repair."""

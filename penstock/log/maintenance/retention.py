@@ -1,0 +1,83 @@
+"""Which segments may go: closed ones, wholly below what anyone still holds, and past the limits of age or size.
+
+Oldest first, so that at any moment of a crash what is left is one unbroken stretch up to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.durable import sync_directory
+from penstock.log.config import Retention
+from penstock.log.format.log_files import index_path
+from penstock.log.format.partition_head import sync_head
+from penstock.log.format.segment import Segment
+
+
+@dataclass(frozen=True)
+class ClosedSegment:
+    """What retention needs to know of a segment."""
+
+    partition: int
+    path: Path
+    base: int
+    end: int
+    bytes: int
+    max_timestamp: int
+
+
+def closed_segment(partition: int, segment: Segment) -> ClosedSegment:
+    end = segment.end
+    return ClosedSegment(partition, segment.path, segment.base, end.offset, segment.size, end.max_timestamp)
+
+
+@dataclass(frozen=True)
+class RemovedSegment:
+    """A segment that was removed: its records had offsets from ``base`` up to, not including, ``end``."""
+
+    partition: int
+    path: Path
+    base: int
+    end: int
+    bytes: int
+
+
+def removable(
+    segments: Mapping[int, Iterable[ClosedSegment]],
+    floors: Mapping[int, int],
+    limits: Retention,
+    total_bytes: int,
+    now_us: int,
+) -> Iterator[ClosedSegment]:
+    """The segments to remove, in order. ``segments`` are each partition's closed ones, oldest first."""
+    free = {partition: _below(floors.get(partition, 0), closed) for partition, closed in segments.items()}
+    oldest_allowed = None if limits.max_age is None else now_us - int(limits.max_age * 1e6)
+    while fronts := [closed[0] for closed in free.values() if closed]:
+        oldest = min(fronts, key=lambda segment: segment.max_timestamp)
+        too_old = oldest_allowed is not None and oldest.max_timestamp < oldest_allowed
+        too_much = limits.max_bytes is not None and total_bytes > limits.max_bytes
+        if not (too_old or too_much):
+            return
+        del free[oldest.partition][0]
+        total_bytes -= oldest.bytes
+        yield oldest
+
+
+def remove(segment: ClosedSegment) -> RemovedSegment:
+    """Remove the files, durably. Readers that have the segment open keep it until they are done."""
+    sync_head(segment.path.parent)
+    segment.path.unlink(missing_ok=True)
+    index_path(segment.path).unlink(missing_ok=True)
+    sync_directory(segment.path.parent)
+    return RemovedSegment(segment.partition, segment.path, segment.base, segment.end, segment.bytes)
+
+
+def _below(floor: int, closed: Iterable[ClosedSegment]) -> list[ClosedSegment]:
+    kept: list[ClosedSegment] = []
+    for segment in closed:
+        if segment.end > floor:
+            break
+        kept.append(segment)
+    return kept

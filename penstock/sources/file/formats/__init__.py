@@ -1,0 +1,1 @@
+"""The formats of files, each cut into records."""

@@ -1,0 +1,70 @@
+"""From a block of a file to records: what every format owes, and NDJSON."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.json.tokens import Bytes
+from penstock.sources.file.file_progress import Position
+from penstock.sources.file.formats.file_entries import gathered, most_entries
+from penstock.sources.file.formats.json_lines import MAX_LINES, PART, cut
+from penstock.sources.json_text import NotJson, kind_of, parse
+
+
+class Piece(NamedTuple):
+    """The records in the first ``taken`` bytes of a block."""
+
+    data: pa.BinaryArray
+    numbers: npt.NDArray[np.int64]
+    """The line (or row) that each begins in, from 1."""
+    followings: npt.NDArray[np.int64]
+    """Where in the block reading goes on after each."""
+    problems: list[tuple[int, str]]
+    """Rows that are no records, and why."""
+    taken: int
+    line: int
+    """How many lines were begun."""
+    inside: bool
+    """It ended inside a line."""
+
+
+class Cutter(Protocol):
+    """Cuts the blocks of one file. It keeps nothing from block to block, so reading can go on at any position."""
+
+    def cut(self, block: Bytes, position: Position, complete: bool) -> Piece:
+        """The records of ``block``, which begins at ``position``. What is behind the last whole one is left, unless the
+        file is ``complete``. Of a block with more than the longest line, something is always taken."""
+
+
+class LineCutter:
+    """NDJSON: each line that is not blank is a record."""
+
+    def __init__(self, line_bytes: int) -> None:
+        self._line_bytes = line_bytes
+
+    def cut(self, block: Bytes, position: Position, complete: bool) -> Piece:
+        most = min(MAX_LINES, most_entries(position.file))
+        lines = cut(block, position.end, position.line, position.inside, complete, self._line_bytes, most)
+        data = gathered(block, lines.starts, lines.ends)
+        problems: list[tuple[int, str]] = []
+        for row in np.flatnonzero(lines.kinds):  # the bad lines only; the slower parser has the last word
+            if lines.kinds[row] == PART:
+                reason: str | None = f"part of a line longer than {self._line_bytes} bytes"
+            else:
+                reason = problem(data[row].as_py())
+            if reason is not None:
+                problems.append((int(row), reason))
+        return Piece(data, lines.numbers, lines.followings, problems, lines.taken, lines.lines, lines.inside)
+
+
+def problem(data: bytes) -> str | None:
+    """Why a text is no record; None if it is one."""
+    try:
+        value = parse(data)
+    except NotJson as error:
+        return str(error)
+    return None if isinstance(value, dict) else f"{kind_of(value)} where an object was expected"

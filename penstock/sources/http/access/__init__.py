@@ -1,0 +1,1 @@
+"""Who may send, from where, and how many connections may be open."""

@@ -1,0 +1,286 @@
+"""From a request's body to its events: the exact bytes of each, with its parsed value beside it.
+
+``events`` takes one JSON text (an object, an array, or a template with its events) whole or not at all: the first thing
+wrong raises ``BadBody``, which names the place. ``lines`` takes NDJSON line by line: a bad line comes out as a
+``Malformed`` with its raw bytes, and the others are not troubled by it.
+
+Both go through a large body event by event, each parsed when its turn comes and limited before it is: cost grows with
+the bytes that come in and go out, and memory with the largest event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import islice
+from typing import NamedTuple
+
+from penstock.sources.http.body.json_merge import Filler, filled
+from penstock.sources.json_text import BOM, WHITESPACE, Json, NotJson, Span, elements, kind_of, members, parse
+from penstock.sources.json_walk import WINDOW_BYTES, TooLong, Walker
+
+WALK_BYTES = 65_536
+"""A larger body is not parsed at once, but event by event."""
+_LINE = re.compile(rb"[^ \t\r\n][^\n]*")
+"""A line from its first character on that is not blank. Blank lines are passed over without a step for each."""
+
+
+class Event(NamedTuple):
+    text: bytes
+    value: dict[str, Json]
+
+
+class Malformed(NamedTuple):
+    raw: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    event_bytes: int
+    body_bytes: int
+    body_events: int
+    body_tokens: int = 2_000_000
+
+
+class BadBody(ValueError):
+    """A body that is refused as a whole."""
+
+    def __init__(self, status: HTTPStatus, code: str, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.index = index
+
+
+def events(body: bytes, limits: BodyLimits) -> Iterable[Event]:
+    """All events of a JSON body, one after the other, or ``BadBody``."""
+    text = json_text(body)
+    check_tokens(text, limits)
+    if len(text) > max(WALK_BYTES, limits.event_bytes):
+        return _in_words(walked_events(text, limits))
+    try:
+        value = parse(text)
+    except NotJson as error:
+        raise _not_json(error) from None
+    if isinstance(value, dict) and len(text) <= limits.event_bytes and not _is_envelope(value):
+        return (Event(text, value),)
+    return _in_words(parsed_events(text, value, limits))
+
+
+def _in_words(found: Iterator[Event]) -> Iterator[Event]:
+    """The same events; what is no JSON becomes an answer."""
+    try:
+        yield from found
+    except NotJson as error:
+        raise _not_json(error) from None
+
+
+def check_tokens(body: bytes, limits: BodyLimits) -> None:
+    """Refuse a body of too many parts, however small they are."""
+    if len(body) > limits.body_tokens and _tokens(body) > limits.body_tokens:
+        raise _too_many_tokens(limits)
+
+
+def parsed_events(text: bytes, value: Json, limits: BodyLimits) -> Iterator[Event]:
+    """The events of a text that is small enough to be parsed at once, which gave ``value``."""
+    if isinstance(value, list):
+        yield from array(text, value, limits)
+    elif not isinstance(value, dict):
+        raise not_an_object(value, None)
+    elif _is_envelope(value):
+        spans = {member.key: member.value for member in members(text)}
+        listed = text[spans["events"].start : spans["events"].end]
+        values = value["events"]
+        assert isinstance(values, list)
+        filler = template(text[spans["template"].start : spans["template"].end], limits)
+        yield from all_filled(array(listed, values, limits), filler, limits)
+    elif len(text) > limits.event_bytes:
+        raise too_large(len(text), limits, 0)
+    else:
+        yield Event(text, value)
+
+
+def walked_events(text: bytes, limits: BodyLimits, window: int = WINDOW_BYTES) -> Iterator[Event]:
+    """The same for a text of any size; it is larger than an event may be."""
+    walker = Walker(text, limits.event_bytes, window)
+    if text.startswith(b"["):
+        yield from walked(text, walker.elements(0), limits)
+        walker.check_end()
+        return
+    if not text.startswith(b"{"):
+        raise too_large(len(text), limits, 0)
+    try:
+        outline = walker.outline("events", limits.body_events)
+    except TooLong:
+        outline = None
+    if outline is None or not outline.others.keys() <= {"template"}:
+        raise too_large(len(text), limits, 0)
+    if len(outline.listed) > 2 * limits.body_events:
+        raise too_many(limits)
+    walker.check_end()
+    shared = outline.others.get("template")
+    if shared is None or not text.startswith(b"{", shared[1].start):
+        raise too_large(len(text), limits, 0)
+    filler = template(text[shared[1].start : shared[1].end], limits)
+    yield from all_filled(walked(text, outline.elements(), limits), filler, limits)
+
+
+def walked(text: bytes, spans: Iterator[Span], limits: BodyLimits) -> Iterator[Event]:
+    """The events at these places, each checked and parsed when its turn comes."""
+    index = 0
+    while True:
+        try:
+            span = next(spans, None)
+        except TooLong:
+            raise _too_long(limits, index) from None
+        if span is None:
+            return
+        if index >= limits.body_events:
+            raise too_many(limits)
+        if span.end - span.start > limits.event_bytes:
+            raise too_large(span.end - span.start, limits, index)
+        one = text[span.start : span.end]
+        value = parse(one)
+        if not isinstance(value, dict):
+            raise not_an_object(value, index)
+        yield Event(one, value)
+        index += 1
+
+
+def json_text(body: bytes) -> bytes:
+    """The JSON text of a body, without what may surround it."""
+    text = (body[len(BOM) :] if body.startswith(BOM) else body).strip(WHITESPACE)
+    if not text:
+        raise BadBody(HTTPStatus.BAD_REQUEST, "empty_body", "the body is empty; send a JSON object or an array of them")
+    return text
+
+
+def lines(body: bytes, limits: BodyLimits) -> Iterator[Event | Malformed]:
+    """Every line of an NDJSON body that is not blank. Line numbers count from 1, blank lines included."""
+    check_tokens(body, limits)
+    first = len(BOM) if body.startswith(BOM) else 0
+    # Counted before any is read: a small packed body can hold a great many lines.
+    if body.count(b"\n") >= limits.body_events:
+        counted_lines = sum(1 for _ in islice(_LINE.finditer(body, first), limits.body_events + 1))
+        if counted_lines > limits.body_events:
+            raise too_many(limits)
+    found = False
+    number, counted = 1, 0
+    for line in _LINE.finditer(body, first):
+        found = True
+        start, end = line.span()
+        number += body.count(b"\n", counted, start)
+        counted = start
+        # What is kept of a bad line is all of it, blanks and a byte order mark too.
+        raw_start = body.rfind(b"\n", 0, start) + 1
+        raw_end = end - 1 if end < len(body) and body[end - 1 : end] == b"\r" else end
+        yield _line(line.group().strip(WHITESPACE), body[raw_start:raw_end], number, limits)
+    if not found:
+        raise BadBody(HTTPStatus.BAD_REQUEST, "empty_body", "there is no line to read; send one JSON object per line")
+
+
+def _line(text: bytes, raw: bytes, number: int, limits: BodyLimits) -> Event | Malformed:
+    if len(text) > limits.event_bytes:
+        return Malformed(raw, f"line {number}: {len(text)} bytes, the limit is {limits.event_bytes}")
+    try:
+        value = parse(text)
+    except NotJson as error:
+        return Malformed(raw, f"line {number}: {error}")
+    if not isinstance(value, dict):
+        return Malformed(raw, f"line {number}: {kind_of(value)} where an object was expected")
+    return Event(text, value)
+
+
+def array(text: bytes, values: list[Json], limits: BodyLimits) -> Iterator[Event]:
+    """The elements of an array, all of them objects."""
+    if len(values) > limits.body_events:
+        raise too_many(limits)
+    for index, (span, value) in enumerate(zip(elements(text), values, strict=True)):
+        if not isinstance(value, dict):
+            raise not_an_object(value, index)
+        if span.end - span.start > limits.event_bytes:
+            raise too_large(span.end - span.start, limits, index)
+        yield Event(text[span.start : span.end], value)
+
+
+def _is_envelope(value: dict[str, Json]) -> bool:
+    return (
+        value.keys() == {"template", "events"}
+        and isinstance(value["template"], dict)
+        and isinstance(value["events"], list)
+    )
+
+
+def template(text: bytes, limits: BodyLimits) -> Filler:
+    """What the events of a body share. Limited before anything is filled with it."""
+    if len(text) > limits.event_bytes:
+        raise BadBody(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "template_too_large",
+            f"what the events share has {len(text)} bytes, the limit is {limits.event_bytes}",
+        )
+    return Filler.of(text)
+
+
+def all_filled(found: Iterable[Event], filler: Filler, limits: BodyLimits) -> Iterator[Event]:
+    """The events with what they lack, each and all together still within the limits."""
+    total = tokens = 0
+    for index, event in enumerate(found):
+        text = filled(event.text, event.value, filler)
+        total += len(text)
+        tokens += _tokens(text)
+        if tokens > limits.body_tokens:
+            raise _too_many_tokens(limits)
+        if len(text) > limits.event_bytes:
+            raise too_large(len(text), limits, index)
+        if total > limits.body_bytes:
+            raise BadBody(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "body_too_large",
+                f"with what they share filled in, the events are larger than {limits.body_bytes} bytes",
+            )
+        if text is event.text:
+            yield event
+            continue
+        value = parse(text)
+        assert isinstance(value, dict)
+        yield Event(text, value)
+
+
+def not_an_object(value: Json, index: int | None) -> BadBody:
+    where = "the body is" if index is None else f"event {index} is"
+    expected = "an object or an array of objects" if index is None else "an object"
+    message = f"{where} {kind_of(value)} where {expected} was expected"
+    return BadBody(HTTPStatus.BAD_REQUEST, "not_an_object", message, index)
+
+
+def too_large(size: int, limits: BodyLimits, index: int) -> BadBody:
+    message = f"event {index} has {size} bytes, the limit is {limits.event_bytes}; nothing was taken"
+    return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "event_too_large", message, index)
+
+
+def _too_long(limits: BodyLimits, index: int) -> BadBody:
+    message = f"event {index} is longer than {limits.event_bytes} bytes; nothing was taken"
+    return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "event_too_large", message, index)
+
+
+def _tokens(text: bytes) -> int:
+    return text.count(b",") + text.count(b":") + text.count(b"{") + text.count(b"[")
+
+
+def _too_many_tokens(limits: BodyLimits) -> BadBody:
+    message = f"the body has more than {limits.body_tokens} brackets, commas and colons; nothing was taken"
+    return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_tokens", message)
+
+
+def _not_json(error: NotJson) -> BadBody:
+    return BadBody(HTTPStatus.BAD_REQUEST, "not_json", str(error))
+
+
+def too_many(limits: BodyLimits) -> BadBody:
+    message = f"the body has more than {limits.body_events} events; nothing was taken"
+    return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_events", message)

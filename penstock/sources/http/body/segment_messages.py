@@ -1,0 +1,125 @@
+"""Segment's messages: ``/v1/track`` and its siblings take one, ``/v1/batch`` takes many with what they share.
+
+A message becomes an event as it is. What it lacks is filled in: ``type`` from the path of a single call; ``context``,
+``integrations`` and ``sentAt`` from the batch around it, objects being merged. ``writeKey`` is a secret and leaves the
+message. ``messageId`` is the event's id, so a batch that a library sends again carries the same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+
+from penstock.sources.http.body.body_events import (
+    WALK_BYTES,
+    BadBody,
+    BodyLimits,
+    Event,
+    all_filled,
+    array,
+    check_tokens,
+    json_text,
+    not_an_object,
+    template,
+    too_large,
+    too_many,
+    walked,
+)
+from penstock.sources.http.body.json_merge import Filler, without
+from penstock.sources.json_text import NotJson, Span, first_string, members, parse
+from penstock.sources.json_walk import TooLong, Walker
+
+WRITE_KEY = "writeKey"
+KEY_PREFIX_BYTES = 65_536
+"""How much of a body (unpacked) is looked through for the key of a sender who is not known yet."""
+SHARED = ("context", "integrations", "sentAt")
+
+
+def key_in(prefix: bytes) -> str | None:
+    """The secret in the first part of a body, of which nothing is known yet: it may be cut, or no JSON at all."""
+    return first_string(prefix[:KEY_PREFIX_BYTES], WRITE_KEY) or None
+
+
+class Call:
+    """The body of a call: an object, in which ``messages`` finds what was sent."""
+
+    def __init__(self, body: bytes, kind: str | None, limits: BodyLimits) -> None:
+        """``kind`` is the type that the path names; None for a batch."""
+        self._text = json_text(body)
+        self._kind = kind
+        self._limits = limits
+
+    def messages(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
+        """The messages, one after the other, or ``BadBody``. ``admit`` is told the call's key before the first."""
+        check_tokens(self._text, self._limits)
+        try:
+            if len(self._text) > max(WALK_BYTES, self._limits.event_bytes):
+                yield from self._walked(admit)
+            else:
+                yield from self._parsed(admit)
+        except NotJson as error:
+            raise BadBody(HTTPStatus.BAD_REQUEST, "not_json", str(error)) from None
+
+    def _parsed(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
+        text, kind, limits = self._text, self._kind, self._limits
+        value = parse(text)
+        if not isinstance(value, dict):
+            raise not_an_object(value, None)
+        key = value.get(WRITE_KEY)
+        admit(key if isinstance(key, str) and key else None)
+        if kind is not None:
+            filler = Filler.of(b'{"type":"%b"}' % kind.encode())
+            yield from all_filled([_keyless(Event(text, value))], filler, limits)
+            return
+        values = value.get("batch")
+        if not isinstance(values, list):
+            raise _not_a_batch()
+        parts = {member.key: (member.start, member.value) for member in members(text)}
+        _, listed = parts["batch"]
+        found = array(text[listed.start : listed.end], values, limits)
+        yield from all_filled(map(_keyless, found), _shared(text, parts, limits), limits)
+
+    def _walked(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
+        text, limits = self._text, self._limits
+        if self._kind is not None or not text.startswith(b"{"):
+            raise too_large(len(text), limits, 0)
+        walker = Walker(text, limits.event_bytes)
+        try:
+            outline = walker.outline("batch", limits.body_events)
+        except TooLong:
+            raise too_large(len(text), limits, 0) from None
+        if outline is None:
+            raise _not_a_batch()
+        if len(outline.listed) > 2 * limits.body_events:
+            raise too_many(limits)
+        walker.check_end()
+        key = outline.others.get(WRITE_KEY)
+        value = parse(text[key[1].start : key[1].end]) if key is not None else None
+        admit(value if isinstance(value, str) and value else None)
+        found = map(_keyless, walked(text, outline.elements(), limits))
+        yield from all_filled(found, _shared(text, outline.others, limits), limits)
+
+
+def message_id(message: Event) -> str | None:
+    """What the message calls itself."""
+    found = message.value.get("messageId")
+    return found if isinstance(found, str) and found else None
+
+
+def _shared(text: bytes, parts: Mapping[str, tuple[int, Span]], limits: BodyLimits) -> Filler:
+    """What the messages of a batch have in common."""
+    shared = [text[parts[key][0] : parts[key][1].end] for key in SHARED if key in parts]
+    return template(b"{%b}" % b",".join(shared), limits)
+
+
+def _not_a_batch() -> BadBody:
+    return BadBody(HTTPStatus.BAD_REQUEST, "not_a_batch", "the body has no array 'batch' of messages")
+
+
+def _keyless(event: Event) -> Event:
+    if WRITE_KEY not in event.value:
+        return event
+    text = without(event.text, WRITE_KEY)
+    value = parse(text)
+    assert isinstance(value, dict)
+    return Event(text, value)

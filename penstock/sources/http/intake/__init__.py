@@ -1,0 +1,1 @@
+"""From events to records that are durable in the log."""

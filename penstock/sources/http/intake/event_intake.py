@@ -1,0 +1,124 @@
+"""From the events of a request to records in the log: context added, submitted as one group, durable or refused.
+
+All records of a request are submitted together, so a request is taken whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import NamedTuple
+
+from penstock.errors import LogFull
+from penstock.log.group_commit import Entry
+from penstock.record import Header
+from penstock.sources.http import responses
+from penstock.sources.http.access.client_address import ClientAddress
+from penstock.sources.http.body.body_events import Event, Malformed
+from penstock.sources.http.body.segment_messages import message_id
+from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.intake.enrich import Clock, Context, context, enriched
+from penstock.sources.http.intake.pending_commits import Commits
+from penstock.sources.http.metrics import Tally
+from penstock.sources.http.readiness import Readiness
+from penstock.sources.http.request import Request
+from penstock.sources.http.responses import Refused
+
+USER_AGENT_LENGTH = 1024
+
+_RecordHeaders = tuple[tuple[str, str], ...]
+
+_log = logging.getLogger("penstock.http")
+
+
+class Provenance(NamedTuple):
+    """What the records of a request have in common: when, from whom, through which face."""
+
+    micros: int
+    sender: str
+    """The client's address."""
+    headers: _RecordHeaders
+    added: Context
+
+
+class Prepared(NamedTuple):
+    """The records of a request, ready for the log."""
+
+    batch: list[Entry]
+    malformed: int
+
+
+class Intake:
+    """Puts events into the log. ``commits`` is set once the worker owns its partition."""
+
+    def __init__(self, config: HttpConfig, source: str, tally: Tally, readiness: Readiness) -> None:
+        self.commits: Commits | None = None
+        self.log_broke: Callable[[], None] = lambda: None
+        """Called when the log fails for another reason than a full disk: only opening it again can mend that."""
+        self._namespace = config.namespace or source
+        self._expose_secret = config.expose_secret
+        self._address = ClientAddress(config.trusted_proxies).of
+        self._tally = tally
+        self._readiness = readiness
+        self._clock = Clock()
+        self._headers_of = cache(_record_headers)
+
+    def provenance(self, request: Request) -> Provenance:
+        """What the records of a request have in common."""
+        face, grant, headers = request.face, request.grant, request.headers
+        assert grant is not None
+        api = face.is_api(grant)
+        micros, timestamp = self._clock.now()
+        sender = self._address(request.client, headers)
+        added = context(
+            source_ip=sender,
+            timestamp=timestamp,
+            api_key=request.secret if self._expose_secret else grant.token_id,
+            user_agent=None if api else (headers.get("user-agent") or "")[:USER_AGENT_LENGTH] or None,
+            api=api,
+        )
+        return Provenance(micros, sender, self._headers_of(grant.token_id, face.name), added)
+
+    def prepare(self, found: Iterable[Event | Malformed], origin: Provenance, messages: bool = False) -> Prepared:
+        """Records of everything found. ``messages`` bring an id of their own kind. For any thread."""
+        micros, _, headers, added = origin
+        namespace = self._namespace
+        batch: list[Entry] = []
+        malformed = 0
+        for item in found:
+            if isinstance(item, Event):
+                text, value = item
+                own_id = message_id(item) if messages else None
+                batch.append(Entry(micros, namespace, None, headers, enriched(text, value, added, own_id)))
+            else:
+                malformed += 1
+                marked = (*headers, (str(Header.MALFORMED), item.reason))
+                batch.append(Entry(micros, namespace, None, marked, item.raw))
+        return Prepared(batch, malformed)
+
+    async def take(self, prepared: Prepared) -> None:
+        """Done when all records are durable; or ``Refused``."""
+        batch, malformed = prepared
+        if not batch:
+            return
+        waiting = self.commits.submit(batch) if self.commits is not None else None
+        if waiting is None:
+            raise Refused(responses.OVERLOADED)
+        error = await waiting
+        if error is not None:
+            self._readiness.commit_failed()
+            _log.error("nothing of %d records was taken: %s", len(batch), error)
+            if isinstance(error, LogFull):
+                raise Refused(responses.LOG_FULL)
+            self.log_broke()
+            raise Refused(responses.LOG_FAILED)
+        self._readiness.commit_worked()
+        tally = self._tally
+        tally.events += len(batch) - malformed
+        tally.malformed += malformed
+        tally.bytes += sum([len(entry.data) for entry in batch])
+
+
+def _record_headers(token_id: str, endpoint: str) -> _RecordHeaders:
+    return ((str(Header.TOKEN), token_id), (str(Header.ENDPOINT), endpoint))

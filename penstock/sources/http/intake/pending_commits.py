@@ -1,0 +1,53 @@
+"""Between the event loop and the log's commit thread: requests wait here until their events are durable.
+
+The commit thread finishes many submissions at once. Their futures are resolved by one callback per group, not one per
+request: waking the loop is the dearest thing that happens to a small request.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from time import monotonic
+
+from penstock.log.group_commit import Entry, GroupCommit
+from penstock.sources.http.metrics import Tally
+
+_Waiting = Future[Exception | None]
+
+
+class Commits:
+    """Submits entries and tells the event loop how it went. Used on the loop's thread only."""
+
+    def __init__(self, group: GroupCommit, loop: AbstractEventLoop, tally: Tally) -> None:
+        self._group = group
+        self._loop = loop
+        self._tally = tally
+        self._finished: deque[tuple[_Waiting, float, Exception | None]] = deque()
+        self._awake = False
+
+    def submit(self, entries: list[Entry]) -> _Waiting | None:
+        """A future that gives None once all entries are durable, or the error that kept all of them out.
+
+        None instead of a future: too much is waiting already, nothing was taken.
+        """
+        waiting: _Waiting = self._loop.create_future()
+        started = monotonic()
+
+        def done(_: range | None, error: Exception | None) -> None:
+            self._finished.append((waiting, started, error))
+            if not self._awake:
+                self._awake = True
+                self._loop.call_soon_threadsafe(self._resolve)
+
+        return waiting if self._group.submit(entries, done) else None
+
+    def _resolve(self) -> None:
+        # Cleared before the queue is emptied: whatever is appended from now on wakes the loop again.
+        self._awake = False
+        now = monotonic()
+        while self._finished:
+            waiting, started, error = self._finished.popleft()
+            self._tally.committed(now - started)
+            if not waiting.done():
+                waiting.set_result(error)

@@ -1,0 +1,1 @@
+"""The collector described in OpenAPI."""

@@ -1,0 +1,207 @@
+"""The collector described in OpenAPI 3.1, served at ``/openapi.json``: every endpoint, every status it can answer.
+
+Made from the table of faces, so a path that answers is a path that is described.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import orjson
+
+from penstock import __version__
+from penstock.sources.http.access.cors import ALLOWED_HEADERS
+from penstock.sources.http.access.endpoints import API, BATCH, BULK, FACES, JS, MESSAGES, PIXEL, Face, Shape
+from penstock.sources.http.openapi.body_schemas import SCHEMAS, Part, reference
+from penstock.sources.http.responses import Answer
+
+_SUMMARIES = {
+    JS: "Events from browsers and apps, by client secret.",
+    PIXEL: "An event in the address of an image, by client secret. Answers with a transparent pixel.",
+    API: "Events from servers, by server secret.",
+    BULK: "One event per line, by either secret.",
+    BATCH: "Segment's messages, many at once, by either secret.",
+    **{face: f"One of Segment's messages, of type {kind}, by either secret." for kind, face in MESSAGES.items()},
+}
+_STATUS_TEXTS = {
+    400: "The request cannot be read: its body is empty, damaged, not JSON or not made of objects.",
+    401: "No token, an unknown one, or one of the wrong kind.",
+    403: "The token does not take events from pages of this origin.",
+    405: "Another method is wanted; see the Allow header.",
+    408: "The body did not arrive in time.",
+    413: "The body or an event in it is too large, or there are too many; `index` names the event.",
+    415: "The Content-Encoding is not known.",
+    500: "The collector failed; nothing was taken.",
+    503: "Overloaded, disk full, starting or stopping. Nothing was taken; send it again after Retry-After.",
+}
+_WITHOUT_BODY = (408, 415)
+_BARE_STATUS_TEXTS = {414: "The address is too long.", 431: "The headers are too large."}
+_SECURITY: list[Part] = [{"query": []}, {"x_auth_token": []}, {"api_key": []}, {"basic": []}]
+_SCHEMES: Part = {
+    "query": {"type": "apiKey", "in": "query", "name": "token"},
+    "x_auth_token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
+    "api_key": {"type": "apiKey", "in": "header", "name": "api_key"},
+    "basic": {"type": "http", "scheme": "basic", "description": "The user is the secret; the password is not read."},
+}
+
+
+@cache
+def answer() -> Answer:
+    return Answer(200, [("content-type", "application/json")], orjson.dumps(document()))
+
+
+def document() -> Part:
+    """The whole description."""
+    first: dict[Face, str] = {}
+    for path, face in FACES.items():
+        first.setdefault(face, path)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock collector", "version": __version__},
+        "components": {"schemas": SCHEMAS, "securitySchemes": _SCHEMES},
+        "paths": {
+            **{path: _face(path, face, first[face]) for path, face in FACES.items()},
+            "/healthz": {"get": _page("healthz", "The process answers.", "application/json")},
+            "/readyz": {"get": _page("readyz", "Ready for events.", "application/json", 503)},
+            "/openapi.json": {"get": _page("openapi", "This description.", "application/json")},
+        },
+    }
+
+
+def _face(path: str, face: Face, first: str) -> Part:
+    name = path.strip("/").replace("/", "_").replace(".", "_")
+    pixel = face.shape is Shape.PIXEL
+    operation: Part = {
+        "operationId": name,
+        "summary": _SUMMARIES[face] if path == first else f"The same as {first}.",
+        # Segment's libraries may also put the secret into the body.
+        "security": [*_SECURITY, {}] if face.key_in_body else _SECURITY,
+        "parameters": [*(_PIXEL_PARAMETERS if pixel else _BODY_PARAMETERS), *([_ORIGIN] if face.browser else [])],
+        "responses": {"200": _taken(face)},
+    }
+    if not pixel:
+        operation["requestBody"] = {"required": True, "content": _content(face)}
+    responses = operation["responses"]
+    assert isinstance(responses, dict)
+    for status, text in _STATUS_TEXTS.items():
+        if not (pixel and status in _WITHOUT_BODY):
+            responses[str(status)] = _error(text, retry_after=status == 503)
+    responses |= {str(status): {"description": text} for status, text in _BARE_STATUS_TEXTS.items()}
+    operations: Part = {face.method.lower(): operation}
+    if face.browser:
+        operations["options"] = _preflight(f"{name}_preflight")
+    return operations
+
+
+def _content(face: Face) -> Part:
+    match face.shape:
+        case Shape.LINES:
+            form: Part = {
+                "type": "object",
+                "required": ["file"],
+                "properties": {"file": {"type": "string", "description": "NDJSON; several files are read in turn."}},
+            }
+            lines: Part = {"type": "string", "minLength": 1, "description": "A JSON object per line."}
+            return {"application/x-ndjson": {"schema": lines}, "multipart/form-data": {"schema": form}}
+        case Shape.MESSAGE:
+            return {"application/json": {"schema": reference("Message")}}
+        case Shape.BATCH:
+            return {"application/json": {"schema": reference("Batch")}}
+        case _:
+            return {"application/json": {"schema": reference("Events")}}
+
+
+def _taken(face: Face) -> Part:
+    response: Part = {"description": "Everything is on disk."}
+    match face.shape:
+        case Shape.PIXEL:
+            response["content"] = {"image/gif": {"schema": {"type": "string", "contentMediaType": "image/gif"}}}
+        case Shape.LINES:
+            response["content"] = {"application/json": {"schema": reference("AcceptedLines")}}
+        case _:
+            response["content"] = {"application/json": {"schema": reference("Accepted")}}
+    if face.browser:
+        response["headers"] = _CORS_HEADERS
+    return response
+
+
+def _preflight(operation: str) -> Part:
+    return {
+        "operationId": operation,
+        "summary": "A browser asks whether a page may send here. A token in the query decides, else any token may.",
+        "parameters": [
+            {"name": "token", "in": "query", "required": False, "schema": {"type": "string"}},
+            _ORIGIN,
+        ],
+        "responses": {
+            "204": {
+                "description": "With CORS headers if the origin is allowed, without them if it is not.",
+                "headers": {
+                    **_CORS_HEADERS,
+                    "Access-Control-Allow-Methods": {"schema": {"type": "string"}},
+                    "Access-Control-Allow-Headers": {"schema": {"type": "string"}, "description": ALLOWED_HEADERS},
+                    "Access-Control-Max-Age": {"schema": {"type": "integer"}},
+                },
+            },
+            "500": _error(_STATUS_TEXTS[500]),
+            **{str(status): {"description": text} for status, text in _BARE_STATUS_TEXTS.items()},
+        },
+    }
+
+
+def _page(operation: str, summary: str, media_type: str, *problems: int) -> Part:
+    schema: Part = {"type": "string"} if media_type == "text/plain" else {"type": "object"}
+    responses: Part = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
+    for status in (*problems, 405, 500):
+        responses[str(status)] = _error(_STATUS_TEXTS[status], retry_after=status == 503)
+    return {"operationId": operation, "summary": summary, "responses": responses}
+
+
+def _error(description: str, retry_after: bool = False) -> Part:
+    response: Part = {"description": description, "content": {"application/json": {"schema": reference("Error")}}}
+    if retry_after:
+        response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
+    return response
+
+
+_ORIGIN: Part = {
+    "name": "Origin",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "Set by browsers: the site whose page sends.",
+}
+_BODY_PARAMETERS: list[Part] = [
+    {
+        "name": "Content-Encoding",
+        "in": "header",
+        "required": False,
+        "schema": {"enum": ["gzip", "zstd", "identity"]},
+        "description": "How the body is packed.",
+    }
+]
+_PIXEL_PARAMETERS: list[Part] = [
+    {
+        "name": "data",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "string", "contentEncoding": "base64", "contentMediaType": "application/json"},
+        "description": "An event: a JSON object in standard or URL-safe base64, padded or not.",
+    },
+    {
+        "name": "fields",
+        "in": "query",
+        "required": False,
+        "style": "form",
+        "explode": True,
+        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        "description": "Any other parameter is a string at a path, dots between the keys, and is put over `data`.",
+    },
+]
+_CORS_HEADERS: Part = {
+    "Access-Control-Allow-Origin": {
+        "schema": {"type": "string"},
+        "description": "The request's Origin, if the token allows it; else not there.",
+    },
+    "Vary": {"schema": {"type": "string"}, "description": "Names Origin, if any token has origins."},
+}

@@ -1,0 +1,118 @@
+"""What the collector answers: status, headers and body, made ahead where they never change."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import NamedTuple
+
+import orjson
+
+from penstock.sources.http.body.body_events import BadBody
+
+HeaderList = list[tuple[str, str]]
+
+_JSON: HeaderList = [("content-type", "application/json")]
+RETRY_AFTER_SECONDS = 1
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: HeaderList
+    body: bytes
+
+
+class Refused(Exception):
+    """A request ends here, with this answer; nothing of it was taken."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+def accepted(events: int) -> Answer:
+    return ONE_ACCEPTED if events == 1 else Answer(200, _JSON, b'{"status":"ok","accepted":%d}' % events)
+
+
+def accepted_lines(events: int, malformed: int) -> Answer:
+    return Answer(200, _JSON, b'{"status":"ok","accepted":%d,"malformed":%d}' % (events, malformed))
+
+
+def refused(status: HTTPStatus, code: str, message: str, *headers: tuple[str, str], index: int | None = None) -> Answer:
+    body: dict[str, str | int] = {"status": "error", "code": code, "message": message}
+    if index is not None:
+        body["index"] = index
+    return Answer(status, [*_JSON, *headers], orjson.dumps(body))
+
+
+def bad_body(error: BadBody) -> Answer:
+    return refused(error.status, error.code, error.message, index=error.index)
+
+
+def closing(answer: Answer) -> Answer:
+    """The same answer, after which the connection ends: the rest of its body was not read."""
+    return Answer(answer.status, [*answer.headers, ("connection", "close")], answer.body)
+
+
+def ready(engine: str) -> Answer:
+    """Events are taken. How the engine does is told beside it: without one they are safe, and wait."""
+    return Answer(200, _JSON, orjson.dumps({"status": "ready", "engine": engine}))
+
+
+def later(code: str, message: str) -> Answer:
+    """503: nothing was taken, and the same request may work soon."""
+    return refused(HTTPStatus.SERVICE_UNAVAILABLE, code, message, ("retry-after", str(RETRY_AFTER_SECONDS)))
+
+
+def _unauthorized(code: str, message: str) -> Answer:
+    return refused(HTTPStatus.UNAUTHORIZED, code, message, ("www-authenticate", 'Token realm="penstock"'))
+
+
+ONE_ACCEPTED = Answer(200, _JSON, b'{"status":"ok","accepted":1}')
+NO_TOKEN = _unauthorized(
+    "no_token", "no token; send it as query parameter token, header X-Auth-Token, header api_key or Basic auth user"
+)
+NO_KEY_NEARBY = _unauthorized(
+    "no_token",
+    "no token in query or headers, and no writeKey near the start of the body; send it as Basic auth user, or first in"
+    " the body",
+)
+UNKNOWN_TOKEN = _unauthorized("unknown_token", "the token is not known here")
+CLIENT_TOKEN_ON_SERVER_API = _unauthorized(
+    "client_token", "this is a client secret; the server API wants a server token: use the token's server_secret"
+)
+SERVER_TOKEN_IN_BROWSER = _unauthorized(
+    "server_token", "this is a server secret; keep it out of web pages and use the token's client_secret here"
+)
+FOREIGN_ORIGIN = refused(
+    HTTPStatus.FORBIDDEN,
+    "origin_not_allowed",
+    "the token does not take events from pages of this origin; nothing was taken. Its origins are in the config",
+)
+NOT_FOUND = refused(HTTPStatus.NOT_FOUND, "not_found", "there is nothing here; see /openapi.json")
+OVERLOADED = later("overloaded", "too much is waiting for the disk; nothing was taken, send it again")
+LOG_FULL = later("log_full", "the disk is full; nothing was taken, send it again")
+LOG_FAILED = later("log_failed", "the log cannot be written; nothing was taken, send it again")
+NOT_READY = later("not_ready", "the collector is starting or stopping; nothing was taken, send it again")
+
+ALIVE = Answer(200, _JSON, b'{"status":"ok"}')
+BODY_TIMEOUT = closing(
+    refused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was taken")
+)
+FAILED = refused(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the collector failed on this request; nothing was taken"
+)
+
+
+def too_large(limit: int) -> Answer:
+    message = f"the body is larger than {limit} bytes; nothing was taken"
+    return closing(refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message))
+
+
+def bad_encoding(message: str, known: bool) -> Answer:
+    if known:
+        return refused(HTTPStatus.BAD_REQUEST, "damaged_body", message)
+    return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unknown_encoding", message, ("accept-encoding", "gzip, zstd"))
+
+
+def wrong_method(allowed: str) -> Answer:
+    return refused(HTTPStatus.METHOD_NOT_ALLOWED, "wrong_method", f"use {allowed} here", ("allow", allowed))

@@ -1,0 +1,1 @@
+"""What the database says of its tables, and what becomes of it in records."""

@@ -1,0 +1,208 @@
+"""What the database says of its tables: which there are, their columns, keys and sizes.
+
+Everything is asked in plain SQL, so inside a transaction with a snapshot the answers are as of that snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from penstock.sources.postgres.catalog.table_layout import Column, Layout
+from penstock.sources.postgres.catalog.value_kinds import kind_of
+from penstock.sources.postgres.connection import Connection
+from penstock.sources.postgres.stream.relations import Relation
+
+TypeKey = tuple[int, int]
+"""A type's number and its modifier (a length, a precision)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that a publication has, or could have."""
+
+    oid: int
+    schema: str
+    name: str
+    published: bool
+    readable: bool
+    owned: bool
+    """Whether our role may put it into a publication."""
+    has_identity: bool
+    """Whether an update or a delete says which row it was; without that PostgreSQL refuses to publish them."""
+    row_filter: str | None = None
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a table that has pages of its own: the table, or a leaf of a partitioned one."""
+
+    oid: int
+    relation: str
+    pages: int
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def is_selected(namespace: str, patterns: Sequence[str]) -> bool:
+    """Whether a table is meant: by one pattern at least, and by none with a ``!``."""
+    left_out = any(fnmatchcase(namespace, pattern[1:]) for pattern in patterns if pattern.startswith("!"))
+    return not left_out and any(fnmatchcase(namespace, pattern) for pattern in patterns if not pattern.startswith("!"))
+
+
+def tables(connection: Connection, publication: str, patterns: Sequence[str]) -> list[Table]:
+    """The tables that are meant, in order of their names, whether the publication has them yet or not.
+
+    A partitioned table is one table if the publication speaks of its root (ours do), and its leaves otherwise.
+    """
+    filters = "p.rowfilter" if connection.info.server_version >= 150_000 else "NULL::text"
+    query = _TABLES.replace("/*filter*/", filters).encode()
+    found = connection.execute(query, {"publication": publication}).fetchall()
+    return [table for row in found if is_selected((table := Table(*row)).namespace, patterns)]  # type: ignore[arg-type]
+
+
+def layouts(connection: Connection, publication: str, oids: Collection[int]) -> dict[int, Layout]:
+    """How tables look; one that does not exist is left out. Columns that are computed are not part of changes, nor are
+    those that the publication leaves out."""
+    listed = "p.attnames" if connection.info.server_version >= 150_000 else "NULL::name[]"
+    query = _COLUMNS.replace("/*names*/", listed).encode()
+    rows = connection.execute(query, {"publication": publication, "oids": list(oids)}).fetchall()
+    types = column_types(
+        connection, {(int(str(kind)), int(str(modifier))) for _, _, _, _, kind, modifier in rows if kind}
+    )
+    keys = _keys(connection, oids)
+    columns: dict[int, list[Column]] = {}
+    names: dict[int, str] = {}
+    for oid, schema, table, name, kind, modifier in rows:
+        number = int(str(oid))
+        names[number] = f"{schema}.{table}"
+        found = columns.setdefault(number, [])
+        if kind is not None:
+            text, base = types[int(str(kind)), int(str(modifier))]
+            found.append(Column(str(name), text, kind_of(base)))
+    return {
+        oid: Layout(oid, names[oid], tuple(found), _usable(keys.get(oid, ()), found)) for oid, found in columns.items()
+    }
+
+
+def relation_layout(connection: Connection, relation: Relation, types: dict[TypeKey, tuple[str, int]]) -> Layout:
+    """How a table looked when a change was made to it: its columns by the stream, the rest by the catalog of today.
+
+    ``types`` is kept by the caller from one relation to the next. A type that is gone since is given as text.
+    """
+    wanted = {(column.type_oid, column.modifier) for column in relation.columns}
+    if wanted - types.keys():
+        types.update(column_types(connection, wanted - types.keys()))
+    columns = []
+    for column in relation.columns:
+        text, base = types.get((column.type_oid, column.modifier), ("text", 0))
+        columns.append(Column(column.name, text, kind_of(base)))
+    key = _keys(connection, [relation.oid]).get(relation.oid, ())
+    if relation.identity in "di":
+        identity = [column.name for column in relation.columns if column.in_identity]
+        # The stream says which columns, the catalog in which order, if it still speaks of the same ones.
+        key = key if set(key) == set(identity) else tuple(identity)
+    elif relation.identity == "n":
+        key = ()
+    return Layout(relation.oid, relation.namespace, tuple(columns), _usable(key, columns))
+
+
+def column_types(connection: Connection, asked: Collection[TypeKey]) -> dict[TypeKey, tuple[str, int]]:
+    """Per type its name as ``format_type()`` says it and its number; of a domain those of the type below it."""
+    kinds, modifiers = [kind for kind, _ in asked], [modifier for _, modifier in asked]
+    rows = connection.execute(_TYPES, {"types": kinds, "modifiers": modifiers}).fetchall()
+    return {(int(str(kind)), int(str(modifier))): (str(text), int(str(base))) for kind, modifier, base, text in rows}
+
+
+def stretches(connection: Connection, oid: int) -> list[Stretch]:
+    """Where a table's rows are."""
+    rows = connection.execute(_STRETCHES, {"oid": oid}).fetchall()
+    return [
+        Stretch(int(str(leaf)), f"{quoted(str(schema))}.{quoted(str(name))}", int(str(pages)))
+        for leaf, schema, name, pages in rows
+    ]
+
+
+def _keys(connection: Connection, oids: Collection[int]) -> dict[int, tuple[str, ...]]:
+    rows = connection.execute(_KEYS, {"oids": list(oids)}).fetchall()
+    return {int(str(oid)): tuple(names) for oid, names in rows}  # type: ignore[arg-type]
+
+
+def _usable(key: Sequence[str], columns: Sequence[Column]) -> tuple[str, ...]:
+    """A key is one only if all its columns come along."""
+    names = {column.name for column in columns}
+    return tuple(key) if names.issuperset(key) else ()
+
+
+_IDENTITY = """(leaf.relreplident = 'f' OR EXISTS (
+    SELECT FROM pg_index i WHERE i.indrelid = leaf.oid AND i.indisvalid
+    AND CASE leaf.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END))"""
+
+_TABLES = f"""
+SELECT c.oid::int8, n.nspname::text, c.relname::text, p.tablename IS NOT NULL,
+    has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
+    NOT EXISTS (SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class leaf ON leaf.oid = t.relid
+        WHERE t.isleaf AND NOT {_IDENTITY}) AND (c.relkind = 'p' OR EXISTS (
+            SELECT FROM pg_class leaf WHERE leaf.oid = c.oid AND {_IDENTITY})),
+    /*filter*/
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_publication_tables p
+    ON p.pubname = %(publication)s AND p.schemaname = n.nspname AND p.tablename = c.relname
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384
+    AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+    AND CASE WHEN coalesce((SELECT pubviaroot FROM pg_publication WHERE pubname = %(publication)s), true)
+        THEN NOT c.relispartition ELSE c.relkind = 'r' END
+ORDER BY 2, 3"""
+
+_COLUMNS = """
+SELECT c.oid::int8, n.nspname::text, c.relname::text, a.attname::text, a.atttypid::int8, a.atttypmod
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_publication_tables p
+    ON p.pubname = %(publication)s AND p.schemaname = n.nspname AND p.tablename = c.relname
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+    AND (/*names*/ IS NULL OR a.attname = ANY (/*names*/))
+WHERE c.oid = ANY (%(oids)s::int8[]::oid[])
+ORDER BY c.oid, a.attnum"""
+
+_KEYS = """
+SELECT c.oid::int8, array_agg(a.attname::text ORDER BY k.place)
+FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
+    AND CASE WHEN c.relreplident IN ('d', 'f') THEN i.indisprimary WHEN c.relreplident = 'i' THEN i.indisreplident END
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+WHERE c.oid = ANY (%(oids)s::int8[]::oid[]) AND k.place <= i.indnkeyatts
+GROUP BY c.oid"""
+
+_TYPES = """
+WITH RECURSIVE walk(asked, modifier, base, base_modifier) AS (
+    SELECT t::oid, m, t::oid, m FROM unnest(%(types)s::int8[], %(modifiers)s::int4[]) AS given(t, m)
+    UNION ALL
+    SELECT asked, modifier, d.typbasetype, CASE WHEN d.typtypmod >= 0 THEN d.typtypmod ELSE base_modifier END
+    FROM walk JOIN pg_type d ON d.oid = base WHERE d.typtype = 'd')
+SELECT asked::int8, modifier, base::int8, format_type(base, base_modifier)
+FROM walk JOIN pg_type t ON t.oid = base WHERE t.typtype <> 'd'"""
+
+_STRETCHES = """
+SELECT c.oid::int8, n.nspname::text, c.relname::text,
+    pg_relation_size(c.oid) / current_setting('block_size')::int8
+FROM pg_partition_tree(%(oid)s::int8::oid) t JOIN pg_class c ON c.oid = t.relid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE t.isleaf AND c.relkind = 'r'
+UNION ALL
+SELECT c.oid::int8, n.nspname::text, c.relname::text,
+    pg_relation_size(c.oid) / current_setting('block_size')::int8
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %(oid)s::int8::oid AND c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_partition_tree(c.oid))
+ORDER BY 1"""

@@ -1,0 +1,1 @@
+"""Copying the rows that tables have when the source begins."""

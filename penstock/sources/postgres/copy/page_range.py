@@ -1,0 +1,145 @@
+"""One part of a table's copy: a range of its pages, read in a snapshot, as entries for the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Event
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+
+from penstock.sources.postgres.catalog.table_catalog import Stretch, quoted
+from penstock.sources.postgres.catalog.table_layout import Layout, Packed
+from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.connection import Connection, ServerAway, connect
+from penstock.sources.postgres.copy.copy_blocks import Block, Stopped, blocks
+from penstock.sources.postgres.copy.copy_text import cut
+from penstock.sources.postgres.rows.row_entries import LARGEST_ROW, fitting, row_entries, too_large
+from penstock.sources.postgres.rows.row_fields import Fields
+from penstock.sources.postgres.rows.row_json import Rows, data_of, keys_of, keys_only
+from penstock.sources.postgres.rows.scratch import Scratch
+from penstock.sources.postgres.stream.slot import Snapshot
+from penstock.sources.postgres.stream_position import copy_position
+
+RANGE_PAGES = 16_384
+LOCK_SECONDS = 2
+LARGE_PAGES = 512
+"""From here on reading past the driver is worth a connection."""
+
+_log = logging.getLogger("penstock.postgres")
+
+
+class Moved(Exception):
+    """The table is not what it was when the snapshot was taken: it must be copied with another."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The pages ``first`` up to, not including, ``last`` of a stretch; without a ``last``, to its end."""
+
+    stretch: Stretch
+    first: int
+    last: int | None
+    row_filter: str | None = None
+
+    @property
+    def is_large(self) -> bool:
+        return self.last is not None or self.stretch.pages - self.first >= LARGE_PAGES
+
+    def statement(self, layout: Layout) -> bytes:
+        columns = ", ".join(quoted(column.name) for column in layout.columns)
+        bounds = [f"ctid >= '({self.first},0)'"] if self.first else []
+        bounds += [f"ctid < '({self.last},0)'"] if self.last is not None else []
+        bounds += [f"({self.row_filter})"] if self.row_filter else []
+        where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
+        return f"COPY (SELECT {columns} FROM ONLY {self.stretch.relation}{where}) TO STDOUT".encode()
+
+
+def ranges(stretch: Stretch, row_filter: str | None) -> list[Range]:
+    """A stretch in parts. The last has no end: rows of the snapshot may lie behind the size of a moment ago."""
+    firsts = range(0, max(stretch.pages, 1), RANGE_PAGES)
+    return [Range(stretch, first, first + RANGE_PAGES if first != firsts[-1] else None, row_filter) for first in firsts]
+
+
+class RangeReader:
+    """Reads ranges one after the other, for one thread; closed in the end. Raises the driver's errors and ours."""
+
+    def __init__(self, config: PostgresSourceConfig, snapshot: Snapshot, stopping: Event) -> None:
+        self._config = config
+        self._snapshot = snapshot
+        self._stopping = stopping
+        self._scratch = Scratch()
+        self._connection: Connection | None = None
+
+    def read(self, wanted: Range, layout: Layout, packed: Packed) -> Iterator[pa.RecordBatch]:
+        """The rows as entries. A batch is good until the next one is asked for. Raises ``Moved``."""
+        if self._connection is None:
+            self._connection = connect(self._config)
+        connection = self._connection
+        position = copy_position(self._config.slot, layout.oid, self._snapshot.lsn)
+        try:
+            self._enter(connection, wanted)
+            for block in blocks(connection, wanted.statement(layout), self._scratch, self._stopping, wanted.is_large):
+                yield from fitting(self._entries(block, layout, packed, position))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, psycopg.errors.UndefinedColumn | psycopg.errors.UndefinedTable):
+                raise Moved(str(error)) from error
+            raise
+        if wanted.is_large:
+            self.close()
+        else:
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _enter(self, connection: Connection, wanted: Range) -> None:
+        """Begin in the snapshot, and make sure that it still speaks of the table.
+
+        A table that was written anew since (TRUNCATE, ALTER .. TYPE) looks empty in an older snapshot. Once we hold the
+        lock it stays as it is, and the catalog as of the snapshot must name the file that is there now.
+        """
+        while not self._locks(connection, wanted.stretch.relation):
+            _log.warning("%s is locked by somebody; its copy waits", wanted.stretch.relation)
+            if self._stopping.is_set():
+                raise Stopped
+        row = connection.execute(_SAME_FILE, (wanted.stretch.oid, wanted.stretch.relation)).fetchone()
+        if row is None or not row[0]:
+            raise Moved(f"{wanted.stretch.relation} was written anew")
+
+    def _locks(self, connection: Connection, relation: str) -> bool:
+        """Begin a transaction that sees the snapshot and keeps the table from being written anew, if it can be had."""
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.execute("ROLLBACK")
+        connection.execute("BEGIN")
+        self._snapshot.enter(connection)
+        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
+        try:
+            connection.execute(f"LOCK TABLE ONLY {relation} IN ACCESS SHARE MODE".encode())
+        except psycopg.errors.LockNotAvailable:
+            return False
+        return True
+
+    def _entries(self, block: Block, layout: Layout, packed: Packed, position: str) -> pa.RecordBatch:
+        columns = len(layout.columns)
+        starts = self._scratch.int32("starts", block.rows * columns)
+        ends = self._scratch.int32("ends", block.rows * columns)
+        if cut(block.text, block.size, columns, starts, ends) != block.rows:
+            raise ServerAway("PEN-PGS-015", f"rows of {layout.namespace} are not what COPY should give.")
+        rows = Rows(np.zeros(block.rows, np.int32), np.arange(block.rows, dtype=np.int64) * columns)
+        fields = Fields(block.text[: block.size], starts, ends)
+        if block.size > LARGEST_ROW:  # a single row
+            keys = keys_of(rows, keys_only([rows], fields, packed), packed, self._scratch)
+            return too_large(row_entries(keys, keys if layout.key else None, layout, position), block.size)
+        keyed = keys_of(rows, fields, packed, self._scratch) if layout.key else None
+        return row_entries(data_of(rows, fields, packed, self._scratch), keyed, layout, position)
+
+
+_SAME_FILE = """
+SELECT c.relfilenode = pg_relation_filenode(c.oid) AND c.oid = %s::int8 FROM pg_class c WHERE c.oid = %s::regclass"""

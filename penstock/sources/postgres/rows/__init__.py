@@ -1,0 +1,1 @@
+"""Rows as JSON, and as entries of the log."""

@@ -1,0 +1,1 @@
+"""Following changes by logical replication."""
