@@ -37,7 +37,7 @@ demo: setup  ## Run the whole pipeline on 200,000 events and print what became o
 	$(RUN)/penstock demo
 
 test: lint types $(CLASSES)  ## Lint, check types, run all tests
-	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20
 
 lint: setup
 	$(RUN)/ruff check .

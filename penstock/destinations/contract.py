@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from penstock.config.component import DestinationConfig
 from penstock.errors import TransientError
-from penstock.steps.contract import Outcome
+from penstock.outcome import Outcome
 
 __all__ = [
     "UNRECORDED",

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.documents import documents
 from penstock.json.find import Found, Spans
 from penstock.json.strings import unescape
-from penstock.json.tokens import ABSENT, BACKSLASH, QUOTE, STRING, Bytes, compiled
+from penstock.json.tokens import ABSENT, BACKSLASH, QUOTE, STRING
 
 Flags = npt.NDArray[np.bool_]
 

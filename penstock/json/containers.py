@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compiled import Bytes, compiled, inlined
 from penstock.json.tokens import (
     CLOSE_ARRAY,
     CLOSE_OBJECT,
@@ -15,9 +16,6 @@ from penstock.json.tokens import (
     COMMA,
     OPEN_ARRAY,
     OPEN_OBJECT,
-    Bytes,
-    compiled,
-    inlined,
     scalar_end,
     skip_whitespace,
     string_end,

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import Flags, arrow, copy, ends_of, quoted
 from penstock.json.documents import documents
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
-from penstock.json.tokens import ABSENT, NULL, OBJECT, OPEN_OBJECT, Bytes, compiled
+from penstock.json.tokens import ABSENT, NULL, OBJECT, OPEN_OBJECT
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import Documents, documents
 from penstock.json.paths import Path
@@ -23,8 +24,6 @@ from penstock.json.tokens import (
     COMMA,
     OBJECT,
     OPEN_OBJECT,
-    Bytes,
-    compiled,
     document_start,
     skip_whitespace,
     string_end,

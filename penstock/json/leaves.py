@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.containers import container_end, value_start
 from penstock.json.document_problems import Problem, problem
 from penstock.json.documents import Documents, documents
@@ -36,8 +37,6 @@ from penstock.json.tokens import (
     OPEN_OBJECT,
     QUOTE,
     STRING,
-    Bytes,
-    compiled,
     document_start,
     scalar_end,
     skip_whitespace,

@@ -14,22 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, copy, quoted
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
 from penstock.json.find import Spans, child_of, find, trie_of
 from penstock.json.paths import Path
-from penstock.json.tokens import (
-    ABSENT,
-    CLOSE_OBJECT,
-    COMMA,
-    OPEN_OBJECT,
-    Bytes,
-    compiled,
-    document_start,
-    skip_whitespace,
-    string_end,
-)
+from penstock.json.tokens import ABSENT, CLOSE_OBJECT, COMMA, OPEN_OBJECT, document_start, skip_whitespace, string_end
 
 
 @dataclass(frozen=True)

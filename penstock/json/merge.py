@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.containers import key_end, value_end
 from penstock.json.find import Spans
-from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, Bytes, compiled, skip_whitespace
+from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, skip_whitespace
 
 
 def merged(target: bytes, source: bytes) -> bytes:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.compiled import Bytes, compiled, inlined
 from penstock.json.paths import Path
 from penstock.json.strings import has_escape, unescape
-from penstock.json.tokens import BACKSLASH, QUOTE, Bytes, compiled, inlined
+from penstock.json.tokens import BACKSLASH, QUOTE
 from penstock.json.words import load_word
 
 Int64s = npt.NDArray[np.int64]

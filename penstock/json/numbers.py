@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.find import Found, Spans
-from penstock.json.tokens import FLOAT, INT, Bytes, compiled
+from penstock.json.tokens import FLOAT, INT
 
 Floats = npt.NDArray[np.float64]
 

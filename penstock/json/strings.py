@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import BACKSLASH, Bytes, compiled, hex_digit
+from penstock.compiled import Bytes, compiled
+from penstock.json.tokens import BACKSLASH, hex_digit
 
 
 @compiled

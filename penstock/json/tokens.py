@@ -11,29 +11,11 @@ byte that broke the rules, for messages.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
+from penstock.compiled import Bytes, compiled, inlined
 from penstock.json.words import BACKSLASHES, HIGH_BITS, LOW_BITS, QUOTES, SPACES, first_marked_byte, load_word
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-    def compiled(function: _Function) -> _Function: ...
-
-    def inlined(function: _Function) -> _Function: ...
-
-else:
-    compiled = njit(cache=True, nogil=True)
-    # For the few functions that run per token: a call costs as much as their work.
-    inlined = njit(cache=True, nogil=True, inline="always")
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class Kind(IntEnum):

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import RouteError
+from penstock.outcome import FAILURE_SCHEMA, Outcome, place_key
 from penstock.record import Header
-from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome, TooMuch
+from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.current_step import entering
 
 SOURCE_LABEL = "source"
@@ -100,12 +101,6 @@ class Chain:
         if failures:
             batch = _fail_as_a_whole(batch, skipped, failures)
         return ChainOutcome(batch, skipped, failures, added)
-
-
-def place_key(batch: pa.RecordBatch) -> pa.Array:
-    """One number per row, of the record's partition and offset: no other record of the log has it."""
-    high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
-    return pc.add(high, batch.column("offset"))
 
 
 def tokens(batch: pa.RecordBatch) -> pa.Array:

@@ -15,52 +15,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
 from penstock.config.component import StepConfig, namespace_pattern
+from penstock.outcome import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-__all__ = [
-    "FAILURE_SCHEMA",
-    "NO_FAILURES",
-    "ArrowStep",
-    "Outcome",
-    "SparkStep",
-    "StepConfig",
-    "namespace_pattern",
-]
-
-FAILURE_SCHEMA: pa.Schema = pa.schema(
-    [
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("code", pa.string(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-    ]
-)
-"""Which record failed and why. The step's name is added by the chain; the original bytes by the engine."""
-
-# Of Python lists Arrow makes arrays with the help of pandas, which takes longer to import than most verbs take.
-NO_FAILURES: pa.RecordBatch = pa.RecordBatch.from_arrays(
-    [pa.nulls(0, each.type) for each in FAILURE_SCHEMA], schema=FAILURE_SCHEMA
-)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one batch in one step."""
-
-    kept: pa.RecordBatch
-    skipped: int = 0
-    failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
-    added: int = 0
-    """Rows that one row of the batch became, beyond the first."""
+__all__ = ["ArrowStep", "Outcome", "SparkStep", "StepConfig", "TooMuch", "namespace_pattern"]
 
 
 class TooMuch(Exception):

@@ -20,7 +20,7 @@ from penstock.json.members import Rewritten, renamed, without
 from penstock.json.merge import merged
 from penstock.json.paths import Path, format_path
 from penstock.json.tokens import ABSENT, OBJECT
-from penstock.steps.contract import Outcome
+from penstock.outcome import Outcome
 from penstock.steps.outcomes import PATH_BLOCKED, Flags, failures, not_json, settle, with_data
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.json.document_problems import problem
 from penstock.json.documents import documents
-from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
 NOT_JSON = "not_json"
 PATH_BLOCKED = "path_blocked"

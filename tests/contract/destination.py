@@ -20,8 +20,8 @@ from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import MARKS
 from penstock.errors import ContradictionError, PenstockError
+from penstock.outcome import Outcome
 from penstock.record import Record, entries, placed
-from penstock.steps.contract import Outcome
 
 
 def batch(number: int = 0, route: str = "shop", scope: str = "ledger-a") -> Batch:

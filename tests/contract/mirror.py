@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from penstock import faults
 from penstock.destinations.contract import AnyDestination, Part, Receipt
 from penstock.errors import PenstockError
+from penstock.outcome import Outcome
 from penstock.record import Mode, Op, Record, entries, placed
 from penstock.registry import Kind, component
-from penstock.steps.contract import Outcome
 from tests.contract.destination import batch, delivered_rows
 
 COLUMNS = {"id": "bigint", "name": "text", "price": "numeric(12,2)", "note": "text"}

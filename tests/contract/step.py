@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.outcome import FAILURE_SCHEMA, Outcome
 from penstock.record import RECORD_SCHEMA, Mode, Op, Record, entries, placed
 from penstock.registry import Kind, component
-from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome
+from penstock.steps.contract import ArrowStep
 
 KEYS = st.sampled_from(["a", "b", "c", "id", "user", "name", "price", "x.y", "é", 'q"', ""])
 SCALARS = (

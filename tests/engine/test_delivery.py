@@ -15,8 +15,8 @@ from penstock.engine.delivery.batch_protocol import Stopped
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import RouteState, Totals
 from penstock.errors import RouteError, TransientError
+from penstock.outcome import FAILURE_SCHEMA
 from penstock.record import Record, entries
-from penstock.steps.contract import FAILURE_SCHEMA
 from tests.engine.bench import Awkward, Bench
 
 

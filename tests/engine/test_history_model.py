@@ -47,8 +47,8 @@ from penstock.engine.pipeline import Pipeline, route_plan
 from penstock.engine.route_plan import RoutePlan
 from penstock.errors import ContradictionError
 from penstock.log.local import LocalLog
+from penstock.outcome import NO_FAILURES, Outcome
 from penstock.record import Record, entries
-from penstock.steps.contract import NO_FAILURES, Outcome
 
 CONFIG = """\
 name: shop

@@ -21,7 +21,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import RefusedError
-from penstock.steps.contract import FAILURE_SCHEMA
+from penstock.outcome import FAILURE_SCHEMA
 from tests.engine.projects import append_all, pipeline
 
 SPLIT_TO = """\

@@ -16,8 +16,8 @@ from penstock.engine.delivery.task import carried
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
 from penstock.errors import RefusedError, RouteError, TransientError
+from penstock.outcome import FAILURE_SCHEMA
 from penstock.record import Header, Record, entries
-from penstock.steps.contract import FAILURE_SCHEMA
 from tests.engine.bench import Awkward, Bench, Fussy
 
 ADA = Operator("ada@example", "known")

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from penstock.config.component import StepConfig
 from penstock.errors import RouteError
+from penstock.outcome import FAILURE_SCHEMA, Outcome
 from penstock.record import Record, entries, placed
 from penstock.steps.chain import Chain, Link, tokens
-from penstock.steps.contract import FAILURE_SCHEMA, ArrowStep, Outcome, namespace_pattern
+from penstock.steps.contract import ArrowStep, namespace_pattern
 
 
 class Upper(ArrowStep[StepConfig]):

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.file.line_files import data_lines, has_data
+from penstock.outcome import Outcome
 from penstock.steps.chain import tokens
-from penstock.steps.contract import Outcome
 
 HELD_BYTES = 16 << 20
 """What a task holds back before it compresses, over all files."""

@@ -17,8 +17,8 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.stage.stager import TypedStager
 from penstock.destinations.sql.stage.table_files import CreateFile, TableWriter
 from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.outcome import Outcome
 from penstock.record import RECORD_SCHEMA
-from penstock.steps.contract import Outcome
 
 TABLE = "file"
 _MAX_NAME = 255

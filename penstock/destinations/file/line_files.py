@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part, Stager
-from penstock.steps.contract import Outcome
+from penstock.outcome import Outcome
 
 
 class LineStager(Stager):

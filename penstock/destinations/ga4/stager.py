@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.ga4.event_mapping import Broken, Mapper
-from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
 TABLE = "ga4"
 

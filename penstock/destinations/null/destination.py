@@ -19,7 +19,7 @@ from penstock.destinations.contract import (
     TableReceipt,
 )
 from penstock.destinations.null.config import NullConfig
-from penstock.steps.contract import Outcome
+from penstock.outcome import Outcome
 
 TABLE = "null"
 

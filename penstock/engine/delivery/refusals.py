@@ -18,9 +18,9 @@ from penstock.engine.ledger import Halt
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local import LocalLog
 from penstock.log.record_order import RangeOrder
+from penstock.outcome import FAILURE_SCHEMA, place_key
 from penstock.record import RECORD_SCHEMA
-from penstock.steps.chain import SOURCE_LABEL, labelled, place_key
-from penstock.steps.contract import FAILURE_SCHEMA
+from penstock.steps.chain import SOURCE_LABEL, labelled
 
 DESTINATION_LABEL = "destination"
 REFUSED = "refused"

@@ -19,8 +19,9 @@ from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.lost_workers.task_note import TaskNote
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local import LocalLog
+from penstock.outcome import place_key
 from penstock.record import RECORD_SCHEMA
-from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled, place_key
+from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
 from penstock.steps.current_step import entering
 
 FAILED_RECORD_SCHEMA: pa.Schema = pa.schema(

@@ -10,7 +10,7 @@ from penstock.destinations.contract import Part, TableReceipt
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.ledger import AdoptedBatch
-from penstock.steps.contract import FAILURE_SCHEMA
+from penstock.outcome import FAILURE_SCHEMA
 
 
 def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableReceipt], list[Part]]:

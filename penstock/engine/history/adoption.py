@@ -19,7 +19,7 @@ from penstock.engine.history.batch_origin import Origin
 from penstock.engine.ledger import AdoptedBatch, Adoption
 from penstock.errors import PenstockError
 from penstock.log.lineage import Lineage
-from penstock.steps.contract import NO_FAILURES
+from penstock.outcome import NO_FAILURES
 
 
 @dataclass(frozen=True)

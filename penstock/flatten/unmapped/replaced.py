@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compiled import Bytes
 from penstock.flatten.unmapped.unmapped_column import Leftover
 from penstock.flatten.values.value_spans import Int32s, Spans
 from penstock.json.leaves import Replaced
 from penstock.json.paths import format_path
-from penstock.json.tokens import STRING, Bytes, Kind
+from penstock.json.tokens import STRING, Kind
 
 
 def replaced_values(found: Replaced, buffer: Bytes, row_of_record: Int32s) -> list[Leftover]:

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.text_values import validity_bitmap, write_compact
 from penstock.flatten.values.value_spans import Int32s, Int64s, Spans
-from penstock.json.tokens import STRING, Bytes, compiled
+from penstock.json.tokens import STRING
 
 UNMAPPED = "_unmapped"
 

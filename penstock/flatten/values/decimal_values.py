@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compiled import compiled
 from penstock.flatten.values.number_values import Doubles, UInt64s
 from penstock.flatten.values.value_spans import Bools
-from penstock.json.tokens import compiled
 
 _MOST_DIGITS = 15
 """So many decimal digits always survive the way through a double, so what is found by trial is the only such number."""

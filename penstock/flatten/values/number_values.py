@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.same_number import same_numbers
 from penstock.flatten.values.text_values import text_array
 from penstock.flatten.values.to_json import spelled
 from penstock.flatten.values.value_spans import Bools, Int64s, Kinds, Spans
-from penstock.json.tokens import ARRAY, FALSE, INT, STRING, TRUE, Bytes, compiled, number_end
+from penstock.json.tokens import ARRAY, FALSE, INT, STRING, TRUE, number_end
 
 Doubles = npt.NDArray[np.float64]
 UInt64s = npt.NDArray[np.uint64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.value_spans import Bools, Int64s, text_spans
-from penstock.json.tokens import Bytes, compiled
 
 
 def same_numbers(one: pa.Array, other: pa.Array) -> Bools:

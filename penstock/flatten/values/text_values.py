@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.value_spans import Int32s, Int64s, Kinds, Spans
 from penstock.json.strings import unescape
-from penstock.json.tokens import ARRAY, BACKSLASH, INT, QUOTE, STRING, Bytes, compiled
+from penstock.json.tokens import ARRAY, BACKSLASH, INT, QUOTE, STRING
 from penstock.json.words import BACKSLASHES, HIGH_BITS, LOW_BITS, first_marked_byte, load_word, store_word
 
 _MAX_SMALL = 2**31 - 1

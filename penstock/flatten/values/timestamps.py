@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.value_spans import Bools, Int64s, Kinds, Spans
-from penstock.json.tokens import STRING, Bytes, compiled
+from penstock.json.tokens import STRING
 
 
 def cast_timestamps(spans: Spans) -> tuple[Int64s, Bools]:

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import compiled
 from penstock.json.documents import documents
 from penstock.json.leaves import Leaves
-from penstock.json.tokens import STRING, Kind, compiled
+from penstock.json.tokens import STRING, Kind
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]

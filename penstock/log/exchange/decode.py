@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, copy, ends_of
-from penstock.json.tokens import Bytes, compiled
 from penstock.log.exchange.entry_layout import BEFORE_LENGTH_COUNTS, HEAD, LENGTHS_BYTES, MODES, OP_SHIFT, OPS, SECOND
 from penstock.log.format.frame import LAST_OFFSET
 from penstock.record import ENTRY_SCHEMA

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes
 from penstock.errors import LogError
-from penstock.json.tokens import Bytes
 from penstock.log.exchange.decode import Found, Problem, decode, find_entries, namespaces
 from penstock.log.exchange.encode import encode
 from penstock.log.local import LocalLog

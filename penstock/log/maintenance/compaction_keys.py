@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.tokens import Bytes, compiled
+from penstock.compiled import Bytes, compiled
 from penstock.json.words import load_word
 
 Words = npt.NDArray[np.uint64]

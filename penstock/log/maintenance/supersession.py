@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.json.tokens import compiled
+from penstock.compiled import compiled
 from penstock.log.maintenance.compaction_keys import KeyHash, Words
 from penstock.record import Header, Op
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, copy, quoted
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
@@ -26,8 +27,6 @@ from penstock.json.tokens import (
     COMMA,
     OPEN_OBJECT,
     QUOTE,
-    Bytes,
-    compiled,
     document_start,
     skip_whitespace,
     string_end,

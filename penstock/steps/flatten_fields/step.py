@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.flatten_fields.config import FlattenFieldsConfig
 from penstock.steps.flatten_fields.flattening import clash, flattened
 from penstock.steps.outcomes import failures, not_json, settle, with_data

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, copy
 from penstock.json.documents import documents
 from penstock.json.find import Spans
-from penstock.json.tokens import COMMA, OPEN_OBJECT, Bytes, compiled
+from penstock.json.tokens import COMMA, OPEN_OBJECT
 
 Flags = npt.NDArray[np.bool_]
 

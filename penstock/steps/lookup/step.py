@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from penstock.json.edit import put
 from penstock.json.find import Found, find
 from penstock.json.paths import Path
+from penstock.outcome import Outcome
 from penstock.record import Header
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.edits import Editing
 from penstock.steps.lookup.answer_memory import Memory
 from penstock.steps.lookup.config import LookupConfig, LookupName, LookupRule

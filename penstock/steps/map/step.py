@@ -11,7 +11,8 @@ import pyarrow as pa
 from penstock.json.find import find
 from penstock.json.members import only
 from penstock.json.paths import Path, format_path, parse_path
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.edits import Editing
 from penstock.steps.map.config import Action, MapConfig, Rule
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.json.members import without
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.fields import field_path
 from penstock.steps.omit.config import OmitConfig
 from penstock.steps.outcomes import rewritten

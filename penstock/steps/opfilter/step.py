@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.opfilter.config import OpFilterConfig, OpName
 
 

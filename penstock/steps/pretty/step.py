@@ -11,8 +11,9 @@ import time
 
 import pyarrow as pa
 
+from penstock.outcome import Outcome
 from penstock.record import Record, records
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.pretty.config import PrettyConfig
 
 

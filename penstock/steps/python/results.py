@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.outcome import NO_FAILURES, Outcome, place_key
 from penstock.record import RECORD_SCHEMA, Mode, Op
-from penstock.steps.chain import place_key
-from penstock.steps.contract import NO_FAILURES, Outcome
 from penstock.steps.outcomes import failures
 
 BAD_RESULT = "bad_result"

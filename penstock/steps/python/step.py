@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.outcomes import failures
 from penstock.steps.python.config import PythonConfig
 from penstock.steps.python.function import Treatment, load

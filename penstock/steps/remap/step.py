@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.remap.config import RemapConfig, is_expression, rules
 
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from penstock.json.members import renamed
 from penstock.json.paths import Path
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.edits import Editing
 from penstock.steps.fields import field_path
 from penstock.steps.rename.config import RenameConfig, new_path

@@ -10,7 +10,8 @@ from penstock.json.arrow_text import spread
 from penstock.json.edit import way_to
 from penstock.json.find import find
 from penstock.json.paths import Path
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.edits import Editing
 from penstock.steps.expression.evaluate import evaluate
 from penstock.steps.expression.parse import parse

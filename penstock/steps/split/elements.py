@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, copy
 from penstock.json.containers import value_end
 from penstock.json.find import Spans
-from penstock.json.tokens import CLOSE_ARRAY, COMMA, Bytes, compiled, skip_whitespace
+from penstock.json.tokens import CLOSE_ARRAY, COMMA, skip_whitespace
 
 
 @compiled

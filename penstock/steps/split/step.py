@@ -9,7 +9,8 @@ from penstock.json.arrow_text import quoted
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path, format_path
 from penstock.json.tokens import ABSENT, ARRAY, NULL
-from penstock.steps.contract import ArrowStep, Outcome, TooMuch
+from penstock.outcome import Outcome
+from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.fields import field_path
 from penstock.steps.outcomes import Flags, failures, not_json, with_data
 from penstock.steps.split.config import Empty, Others, SplitConfig

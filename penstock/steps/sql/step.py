@@ -9,8 +9,9 @@ import pyarrow as pa
 from penstock.json.arrow_text import spread
 from penstock.json.find import find
 from penstock.json.members import without
+from penstock.outcome import Outcome
 from penstock.steps.condition import Condition
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.edits import Editing
 from penstock.steps.expression.evaluate import evaluate
 from penstock.steps.expression.tree import fields

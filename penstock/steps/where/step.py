@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.outcome import Outcome
 from penstock.steps.condition import Condition, Flags, Judged
-from penstock.steps.contract import ArrowStep, Outcome
+from penstock.steps.contract import ArrowStep
 from penstock.steps.expression.parse import parse
 from penstock.steps.outcomes import settle
 from penstock.steps.where.config import WhereConfig

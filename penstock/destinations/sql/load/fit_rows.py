@@ -25,7 +25,7 @@ from penstock.flatten.column import Column
 from penstock.flatten.fit_column import Fitted, fit, fit_json, held, json_values
 from penstock.flatten.unmapped.leftovers import with_members
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
-from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
 from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
-from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
 
 TABLE_REFUSED = "table_refused"
 """The code of rows whose table takes none, whatever is in them."""

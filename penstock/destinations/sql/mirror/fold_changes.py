@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import compiled
+from penstock.compiled import compiled
 
 Numbers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -36,7 +36,7 @@ from penstock.destinations.sql.schema.table_patch import TableRules, brought
 from penstock.destinations.sql.session import Comments, Mark, Session, known_load
 from penstock.errors import RefusedError, TransientError
 from penstock.json.paths import format_path
-from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
 
 PIECES = 16
 """Into how many changes are cut that were refused together. A refusal costs more than a piece that is taken, and the

@@ -17,9 +17,8 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.stage.table_files import CreateFile, TableFiles, create_arrow_file
 from penstock.destinations.sql.stage.table_name import TableNames
 from penstock.flatten.table import Flattened, flatten_pieces
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome, place_key
 from penstock.record import Op
-from penstock.steps.chain import place_key
-from penstock.steps.contract import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
 PARTITION = "@partition"
 OFFSET = "@offset"

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, quoted, write_character
-from penstock.json.tokens import QUOTE, Bytes, compiled
+from penstock.json.tokens import QUOTE
 from penstock.sources.file.content import Content
 from penstock.sources.file.file_progress import Position
 from penstock.sources.file.formats.column_names import distinct_names

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow, ends_of
-from penstock.json.tokens import Bytes, compiled
 from penstock.json.words import load_word, store_word
 from penstock.record import ENTRY_SCHEMA, Header, Mode, Op, int64_array
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.containers import value_end
-from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT, Bytes, compiled
+from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT
 from penstock.sources.file.file_progress import Position
 from penstock.sources.file.formats.file_entries import gathered, most_entries
 from penstock.sources.file.formats.json_lines import MAX_LINES

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.compiled import Bytes, compiled
 from penstock.json.containers import container_end
-from penstock.json.tokens import OPEN_OBJECT, Bytes, compiled, skip_whitespace
+from penstock.json.tokens import OPEN_OBJECT, skip_whitespace
 from penstock.json.words import HIGH_BITS, LOW_BITS, first_marked_byte, load_word
 
 MAX_LINES = 2**16

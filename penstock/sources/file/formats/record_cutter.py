@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.tokens import Bytes
+from penstock.compiled import Bytes
 from penstock.sources.file.file_progress import Position
 from penstock.sources.file.formats.file_entries import gathered, most_entries
 from penstock.sources.file.formats.json_lines import MAX_LINES, PART, cut

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.compiled import Bytes
 from penstock.json.arrow_text import quoted
-from penstock.json.tokens import Bytes
 from penstock.sources.postgres.catalog.value_kinds import Kind
 
 

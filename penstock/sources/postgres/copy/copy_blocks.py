@@ -19,7 +19,7 @@ import numpy.typing as npt
 import psycopg
 from psycopg import pq
 
-from penstock.json.tokens import Bytes, compiled
+from penstock.compiled import Bytes, compiled
 from penstock.sources.postgres.connection import Connection, ServerAway
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.rows.value_json import copy_bytes

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import BACKSLASH, compiled, inlined
+from penstock.compiled import compiled, inlined
+from penstock.json.tokens import BACKSLASH
 from penstock.json.words import BACKSLASHES, HIGH_BITS, LOW_BITS, SPACES, first_marked_byte, load_word
 from penstock.sources.postgres.rows.row_fields import NULL, Places
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import Bytes
+from penstock.compiled import Bytes
 
 Places = npt.NDArray[np.int32]
 

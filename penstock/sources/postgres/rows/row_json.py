@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, Bytes, compiled, inlined
+from penstock.compiled import Bytes, compiled, inlined
+from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT
 from penstock.sources.postgres.catalog.table_layout import Packed
 from penstock.sources.postgres.rows.row_fields import ABSENT, UNCHANGED, Fields, Places
 from penstock.sources.postgres.rows.scratch import Scratch

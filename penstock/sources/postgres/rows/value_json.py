@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import BACKSLASH, QUOTE, Bytes, compiled, inlined
+from penstock.compiled import Bytes, compiled, inlined
+from penstock.json.tokens import BACKSLASH, QUOTE
 from penstock.json.words import (
     BACKSLASHES,
     HIGH_BITS,

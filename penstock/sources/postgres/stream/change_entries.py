@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY, Bytes, compiled
+from penstock.compiled import Bytes, compiled
+from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY
 from penstock.record import ENTRY_SCHEMA, Header, Mode, Op
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed
 from penstock.sources.postgres.rows.row_entries import now, text_array

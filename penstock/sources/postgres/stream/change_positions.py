@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.json.tokens import compiled
+from penstock.compiled import compiled
 from penstock.sources.postgres.rows.value_json import Out, copy_bytes
 
 POSITION_ROOM = 120

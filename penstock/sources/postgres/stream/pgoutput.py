@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.json.tokens import Bytes, compiled
+from penstock.compiled import Bytes, compiled
 from penstock.sources.postgres.rows.row_fields import ABSENT, NULL, UNCHANGED, Fields, Places
 from penstock.sources.postgres.rows.row_json import Numbers, Rows
 from penstock.sources.postgres.rows.scratch import Scratch

@@ -32,8 +32,8 @@ from penstock.json.find import find
 from penstock.json.leaves import Leaves, fields
 from penstock.json.paths import parse_path
 from penstock.json.tokens import NULL, TRUE, Kind
+from penstock.outcome import NO_FAILURES, Outcome
 from penstock.record import Header, Mode, Op
-from penstock.steps.contract import NO_FAILURES, Outcome
 
 NULL_TEXT = "null"
 """A staged value that is NULL."""

@@ -1,0 +1,40 @@
+"""What becomes of the rows of a batch, in a step as in a stager: kept, skipped, failed, added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+FAILURE_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("code", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+"""Which record failed and why. The step's name is added by the chain; the original bytes by the engine."""
+
+# Of Python lists Arrow makes arrays with the help of pandas, which takes longer to import than most verbs take.
+NO_FAILURES: pa.RecordBatch = pa.RecordBatch.from_arrays(
+    [pa.nulls(0, each.type) for each in FAILURE_SCHEMA], schema=FAILURE_SCHEMA
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one batch in one step."""
+
+    kept: pa.RecordBatch
+    skipped: int = 0
+    failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
+    added: int = 0
+    """Rows that one row of the batch became, beyond the first."""
+
+
+def place_key(batch: pa.RecordBatch) -> pa.Array:
+    """One number per row, of the record's partition and offset: no other record of the log has it."""
+    high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
+    return pc.add(high, batch.column("offset"))
