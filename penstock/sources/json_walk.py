@@ -71,7 +71,7 @@ class Walker:
             if self._byte(position) != '"':
                 raise self.fault("Expecting property name enclosed in double quotes", position)
             key_start, key_end = position, self.value_end(position)
-            key: str = json.loads(self._text[key_start:key_end])
+            key = self._key(key_start, key_end)
             position = self._past_whitespace(key_end)
             if self._byte(position) != ":":
                 raise self.fault("Expecting ':' delimiter", position)
@@ -128,6 +128,13 @@ class Walker:
         line = self._text.count(b"\n", 0, at) + 1
         column = at - self._text.rfind(b"\n", 0, at)
         return NotJson(f"not JSON: {what} at line {line} column {column}")
+
+    def _key(self, start: int, end: int) -> str:
+        try:
+            key: str = json.loads(self._text[start:end].decode())
+        except UnicodeDecodeError as error:
+            raise NotJson(f"not UTF-8 at byte {start + error.start}") from None
+        return key
 
     def _past_comma(self, at: int) -> int:
         if self._byte(at) != ",":

@@ -216,6 +216,14 @@ def test_a_large_body_is_read_as_a_small_one_is(
     assert large == small or {400, 413} == {large, small}
 
 
+@pytest.mark.parametrize("key", [b"\xff", b"\xe4vents", b"templat\xc3"])
+def test_a_large_body_with_a_key_that_is_no_text_is_refused_with_its_place(key: bytes) -> None:
+    body = b'{"' + key + b'":{},"events":[' + b",".join([b'{"n":1}'] * 40_000) + b"]}"
+    with pytest.raises(BadBody, match=r"not UTF-8 at byte \d") as caught:
+        list(events(body, BodyLimits(51_200, 10_000_000, 100_000)))
+    assert caught.value.status == 400
+
+
 def test_work_grows_with_the_bytes_and_not_with_the_depth_or_the_template() -> None:
     """Each of these took minutes, or half an hour."""
     roomy = BodyLimits(51_200, 10_000_000, 100_000)
