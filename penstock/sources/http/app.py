@@ -93,7 +93,9 @@ class Collector:
                 name = face.name
                 answer = await self._answer(face, scope, exchange)
         except ProtocolClosed:
+            # Most often nobody is there any more. Who is, and has sent a body that breaks off, hears so.
             self.tally.request("gone" if face is None else face.name, 499)
+            exchange.response_bytes(*responses.BROKEN_OFF)
             return
         except Exception:
             _log.exception("a request to %s failed", path)

@@ -98,6 +98,9 @@ ALIVE = Answer(200, _JSON, b'{"status":"ok"}')
 BODY_TIMEOUT = closing(
     refused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was taken")
 )
+BROKEN_OFF = closing(
+    refused(HTTPStatus.BAD_REQUEST, "body_broken_off", "the body ends before it is complete; nothing was taken")
+)
 FAILED = refused(
     HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the collector failed on this request; nothing was taken"
 )

@@ -38,6 +38,7 @@ def basic(text: str) -> str:
         ("", {"authorization": basic("d")}, "d"),
         ("nottoken=a", {"authorization": "Bearer x"}, None),
         ("", {"authorization": "Basic !!!"}, None),
+        ("", {"authorization": "Basic caf\u00e9"}, None),
         ("", {}, None),
     ],
 )

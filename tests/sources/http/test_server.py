@@ -336,6 +336,26 @@ def test_odd_lines_among_the_headers(web: Running, lines: bytes, status: bytes) 
         assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b'Content-Length: 20\r\n\r\n{"n":1}',
+        b'Transfer-Encoding: chunked\r\n\r\n7\r\n{"n":1}\r\n',
+        b'Transfer-Encoding: chunked\r\n\r\n9\r\n{"n":1}',
+        b'Transfer-Encoding: chunked\r\n\r\n{"n":1}',
+    ],
+)
+def test_who_sends_a_body_that_breaks_off_and_listens_hears_so(web: Running, rest: bytes) -> None:
+    before = web.tail()
+    with socket.create_connection(("127.0.0.1", web.port), timeout=HANG) as connection:
+        connection.sendall(b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n" + rest)
+        connection.shutdown(socket.SHUT_WR)
+        heard = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert heard.startswith(b"HTTP/1.1 400")
+    assert b'"body_broken_off"' in heard
+    assert web.tail() == before
+
+
 def test_a_slow_body_is_given_up(web: Running) -> None:
     for head in (b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
         with socket.create_connection(("127.0.0.1", web.port), timeout=HANG) as connection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -76,7 +75,7 @@ def _basic_user(authorization: str) -> str | None:
         return None
     try:
         user, _, _ = b64decode(encoded.strip(), validate=True).decode().partition(":")
-    except (Base64Error, UnicodeDecodeError):
+    except ValueError:  # not base64, not ASCII, or not UTF-8 inside
         return None
     return user or None
 
