@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from error_page import error_page
+
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.registry import Component, Kind, components
 
@@ -24,7 +26,7 @@ Schema = Mapping[str, Any]
 
 def pages() -> dict[str, str]:
     """Every page by its file name."""
-    found = {"config.md": _config_page(), "README.md": _index()}
+    found = {"config.md": _config_page(), "errors.md": error_page(), "README.md": _index()}
     for kind in Kind:
         for component in components(kind).values():
             found[_file(component)] = _component_page(component)
@@ -32,7 +34,7 @@ def pages() -> dict[str, str]:
 
 
 def _index() -> str:
-    lines = ["# Reference\n", "- [The pipeline file](config.md)\n"]
+    lines = ["# Reference\n", "- [The pipeline file](config.md)", "- [Error codes](errors.md)\n"]
     for kind in Kind:
         lines.append(f"## {kind.folder.capitalize()}\n")
         lines += [f"- [`{c.name}`]({_file(c)}): {c.summary}" for c in components(kind).values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from penstock.errors import PenstockError
 
 PACKAGE = Path(__file__).parents[1] / "penstock"
+PAGE = PACKAGE.parent / "docs" / "reference" / "errors.md"
 CODE = re.compile(r"PEN-[A-Z]+-\d{3}")
 DATABASE_SAYS = {"PEN-DST-023", "PEN-DST-024", "PEN-PGS-015"}
 """Codes for whatever a database says: away, or no. Their words are the database's."""
@@ -42,6 +44,16 @@ def test_no_code_stands_for_two_things() -> None:
     assert len(meanings) > 90
     across = {code: found for code, found in meanings.items() if len(set(found.values())) > 1}
     assert {code: found for code, found in across.items() if code not in DATABASE_SAYS} == {}
+
+
+def test_the_reference_lists_every_code_with_what_to_do() -> None:
+    known = {code for path in PACKAGE.rglob("*.py") for code in CODE.findall(path.read_text())}
+    _, *sections = PAGE.read_text().split("\n### ")
+    listed = {section.partition("\n")[0]: section.partition("\n")[2].strip() for section in sections}
+    assert listed.keys() == known
+    meanings = runpy.run_path(str(PACKAGE.parent / "scripts" / "error_page.py"))["meanings_by_code"]()
+    # The problems of a config are listed one by one, each with its fix.
+    assert [code for code, found in meanings.items() if not all(each.fix for each in found)] == ["PEN-CFG-001"]
 
 
 @pytest.mark.parametrize(

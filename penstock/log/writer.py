@@ -117,7 +117,11 @@ class PartitionWriter:
         if batch.num_rows == 0:
             return range(self._next, self._next)
         if len(offsets) != batch.num_rows or np.any(offsets[1:] <= offsets[:-1]):
-            raise LogError("PEN-LOG-014", "the offsets do not ascend, or are not as many as the entries.")
+            raise LogError(
+                "PEN-LOG-014",
+                "the offsets do not ascend, or are not as many as the entries.",
+                "Give every entry an offset of its own, in ascending order.",
+            )
         first, last = int(offsets[0]), int(offsets[-1])
         if last - first + 1 != len(offsets):
             columns = [int64_array(offsets), *batch.columns]

@@ -119,9 +119,8 @@ class SqlDestination(Destination[SqlConfigT]):
     def _not_ours(self, table: str, parts: Sequence[Part]) -> TableReceipt:
         if self.config.mirrors:
             # Changes that failed would come too late once others were applied without them: they wait.
-            return TableReceipt(
-                table, 0, away=TransientError("PEN-DST-092", f"{not_ours(table)}.", "It is tried again.")
-            )
+            fix = "Or move that table away; the changes wait until then."
+            return TableReceipt(table, 0, away=TransientError("PEN-DST-092", f"{not_ours(table)}.", fix))
         return TableReceipt(table, 0, all_failing(staged_files(parts), NOT_OURS, not_ours(table)))
 
     def _overflow(

@@ -161,7 +161,7 @@ class RouteAwaits(TransientError):
     """A table that must get its part of earlier batches first."""
 
     def __init__(self, table: str, what: str) -> None:
-        super().__init__("PEN-RTE-021", f"table '{table}' {what}", "It is tried again.")
+        super().__init__("PEN-RTE-021", f"table '{table}' {what}", "It is tried again; until then, look at the table.")
 
 
 def _put_off(table: str, waiting: WaitingTable) -> TableReceipt:

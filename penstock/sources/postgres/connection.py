@@ -41,6 +41,9 @@ _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", 
 _log = logging.getLogger("penstock.postgres")
 
 
+TRIED_AGAIN = "It is tried again; if it goes on, look at PostgreSQL's own log."
+
+
 class ServerAway(SourceAway):
     """The server cannot be reached, or ended the connection. The same may work later."""
 
@@ -81,7 +84,8 @@ def explained(error: psycopg.Error) -> PenstockError:
     if unreachable and error.sqlstate is None and any(refusal in text for refusal in _REFUSALS):
         return PenstockError("PEN-PGS-011", f"PostgreSQL does not let us in: {text}.", "Check `url` and pg_hba.conf.")
     if unreachable and error.sqlstate != psycopg.errors.ConfigurationLimitExceeded.sqlstate:
-        return ServerAway("PEN-PGS-015", f"PostgreSQL cannot be used now: {text}.", "It is tried again.")
+        fix = "It is tried again; if it lasts, see that the server runs and can be reached from here."
+        return ServerAway("PEN-PGS-015", f"PostgreSQL cannot be used now: {text}.", fix)
     return PenstockError("PEN-PGS-010", f"PostgreSQL says no: {text}.", "Mend it there, then start again.")
 
 

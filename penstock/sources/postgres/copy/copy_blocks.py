@@ -20,7 +20,7 @@ import psycopg
 from psycopg import pq
 
 from penstock.compiled import Bytes, compiled
-from penstock.sources.postgres.connection import Connection, ServerAway
+from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.rows.value_json import copy_bytes
 
@@ -178,9 +178,9 @@ class _Messages:
                 wait_for(self._fd, select.POLLIN, self._stopping)
                 continue
             except OSError as error:
-                raise ServerAway("PEN-PGS-015", f"the connection broke during a COPY: {error.strerror}.") from error
+                raise _broken(f"the connection broke during a COPY: {error.strerror}.") from error
             if count == 0:
-                raise ServerAway("PEN-PGS-015", "the server closed the connection during a COPY.")
+                raise _broken("the server closed the connection during a COPY.")
             self.end += count
             return
 
@@ -222,5 +222,9 @@ def _server_error(content: bytes) -> psycopg.Error:
     return kind(fields.get(b"M", "an error without a text"))
 
 
+def _broken(what: str) -> ServerAway:
+    return ServerAway("PEN-PGS-015", what, TRIED_AGAIN)
+
+
 def _nonsense(what: str) -> ServerAway:
-    return ServerAway("PEN-PGS-015", f"PostgreSQL's answer to COPY makes no sense: {what}.", "It is tried again.")
+    return _broken(f"PostgreSQL's answer to COPY makes no sense: {what}.")

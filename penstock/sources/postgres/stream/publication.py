@@ -119,7 +119,9 @@ def _run(connection: Connection, statement: str, about: Sequence[Table]) -> None
         connection.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
         raise ServerAway(
-            "PEN-PGS-019", f"{listing(about)} cannot be published now: {error}.", "It is tried again."
+            "PEN-PGS-019",
+            f"{listing(about)} cannot be published now: {error}.",
+            "It is tried again; if it lasts, mend it there.",
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         foreign = [table for table in about if not table.owned] or list(about)
