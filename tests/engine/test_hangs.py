@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -72,19 +71,25 @@ def test_an_engine_is_given_up_when_its_number_does_not_move_and_only_then(
     assert watch(clock, life, 8, START_SILENCE) > START_SILENCE, "and never comes to an end with it"
 
 
+def running_script(parent: int, script: str) -> psutil.Process | None:
+    """The child of a process that has begun to run a script."""
+    return next((each for each in psutil.Process(parent).children() if script in each.cmdline()), None)
+
+
 def test_a_stopped_process_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
-        eventually(lambda: bool(psutil.Process(child.pid).children()), "it has a child of its own")
-        (grandchild,) = psutil.Process(child.pid).children()
-        for pid in (child.pid, grandchild.pid):
-            os.kill(pid, signal.SIGSTOP)
+        # A process that is not yet what it will be holds its parent up, which then is stopped later than it is told.
+        grandchild = eventually(lambda: running_script(child.pid, "input()"), "it has a child of its own")
+        both = [psutil.Process(child.pid), grandchild]
+        for process in both:
+            process.suspend()
+        eventually(lambda: all(each.status() == psutil.STATUS_STOPPED for each in both), "both are stopped")
         stopped = StoppedProcesses(stopped_for=1.5)
 
         def go_on() -> bool:
             stopped.continue_them()
-            states = {psutil.Process(pid).status() for pid in (child.pid, grandchild.pid)}
-            return psutil.STATUS_STOPPED not in states
+            return psutil.STATUS_STOPPED not in {each.status() for each in both}
 
         assert not go_on(), "somebody may look at it for a moment"
         eventually(go_on, "both go on")

@@ -39,7 +39,7 @@ from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
 from penstock.engine.delivery.batch_protocol import Delivery, Halted
 from penstock.engine.delivery.task import carried
-from penstock.engine.ledger import Operator
+from penstock.engine.ledger import Operator, RouteState
 from penstock.engine.operate.offset_control import acknowledge, resume, rewind, stretches_since
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError, RefusedError
@@ -228,6 +228,9 @@ class OffsetsMachine(RuleBasedStateMachine):
         opened, plan = self.opened, self.opened.plan(name)
         report = carried(plan, opened.log, {self.partition: (start, end)})
         delivery = Delivery(plan, self.tables[name], opened.log, opened.ledger, opened.failed_store, Event())
+        # As the engine says that starts or resumes the route.
+        opened.ledger.note(name, RouteState.RUNNING)
+        self.expected[name].resumed = True
         try:
             delivery.deliver(report)
         except Halted:

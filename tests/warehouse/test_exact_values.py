@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -142,7 +143,7 @@ def decimal_texts(draw: st.DrawFn) -> str:
 KNOWN = ["12345678901234567.89", "1234567890123456.78", "12.345", "0.1000000000000000055511151231257827", "-0.0",
          "0.1234567890123456789", "1e400", "1E-30", "9007199254740993", "1152921504606846976", "16777217", "0.1",
          "3.4028236e38", "1.50", "1e2", "-9223372036854775809", "18446744073709551615", "19.99", "1e-5",
-         "3e10", "-0"]  # fmt: skip
+         "3e10", "-0", "1100000.2"]  # fmt: skip
 
 
 def check_number(sent: str, quoted: bool, column: str, cell: str | None, kept: object) -> None:
@@ -154,7 +155,9 @@ def check_number(sent: str, quoted: bool, column: str, cell: str | None, kept: o
             # To JSON a zero has no sign.
             assert cell == sent or (sent, quoted, cell) == ("-0", False, "0"), f"{said} became {cell}"
         else:
-            assert Decimal(cell) == Decimal(sent), f"{said} became {cell}"
+            # Of a number of 32 bits DuckDB writes more digits than it has: it stores the one nearest to 1100000.2.
+            stored = str(np.float32(cell)) if column == "single" else cell
+            assert Decimal(stored) == Decimal(sent), f"{said} became {cell}"
     elif quoted:
         assert kept == sent, f"{said} is kept as {kept}"
     else:

@@ -30,6 +30,6 @@ def test_the_config_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_error_is_explained() -> None:
     package = ROOT / "penstock/sources/postgres"
-    raised = {code for path in package.glob("*.py") for code in re.findall(r"PEN-PGS-(\d{3})", path.read_text())}
+    raised = {code for path in package.rglob("*.py") for code in re.findall(r"PEN-PGS-(\d{3})", path.read_text())}
     table = HOW_TO[HOW_TO.index("## What goes wrong") :]
     assert raised == set(re.findall(r"`(?:PEN-PGS-)?(\d{3})`", table))
