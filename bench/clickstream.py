@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bench.records import as_batch
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 FRAME = 2000
 LEAVES = 25

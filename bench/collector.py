@@ -13,7 +13,7 @@ from statistics import median
 from bench import processes
 from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by_turns
 from bench.records import texts
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.sources.http.config import HttpConfig
 
 EVENT_BYTES = 500

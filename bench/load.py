@@ -21,7 +21,7 @@ from penstock.config.loading import load
 from penstock.engine.pipeline import Pipeline
 from penstock.flatten import flatten
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 EVENT_BYTES = 811
 LEAVES = 25

@@ -16,7 +16,7 @@ from bench.measure import Comparison, Contender, Goal, Role, Setting, by_turns, 
 from bench.records import as_batch, as_entries, texts
 from penstock.log.config import LogConfig
 from penstock.log.group_commit import Entry, GroupCommit
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 RECORD_BYTES = 500
 GROUP = 1000

@@ -10,14 +10,14 @@ from pathlib import Path
 from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by_turns, ours, seconds_of
 from bench.records import as_batch, texts
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 FRAME = 1000
 RECORD_BYTES = 220
 DISTINCT = 20_000
 GOAL_SECONDS = 1.0
 
-_IMPORTS = "import time; from pathlib import Path; from penstock.log.local import LocalLog"
+_IMPORTS = "import time; from pathlib import Path; from penstock.log.local_log import LocalLog"
 _READ = """
 log = LocalLog(Path({folder!r}))
 end = log.bounds(0).end

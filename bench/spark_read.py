@@ -15,7 +15,7 @@ from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by
 from bench.records import as_batch, texts
 from penstock.engine.spark.spark_session import build_session
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

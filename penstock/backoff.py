@@ -1,4 +1,4 @@
-"""Waiting times that grow, with jitter, how long there may be waiting at all, and how often to speak of it."""
+"""Backoff with jitter, a limit on the total wait, and reminders while waiting."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Backoff:
 
 @dataclass
 class Patience:
-    """How long to wait for something that stays away: ``limit`` seconds since it was first missed, or for ever."""
+    """How long to wait for something that is away: ``limit`` seconds since it was first missed, or for ever."""
 
     limit: float | None = None
     _since: float | None = None
 
     def is_over(self) -> bool:
-        """Asked whenever it is missing; the first time starts the clock."""
+        """Whether the limit has passed. Call it whenever the thing is missing; the first call starts the clock."""
         if self._since is None:
             self._since = time.monotonic()
         return self.limit is not None and time.monotonic() - self._since >= self.limit
@@ -50,13 +50,13 @@ class Patience:
         return min(wait, max(0.0, self._since + self.limit - time.monotonic()))
 
     def reset(self) -> None:
-        """It is there."""
+        """The thing is there again."""
         self._since = None
 
 
 @dataclass
 class Reminder:
-    """When to say again what has not changed: at once, then after pauses that double, up to ``cap`` seconds."""
+    """When to repeat a message: at once, then after pauses that double, up to ``cap`` seconds."""
 
     first: float = 10.0
     cap: float = 600.0
@@ -64,7 +64,7 @@ class Reminder:
     _due: float | None = None
 
     def is_due(self, now: float) -> bool:
-        """Whether to say it now, by a clock that never goes back; then the next pause begins."""
+        """Whether to repeat it now, by a monotonic clock; if so, the next pause begins."""
         if self._due is not None and now < self._due:
             return False
         self._pause = min(self.cap, self._pause * 2 or self.first)

@@ -1,6 +1,6 @@
-"""Functions that numba compiles: the one place that says how. What it compiled is kept beside the package.
+"""How functions are compiled with numba: the one place that says so. The compiled code is cached beside the package.
 
-A module that imports this one brings the compiler in, which takes a third of a second: nothing that reads configs may.
+Importing this module loads the compiler, which takes a third of a second: code that only reads configs must not do so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 else:
     compiled = njit(cache=True, nogil=True)
-    # For the few functions that run per token: a call costs as much as their work.
+    # For the few functions that run per token, where a call would cost as much as the work.
     inlined = njit(cache=True, nogil=True, inline="always")
 
 Bytes = npt.NDArray[np.uint8]

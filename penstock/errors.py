@@ -23,7 +23,7 @@ class PenstockError(Exception):
         super().__init__(code, self.what, self.fix)
 
     def __str__(self) -> str:
-        """All of it in one line. What a database or an operating system said may lack the full stop at its end."""
+        """Everything in one line. Messages of a database or an operating system may lack the final full stop."""
         if not self.fix:
             return f"{self.code}: {self.what}"
         stop = "" if self.what.rstrip().endswith((".", "!", "?", ":")) else "."
@@ -55,8 +55,8 @@ class RouteError(PenstockError):
 
 
 class ContradictionError(PenstockError):
-    """What is at the destination and what the ledger and the log say exclude each other. Nothing was written; it takes
-    a person to say which of them holds."""
+    """The destination contradicts the ledger and the log. Nothing was written; a person must decide which of them is
+    right."""
 
 
 class SourceAway(PenstockError):
@@ -68,12 +68,12 @@ class TransientError(PenstockError):
 
 
 class TableRefusedError(PenstockError):
-    """What has a table's name at the destination takes no row of this batch, whatever is in it (a view, a type, a
-    column that nobody can add). It is not about the rows, and waiting is of no use: somebody must mend the table."""
+    """A table at the destination takes no row of this batch, whatever the row (it is a view or a type, or lacks a
+    column that nobody can add). Retrying does not help: somebody must fix the table."""
 
 
 class RefusedError(PenstockError):
-    """The destination will never take this batch as it is (constraint, bad value). Trying again is of no use."""
+    """The destination will never take this batch as it is (constraint, bad value). Retrying does not help."""
 
 
 class RowTooLargeError(RefusedError):

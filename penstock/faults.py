@@ -50,14 +50,14 @@ _once: str | None = None
 
 
 def arm() -> None:
-    """Read the environment. A process that was forked, and has another than its parent, does so again."""
+    """Read the environment. A forked process with another environment calls it again."""
     global _armed, _once
     _armed = parse(os.environ.get("PENSTOCK_FAULTS", ""))
     _once = os.environ.get("PENSTOCK_FAULTS_ONCE")
 
 
 def reach(point: str) -> None:
-    """Tell the seam that execution has come to ``point``."""
+    """Execution has reached ``point``: inject the fault that is armed there, if any."""
     fault = _armed.get(point)
     if fault is None:
         return

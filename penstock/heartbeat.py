@@ -1,8 +1,8 @@
-"""The engine's sign of life: a small file that it writes every second, as long as it and its JVM answer.
+"""The engine's heartbeat: a small file that it writes every second, as long as it and its JVM respond.
 
-Whoever watches the engine for long sees whether its number moves, by its own clock. Who only looks once reads how long
-ago the last beat was: the clock that counts is one that nobody sets and that is the same for all processes of a
-machine. The file is written in place, so that a full disk does not make an engine look dead.
+A process that watches the engine sees, by its own clock, whether the number moves. One that looks once reads how long
+ago the last beat was: by a clock that nobody sets and that all processes of a machine share. The file is written in
+place, so that a full disk does not make an engine look dead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROOM = 256
 
 @dataclass(frozen=True)
 class Beat:
-    """``routes``: per route that is on a batch, the seconds for which that has not moved."""
+    """``routes``: per route with a batch, the seconds without progress."""
 
     pid: int
     number: int
@@ -46,7 +46,7 @@ class HeartbeatFile:
         directory.mkdir(parents=True, exist_ok=True)
         self._file = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = _ROOM * (routes + 1)
-        # What an engine with more routes has left behind it would be read with every beat.
+        # Remove what an engine with more routes has left: it would be read with every beat.
         os.ftruncate(self._file, self._size)
 
     def write(self, beat: Beat) -> None:

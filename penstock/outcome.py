@@ -17,7 +17,7 @@ FAILURE_SCHEMA: pa.Schema = pa.schema(
 )
 """Which record failed and why. The step's name is added by the chain; the original bytes by the engine."""
 
-# Of Python lists Arrow makes arrays with the help of pandas, which takes longer to import than most verbs take.
+# Arrow converts Python lists with the help of pandas, which takes longer to import than most CLI verbs run.
 NO_FAILURES: pa.RecordBatch = pa.RecordBatch.from_arrays(
     [pa.nulls(0, each.type) for each in FAILURE_SCHEMA], schema=FAILURE_SCHEMA
 )
@@ -35,6 +35,6 @@ class Outcome:
 
 
 def place_key(batch: pa.RecordBatch) -> pa.Array:
-    """One number per row, of the record's partition and offset: no other record of the log has it."""
+    """One number per row, made of the record's partition and offset: unique in the log."""
     high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
     return pc.add(high, batch.column("offset"))

@@ -1,4 +1,4 @@
-"""Asking the kernel for a signal when the parent process dies. Linux only; elsewhere nothing is asked."""
+"""Requests a signal from the kernel for when the parent process dies. Linux only; does nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def ask_for(number: signal.Signals) -> None:
-    """Have this process sent the signal when the thread that started it is gone. Who died before is not noticed."""
+def request_death_signal(number: signal.Signals) -> None:
+    """Request the signal for when the thread that started this process ends. Does not notice one that ended before."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)

@@ -30,7 +30,7 @@ class Op(StrEnum):
 
 
 class Mode(StrEnum):
-    """Where its source was when it sent the record: copying, following changes, or done copying."""
+    """The phase of its source at this record: copying, following changes, or done copying."""
 
     COPY = "copy"
     SYNC = "sync"
@@ -47,18 +47,18 @@ class Header(StrEnum):
     MALFORMED = "malformed"
     """The source could not read ``data``; the value says why. Every route fails such a record before its first step."""
     ENDPOINT = "endpoint"
-    """Which face of a source took it (``js``, ``api``, ``bulk``, ``pixel``, ``segment``)."""
+    """Which endpoint of a source took it (``js``, ``api``, ``bulk``, ``pixel``, ``segment``)."""
     POSITION = "position"
     """Where in its source the record was (a file and line, a change position)."""
     COLUMNS = "columns"
-    """Of a change to a table: a JSON object of its columns, each with the type that the source declares for it."""
+    """For a table change: a JSON object of the table's columns, each with its type at the source."""
     KEY = "key"
-    """A JSON array of the columns that tell its rows apart; absent if none do."""
+    """A JSON array of the key columns; absent if the table has no key."""
     UNCHANGED = "unchanged"
     """A JSON array of the columns that an update left out: they keep their value."""
     OLD_KEY = "old_key"
-    """What an update's row was known by before, if that is another key now: a JSON object of key columns, or of the
-    whole row if the table has no key."""
+    """The former key of a row whose key an update changed: a JSON object of key columns, or of the whole row if the
+    table has no key."""
 
 
 ENTRY_SCHEMA: pa.Schema = pa.schema(
@@ -140,7 +140,7 @@ def with_places(batch: pa.RecordBatch, partition: int, offsets: pa.Array) -> pa.
 
 def records(batch: pa.RecordBatch) -> list[Record]:
     """The rows of a batch of records, one object each."""
-    # As numbers: of times with a zone Arrow makes objects with the help of pandas, which takes long to import.
+    # As numbers: Arrow converts times with a zone through pandas, which is slow to import.
     micros = batch.column("timestamp").view(pa.int64()).to_pylist()
     rows = batch.drop_columns(["timestamp"]).to_pylist()
     return [

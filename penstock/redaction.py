@@ -1,11 +1,11 @@
-"""What this process must not say: it learns the secrets of its config, and takes them out of whatever leaves it.
+"""Redaction: a process knows the secrets of its config, and removes them from everything that it prints.
 
-Errors, log lines, what verbs print and what is noted in the ledger go through ``redacted``. A secret is taken out in
-every spelling in which a driver or a server may repeat it: percent-encoded, quoted, as part of Basic credentials.
+Errors, log lines, the output of verbs and notes in the ledger go through ``redacted``. It removes a secret in every
+form in which a driver or a server may repeat it: percent-encoded, quoted, as part of Basic credentials.
 
-A secret of fewer than ``MIN_LENGTH`` characters, or one that is a word of our own, is taken out only where it stands as
-one: between ``:`` and ``@`` of an address, or behind ``password=`` and its like. Anywhere else it could be any word,
-and lines with ``***`` in place of it could not be read.
+A secret of fewer than ``MIN_LENGTH`` characters, or one that is a word of our own, is removed only where it is used as
+one: between ``:`` and ``@`` of an address, or after ``password=`` and its like. Anywhere else it could be any word,
+and lines with ``***`` in its place could not be read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECRET_NAME = re.compile(
     r"|(?:access|api|private|account|shared|encryption|signing|storage|master)[._-]?key",
     re.IGNORECASE,
 )
-"""Names of options, parameters and settings that hold one."""
+"""Names of options, parameters and settings that hold a secret."""
 
 _OUR_WORDS = frozenset((
     "bigquery", "clickhouse", "client", "collector", "config", "database", "default", "destination", "duckdb", "engine",
@@ -43,7 +43,7 @@ _BEFORE = r"(?=$|[\s@&'\",;)}\]])"
 
 
 class Redactor:
-    """Takes a fixed set of secrets out of texts."""
+    """Removes a fixed set of secrets from texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         strong: set[str] = set()
@@ -65,12 +65,12 @@ class Redactor:
 
 
 def is_weak(secret: str) -> bool:
-    """Whether it is taken out only where it stands as a secret."""
+    """Whether it is too short, or too common a word, to be removed where it is not used as a secret."""
     return len(secret) < MIN_LENGTH or secret.lower() in _OUR_WORDS
 
 
 def spellings(secret: str) -> set[str]:
-    """The ways in which a secret may be repeated by whoever was given it."""
+    """The forms in which other software may repeat a secret."""
     encoded = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     found = {
         secret,
@@ -106,8 +106,8 @@ _known: set[str] = set()
 _redactor = Redactor(())
 
 
-def learn(secrets: Iterable[str]) -> None:
-    """From now on nothing that goes through ``redacted`` in this process shows these."""
+def add_secrets(secrets: Iterable[str]) -> None:
+    """From now on ``redacted`` removes these secrets in this process."""
     global _redactor
     with _lock:
         new = {secret for secret in secrets if secret} - _known
@@ -116,8 +116,8 @@ def learn(secrets: Iterable[str]) -> None:
             _redactor = Redactor(_known)
 
 
-def forget() -> None:
-    """Know no secret any more. For a process that goes on to another config."""
+def forget_secrets() -> None:
+    """Forget all secrets. For a process that continues with another config."""
     global _redactor
     with _lock:
         _known.clear()
@@ -130,7 +130,7 @@ def redacted(text: str) -> str:
 
 
 class RedactedStream:
-    """A text stream that shows no secret; all else is the stream's own. Bytes (``buffer``) pass as they are."""
+    """A text stream that shows no secret; otherwise the stream itself. Bytes (``buffer``) pass unchanged."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -148,14 +148,14 @@ class RedactedStream:
 
 
 def redact_stderr() -> None:
-    """Put standard error behind the redactor, for the rest of this process: log lines, traces, warnings."""
+    """Redact standard error for the rest of this process: log lines, traces, warnings."""
     if not isinstance(sys.stderr, RedactedStream):
         sys.stderr = RedactedStream(sys.stderr)
 
 
 @contextmanager
 def redacting_output() -> Iterator[None]:
-    """Put both outputs behind the redactor while a verb runs."""
+    """Redact both outputs while a verb runs."""
     out, err = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = RedactedStream(out), RedactedStream(err)
     try:

@@ -86,7 +86,7 @@ _BUILT_IN: dict[Kind, tuple[str, ...]] = {
 
 @cache
 def components(kind: Kind) -> dict[str, Component]:
-    """Every component of a kind by name, ours first, then those that other packages bring."""
+    """Every component of a kind by name, ours first, then those of other packages."""
     found: dict[str, Component] = {}
     for name in _BUILT_IN[kind]:
         found[name] = importlib.import_module(f"penstock.{kind.folder}.{name}").component

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from penstock.redaction import forget
+from penstock.redaction import forget_secrets
 from tests.support.database import Database
 from tests.support.postgres import postgres
 
@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_secrets_of_other_tests() -> Iterator[None]:
     """A process learns the secrets of its config. This one reads many: what is one here is a word elsewhere."""
     yield
-    forget()
+    forget_secrets()
 
 
 @pytest.fixture(scope="session")

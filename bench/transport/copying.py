@@ -23,7 +23,7 @@ from bench.measure import Comparison, Contender, Goal, Role, Setting, by_turns, 
 from bench.processes import SOURCE
 from bench.transport import tables
 from bench.transport.tables import TABLE
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.sources.contract import SourceContext
 from penstock.sources.postgres.config import PostgresSourceConfig
 from penstock.sources.postgres.source import PostgresSource

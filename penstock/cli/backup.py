@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli._support.open_pipeline import opened, read_config
-from penstock.cli._support.operator import operator
+from penstock.cli._support.open_pipeline import open_pipeline, read_config
+from penstock.cli._support.operator import current_operator
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import JsonValue, console, count, counted, note, print_json, size
 
 if TYPE_CHECKING:
-    from penstock.engine.backup.create_backup import Told
+    from penstock.engine.backup.create_backup import ProgressCallback
     from penstock.engine.backup.manifest import Manifest
-    from penstock.engine.backup.restore_backup import Resumed
+    from penstock.engine.backup.restore_backup import ResumedRoute
 
 
 def back_up(
@@ -26,10 +26,10 @@ def back_up(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Copy log, ledger, failed store and what sources remember into a folder, also while the pipeline runs."""
+    """Copy log, ledger, failed store and the progress of sources into a folder, also while the pipeline runs."""
     from penstock.engine.backup.create_backup import back_up as make
 
-    with opened(config) as pipeline, _bar("copying") as told:
+    with open_pipeline(config) as pipeline, _bar("copying") as told:
         manifest = make(pipeline, target.absolute(), told)
     if json:
         print_json({"backup": str(target), **_described(manifest)})
@@ -47,11 +47,11 @@ def restore(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Put a backup in the place of `data_dir`, and let every route go on behind what its destination has."""
+    """Put a backup in the place of `data_dir`, and let every route continue after what its destination has."""
     from penstock.engine.backup.restore_backup import restore as put_back
 
     with _bar("restoring") as told:
-        done = put_back(read_config(config), source.absolute(), operator("restore"), force, told)
+        done = put_back(read_config(config), source.absolute(), current_operator("restore"), force, told)
     if json:
         print_json(
             {
@@ -74,7 +74,7 @@ def restore(
     sys.stdout.write(f"{source}, made at {made}, is restored: {counted(len(done.manifest.files), 'file')}\n")
 
 
-def _route_lines(route: Resumed) -> Iterator[str]:
+def _route_lines(route: ResumedRoute) -> Iterator[str]:
     if route.adopted:
         yield f"{route.route}: {count(route.adopted)} offsets are at the destination already; they are not sent again"
     if route.missing:
@@ -83,7 +83,7 @@ def _route_lines(route: Resumed) -> Iterator[str]:
         yield f"{route.route}: the destination was not asked, and is when the route starts: {route.unknown}"
 
 
-def _route_object(route: Resumed) -> dict[str, JsonValue]:
+def _route_object(route: ResumedRoute) -> dict[str, JsonValue]:
     return {
         "route": route.route,
         "adopted": route.adopted,
@@ -103,8 +103,8 @@ def _described(manifest: Manifest) -> dict[str, JsonValue]:
 
 
 @contextmanager
-def _bar(doing: str) -> Iterator[Told]:
-    """How far it is, on a terminal; into a pipe nothing is shown."""
+def _bar(doing: str) -> Iterator[ProgressCallback]:
+    """A progress bar, on a terminal only."""
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield lambda done, total: None

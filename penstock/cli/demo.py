@@ -20,7 +20,7 @@ def demo(
 
     from penstock.demo.show import demo as run
 
-    # The default would end this process alone, and leave the pipeline that it started behind.
+    # The default would end only this process, and leave the pipeline that it started running.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if not run(folder, events, singles, Console()).whole:
         raise typer.Exit(1)

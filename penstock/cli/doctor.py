@@ -1,4 +1,4 @@
-"""``penstock doctor``: looks at everything that a pipeline stands on, and says how to mend what is wrong."""
+"""``penstock doctor``: checks everything that a pipeline needs, and says how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
     """Check Python, Java, config, disk, ports, log, ledger and destinations."""
-    from penstock.engine.operate.doctor import Verdict, examine
+    from penstock.engine.operate.doctor import Verdict, run_checks
 
-    findings = list(examine(config))
+    findings = list(run_checks(config))
     if json:
         print_json(
             [{"subject": f.subject, "verdict": str(f.verdict), "found": f.found, "fix": f.fix} for f in findings]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli._support.confirm import require_yes
-from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
 from penstock.cli._support.record_lines import data_text, record_object
 from penstock.cli._support.screen import (
@@ -65,7 +65,7 @@ def list_failed(
     choice = _choice(None, route, step, code, since, until)
     screen = console()
     found = shown = 0
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         width = max(map(len, chosen_routes(pipeline, route)))
         for entry in open_entries(pipeline, choice):
             found += 1
@@ -91,7 +91,7 @@ def show_failed(
     """Show one entry in full: why it failed, and the record as it was."""
     from penstock.engine.failed.selection import find_entry
 
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         entry, action = find_entry(pipeline, route, number)
     if json:
         print_json({**entry_object(entry), "settled": action})
@@ -117,14 +117,14 @@ def replay_failed(
     from penstock.engine.failed.selection import open_entries
 
     choice = _deliberate_choice(ids, route, step, code, since, until, everything)
-    with opened(config) as pipeline:
-        # Only routes that the config has: nobody would read what is appended for another.
+    with open_pipeline(config) as pipeline:
+        # Only routes in the config: nobody would read what is appended for another.
         names = [route] if route is not None else list(pipeline.config.routes)
         done: dict[str, int] = {}
         for name in names:
             pipeline.sources_of(name)
             entries = list(open_entries(pipeline, replace(choice, route=name)))
-            _say_missing(choice, [entry.id for entry in entries], name)
+            _warn_missing(choice, [entry.id for entry in entries], name)
             if entries or pipeline.ledger.replay_under_way(name) is not None:
                 if pipeline.plan(name).mirrors:
                     note(f"route '{name}' mirrors tables: what is replayed is put over changes that came after it")
@@ -153,7 +153,7 @@ def drop_failed(
     from penstock.engine.failed.selection import drop
 
     choice = _deliberate_choice(ids, route, step, code, since, until, everything)
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         chosen = _ids_by_route(pipeline, choice)
         total = sum(map(len, chosen.values()))
         if total and not yes:
@@ -230,7 +230,7 @@ def _deliberate_choice(
     until: str | None,
     everything: bool,
 ) -> Choice:
-    """A choice for a verb that changes something: never all entries by leaving out a word."""
+    """The choice for a verb that changes something: leaving out a filter never selects all entries."""
     if ids and route is None:
         raise typer.BadParameter("ids count per route: say which with --route.", param_hint="ID")
     if not everything and not ids and not any((route, step, code, since, until)):
@@ -244,14 +244,14 @@ def _ids_by_route(pipeline: Pipeline, choice: Choice) -> dict[str, list[int]]:
     chosen: dict[str, list[int]] = {}
     for name in chosen_routes(pipeline, choice.route):
         numbers = [entry.id for entry in open_entries(pipeline, replace(choice, route=name))]
-        _say_missing(choice, numbers, name)
+        _warn_missing(choice, numbers, name)
         if numbers:
             chosen[name] = numbers
     return chosen
 
 
-def _say_missing(choice: Choice, found: list[int], route: str) -> None:
-    """Ids that were given and are not open: said, not passed over. Those that are open are treated all the same."""
+def _warn_missing(choice: Choice, found: list[int], route: str) -> None:
+    """Warn about given ids that are not open. The open ones are handled all the same."""
     missing = sorted(set(choice.ids) - set(found))
     if missing:
         note(f"not open in route '{route}', left alone: {', '.join(map(str, missing))}")

@@ -14,7 +14,7 @@ import typer
 from penstock import __version__
 from penstock.cli import about, backup, demo, doctor, failed, init, plan, run, schema, status, tap, test, validate
 from penstock.cli import list as listing
-from penstock.cli._support.exit_codes import guarded
+from penstock.cli._support.exit_codes import report_errors
 from penstock.cli.log_verbs import log, log_compact, log_export, log_import, log_repair, log_verify
 from penstock.cli.offset_verbs import offset, offset_moves, offset_past
 from penstock.redaction import redact_stderr
@@ -43,60 +43,60 @@ def penstock(
     """One pipeline for events, telemetry, table changes and state reports, on Apache Spark."""
 
 
-app.command("init")(guarded(init.init))
-app.command("validate")(guarded(validate.validate))
-app.command("test")(guarded(test.run_cases))
-app.command("run")(guarded(run.run))
-app.command("status")(guarded(status.status))
-app.command("tap")(guarded(tap.tap))
-app.command("doctor")(guarded(doctor.doctor))
-app.command("list")(guarded(listing.list_components))
-app.command("about")(guarded(about.about))
-app.command("plan")(guarded(plan.plan))
-app.command("backup")(guarded(backup.back_up))
-app.command("restore")(guarded(backup.restore))
+app.command("init")(report_errors(init.init))
+app.command("validate")(report_errors(validate.validate))
+app.command("test")(report_errors(test.run_cases))
+app.command("run")(report_errors(run.run))
+app.command("status")(report_errors(status.status))
+app.command("tap")(report_errors(tap.tap))
+app.command("doctor")(report_errors(doctor.doctor))
+app.command("list")(report_errors(listing.list_components))
+app.command("about")(report_errors(about.about))
+app.command("plan")(report_errors(plan.plan))
+app.command("backup")(report_errors(backup.back_up))
+app.command("restore")(report_errors(backup.restore))
 
-schema.app.callback(invoke_without_command=True)(guarded(schema.schema))
-schema.app.command("show")(guarded(schema.show_schema))
-schema.app.command("diff")(guarded(schema.diff_schema))
-schema.app.command("remap")(guarded(schema.remap_schema))
-schema.app.command("log")(guarded(schema.show_changes))
-schema.app.command("config")(guarded(schema.show_config_schema))
+schema.app.callback(invoke_without_command=True)(report_errors(schema.schema))
+schema.app.command("show")(report_errors(schema.show_schema))
+schema.app.command("diff")(report_errors(schema.diff_schema))
+schema.app.command("remap")(report_errors(schema.remap_schema))
+schema.app.command("log")(report_errors(schema.show_changes))
+schema.app.command("config")(report_errors(schema.show_config_schema))
 app.add_typer(schema.app, name="schema")
 
-failed.app.command("list")(guarded(failed.list_failed))
-failed.app.command("show")(guarded(failed.show_failed))
-failed.app.command("replay")(guarded(failed.replay_failed))
-failed.app.command("drop")(guarded(failed.drop_failed))
+failed.app.command("list")(report_errors(failed.list_failed))
+failed.app.command("show")(report_errors(failed.show_failed))
+failed.app.command("replay")(report_errors(failed.replay_failed))
+failed.app.command("drop")(report_errors(failed.drop_failed))
 app.add_typer(failed.app, name="failed")
 
-log.app.command("show")(guarded(log.show_log))
-log.app.command("current")(guarded(log.current))
-log.app.command("oldest")(guarded(log.oldest))
-log.app.command("verify")(guarded(log_verify.verify_log))
-log.app.command("repair")(guarded(log_repair.repair_log))
-log.app.command("compact")(guarded(log_compact.compact_log))
-log.app.command("export")(guarded(log_export.export_log))
-log.app.command("import")(guarded(log_import.import_log))
+log.app.command("show")(report_errors(log.show_log))
+log.app.command("current")(report_errors(log.current))
+log.app.command("oldest")(report_errors(log.oldest))
+log.app.command("verify")(report_errors(log_verify.verify_log))
+log.app.command("repair")(report_errors(log_repair.repair_log))
+log.app.command("compact")(report_errors(log_compact.compact_log))
+log.app.command("export")(report_errors(log_export.export_log))
+log.app.command("import")(report_errors(log_import.import_log))
 app.add_typer(log.app, name="log")
 
-offset.app.command("list")(guarded(offset.list_offsets))
-offset.app.command("show")(guarded(offset.show_offset))
-offset.app.command("ack")(guarded(offset_moves.acknowledge_records))
-offset.app.command("rewind")(guarded(offset_moves.rewind_route))
-offset.app.command("resume")(guarded(offset_moves.resume_route))
-offset.app.command("adopt")(guarded(offset_past.adopt_past))
-offset.app.command("drop")(guarded(offset_past.drop_route))
+offset.app.command("list")(report_errors(offset.list_offsets))
+offset.app.command("show")(report_errors(offset.show_offset))
+offset.app.command("ack")(report_errors(offset_moves.acknowledge_records))
+offset.app.command("rewind")(report_errors(offset_moves.rewind_route))
+offset.app.command("resume")(report_errors(offset_moves.resume_route))
+offset.app.command("adopt")(report_errors(offset_past.adopt_past))
+offset.app.command("drop")(report_errors(offset_past.drop_route))
 app.add_typer(offset.app, name="offset")
 
-app.command("demo")(guarded(demo.demo))
+app.command("demo")(report_errors(demo.demo))
 
 
 def main() -> None:
-    # What verbs write is for whoever runs them; `run` asks the config.
+    # Files that verbs write are for the user who runs them; `run` follows the config.
     os.umask(0o077)
     redact_stderr()
-    # Importing makes many objects and little garbage: the quick verbs need not look for it so often.
+    # Imports create many objects and little garbage: the quick verbs need fewer collections.
     gc.set_threshold(50_000, 20, 20)
     app()
 

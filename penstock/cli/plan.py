@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli._support.exit_codes import Exit, exit_of, tell
-from penstock.cli._support.open_pipeline import opened, read_config
+from penstock.cli._support.exit_codes import Exit, exit_code, print_error
+from penstock.cli._support.open_pipeline import open_pipeline, read_config
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import JsonValue, counted, note, print_json, printable
 from penstock.errors import PenstockError
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.config.pipeline_config import PipelineConfig
-    from penstock.engine.operate.samples import Stretch
+    from penstock.engine.operate.samples import SampleRange
     from penstock.engine.operate.schema_plan import PlannedChanges
     from penstock.engine.route_plan import RoutePlan
 
-    Sampling = Callable[[RoutePlan], Iterable[Stretch]]
+    Sampling = Callable[[RoutePlan], Iterable[SampleRange]]
 
 SampleOption = Annotated[
     Path | None, typer.Option("--sample", metavar="FILE", help="Events to plan for: an NDJSON file, gzipped or not.")
@@ -68,9 +68,9 @@ def plan(
     else:
         _print(planned, read)
     for problem in problems:
-        tell(problem)
+        print_error(problem)
     if problems:
-        raise typer.Exit(max(Exit.PROBLEMS, *map(exit_of, problems)))
+        raise typer.Exit(max(Exit.PROBLEMS, *map(exit_code, problems)))
 
 
 def planned_object(planned: PlannedChanges) -> dict[str, JsonValue]:
@@ -90,7 +90,7 @@ def planned_object(planned: PlannedChanges) -> dict[str, JsonValue]:
 
 @contextmanager
 def _sampling(config: Path, sample: Path | None, archive: list[Path] | None) -> Iterator[Sampling]:
-    """Where the events come from. Only what waits in the log needs a pipeline that ran."""
+    """The source of the events. Only events in the log need a pipeline that ran."""
     from penstock.engine.operate.samples import archive_sample, file_sample, waiting_sample
 
     if sample is not None:
@@ -98,12 +98,12 @@ def _sampling(config: Path, sample: Path | None, archive: list[Path] | None) -> 
     elif archive:
         yield lambda plan: archive_sample(plan, archive)
     else:
-        with opened(config) as pipeline:
+        with open_pipeline(config) as pipeline:
             yield lambda plan: waiting_sample(pipeline, plan)
 
 
 def _print(planned: list[PlannedChanges], config: PipelineConfig) -> None:
-    """A script that could be run, with what is not SQL in comments; what went wrong with events is a remark."""
+    """Print a script that could be run, with everything else in comments; failed events are remarks on stderr."""
     for each in planned:
         heading = f"-- route {each.route} to {each.destination}"
         if each.statements is None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli._support.exit_codes import Exit, tell
-from penstock.cli._support.open_pipeline import opened, read_config_aloud
+from penstock.cli._support.exit_codes import Exit, print_error
+from penstock.cli._support.open_pipeline import open_pipeline, read_config_with_warnings
 from penstock.cli._support.options import CONFIG, ConfigOption
 from penstock.cli._support.screen import JsonValue, counted, note, print_json_line, printable, show
-from penstock.cli._support.signals import stopping_in_two_steps
+from penstock.cli._support.signals import stop_in_two_steps
 from penstock.cli.run_step import step_through
 from penstock.config.values.quantities import seconds
 from penstock.errors import PenstockError
@@ -50,7 +50,7 @@ def run(
         bool, typer.Option("--json", help="Print start and end, or with --step each record, as a JSON object.")
     ] = False,
 ) -> None:
-    """Run the pipeline. Ctrl-C stops taking in and delivers what is there; a second one stops now."""
+    """Run the pipeline. Ctrl-C stops the sources and delivers what is there; a second one stops now."""
     if start not in (None, "now"):
         raise typer.BadParameter(
             f"'{start}' is not now; to begin earlier: penstock offset rewind.", param_hint="--from"
@@ -69,7 +69,7 @@ def run(
     from penstock.engine.processes.supervisor import Supervisor, run_once
 
     path = config.absolute()
-    pipeline = read_config_aloud(path)
+    pipeline = read_config_with_warnings(path)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     os.umask(pipeline.file_mask)
     require_writable(pipeline.data_dir)
@@ -82,7 +82,7 @@ def run(
         for line in banner(pipeline, once):
             note(line)
 
-    with stopping_in_two_steps(pipeline.engine.drain) as (stopping, hurry):
+    with stop_in_two_steps(pipeline.engine.drain) as (stopping, hurry):
         if once:
             code = run_once(path, bounded_sources(pipeline), stopping, hurry, patience)
         else:
@@ -91,23 +91,23 @@ def run(
             code = supervisor.run(stopping, hurry)
     if code == Exit.START:
         raise typer.Exit(code)
-    # A child that a signal ended has the signal as its code, below zero.
+    # A child that was ended by a signal has the negative signal as its code.
     code = Exit.UNFINISHED if code < 0 else code
-    _account(path, code, json)
+    _print_account(path, code, json)
     raise typer.Exit(code)
 
 
 def _start_at_end(path: Path) -> None:
-    from penstock.cli._support.operator import operator
+    from penstock.cli._support.operator import current_operator
     from penstock.engine.history.takeover import start_at_end
 
-    with opened(path, create=True) as pipeline:
-        for route in start_at_end(pipeline, operator("run --from now")):
+    with open_pipeline(path, create=True) as pipeline:
+        for route in start_at_end(pipeline, current_operator("run --from now")):
             note(f"route {route} begins behind all that is in the log now")
 
 
 def bounded_sources(config: PipelineConfig) -> list[str]:
-    """The sources that have an end; a server has none and is left out of a run to the end."""
+    """The bounded sources; a server has no end and is left out of a run with ``--once``."""
     return [name for name, source in config.sources.items() if source.bounded]
 
 
@@ -134,7 +134,7 @@ def banner_object(config: PipelineConfig, once: bool) -> dict[str, JsonValue]:
 
 
 def shown_ledger(config: PipelineConfig) -> str:
-    """Where the ledger is, without the password that its URL may hold."""
+    """The ledger's address, without the password that its URL may hold."""
     if config.ledger.url is None:
         return "SQLite"
     from penstock.engine.ledger import shown_url
@@ -142,16 +142,16 @@ def shown_ledger(config: PipelineConfig) -> str:
     return shown_url(config.ledger.url.get_secret_value())
 
 
-def _account(path: Path, code: int, as_json: bool) -> None:
-    """Say what became of every record, as the last word. The exit code stands, whatever is found here."""
+def _print_account(path: Path, code: int, as_json: bool) -> None:
+    """Print what became of every record. Does not change the exit code."""
     from penstock.cli.status import failed_line, routes_table, status_object
     from penstock.engine.operate.status import status
 
     try:
-        with opened(path) as pipeline:
+        with open_pipeline(path) as pipeline:
             found = status(pipeline)
     except PenstockError as error:
-        tell(error)
+        print_error(error)
         if as_json:
             print_json_line({"event": "ended", "code": code})
         return

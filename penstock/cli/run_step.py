@@ -1,4 +1,4 @@
-"""``penstock run --step ROUTE``: one record at a time, shown before it is delivered and asked for."""
+"""``penstock run --step ROUTE``: one record at a time, shown and confirmed before it is delivered."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from penstock.cli._support.exit_codes import Exit
-from penstock.cli._support.open_pipeline import opened
-from penstock.cli._support.operator import operator
+from penstock.cli._support.open_pipeline import open_pipeline
+from penstock.cli._support.operator import current_operator
 from penstock.cli._support.record_lines import data_text, record_line, record_object
 from penstock.cli._support.screen import JsonValue, console, counted, note, print_json_line, printable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.engine.delivery.batch_pieces import Ranges
-    from penstock.engine.operate.single_step import Look, Passage, Result, Stepper
+    from penstock.engine.operate.single_step import RecordPreview, Result, StepOutcome, Stepper
 
 QUESTION = "deliver it? y(es), a(ck: go on without it), n(o: leave it and end): "
 
@@ -36,21 +36,21 @@ WORDS = {"y": Answer.YES, "yes": Answer.YES, "a": Answer.ACK, "ack": Answer.ACK}
 
 
 def step_through(config: Path, route: str, yes: bool, as_json: bool) -> Exit:
-    """Go through what waits in the log for the route. Ends at its end, at an answer, or where ``yes`` cannot go on."""
+    """Step through the route's records in the log. Ends with the log, at an answer, or where ``yes`` cannot go on."""
     from penstock.engine.operate.single_step import Stepper
 
-    with _waiting_said():
+    with _show_warnings():
         try:
-            with opened(config) as pipeline, Stepper(pipeline, route) as stepper:
-                return _walk(stepper, yes, as_json)
+            with open_pipeline(config) as pipeline, Stepper(pipeline, route) as stepper:
+                return _step_records(stepper, yes, as_json)
         except KeyboardInterrupt:
             note("stopped; what is not delivered is in the log")
             return Exit.UNFINISHED
 
 
 @contextmanager
-def _waiting_said() -> Iterator[None]:
-    """Of what the engine tells its log, only that a destination is away: the rest is said here in its place."""
+def _show_warnings() -> Iterator[None]:
+    """Show the engine's warnings (a destination is away); this verb prints the rest itself."""
     waiting = logging.StreamHandler(sys.stderr)
     waiting.addFilter(lambda record: record.levelno == logging.WARNING)
     log = logging.getLogger("penstock")
@@ -61,27 +61,27 @@ def _waiting_said() -> Iterator[None]:
         log.removeHandler(waiting)
 
 
-def _walk(stepper: Stepper, yes: bool, as_json: bool) -> Exit:
+def _step_records(stepper: Stepper, yes: bool, as_json: bool) -> Exit:
     from penstock.engine.operate.single_step import Fate
 
-    begun = stepper.begun()
+    begun = stepper.pending_ranges()
     if begun is not None:
         note(f"offsets {_places(begun)} were under way when the engine ended; they are delivered first, together")
         if (Answer.YES if yes else _ask()) is not Answer.YES:
             return Exit.UNFINISHED
-        _tell_result(stepper.finish_begun(), as_json)
+        _print_result(stepper.deliver_pending(), as_json)
     passed = 0
-    while (look := stepper.next()) is not None:
-        _tell(look, as_json)
+    while (preview := stepper.next()) is not None:
+        _print_preview(preview, as_json)
         answer = Answer.YES if yes else _ask()
         if answer is Answer.NO:
             return Exit.UNFINISHED
         if answer is Answer.ACK:
-            stepper.acknowledge(look, operator("run --step"))
-            _say({"outcome": "acknowledged"}, "  acknowledged, not sent", as_json)
+            stepper.acknowledge(preview, current_operator("run --step"))
+            _print_outcome({"outcome": "acknowledged"}, "  acknowledged, not sent", as_json)
         else:
-            result = stepper.deliver(look)
-            _tell_result(result, as_json)
+            result = stepper.deliver(preview)
+            _print_result(result, as_json)
             if result.fate is Fate.REFUSED:
                 if yes:
                     return Exit.UNFINISHED
@@ -92,7 +92,7 @@ def _walk(stepper: Stepper, yes: bool, as_json: bool) -> Exit:
 
 
 def _ask() -> Answer:
-    """What the person, or the pipe, says; the end of input is a no."""
+    """The answer of the person, or the pipe; the end of input is a no."""
     while True:
         sys.stderr.write(QUESTION)
         sys.stderr.flush()
@@ -104,61 +104,61 @@ def _ask() -> Answer:
             return answer
 
 
-def _tell(look: Look, as_json: bool) -> None:
+def _print_preview(preview: RecordPreview, as_json: bool) -> None:
     if as_json:
-        print_json_line(look_object(look))
+        print_json_line(preview_object(preview))
         return
     screen = console()
-    for line in look_lines(look):
+    for line in preview_lines(preview):
         screen.print(line, soft_wrap=True)
     screen.file.flush()
 
 
-def look_lines(look: Look) -> Iterator[str]:
-    """The record as it is in the log, what each step makes of it, and what the destination will be given."""
-    yield record_line(look.record)
-    for passage in look.passages:
-        yield from _passage_lines(passage)
-    for table, rows in look.rows.items():
+def preview_lines(preview: RecordPreview) -> Iterator[str]:
+    """The record in the log, what each step makes of it, and what the destination will get."""
+    yield record_line(preview.record)
+    for outcome in preview.outcomes:
+        yield from _outcome_lines(outcome)
+    for table, rows in preview.rows.items():
         yield f"  > {counted(rows, 'row')} for {printable(table)}"
 
 
-def _passage_lines(passage: Passage) -> Iterator[str]:
-    if passage.code:
-        yield f"  {passage.step}: {passage.fate}, {printable(passage.code)}: {printable(passage.message)}"
-    elif not passage.behind:
-        yield f"  {passage.step}: {passage.fate}"
-    for record in passage.behind:
-        yield f"  {passage.step}: {printable(record.namespace)}  {printable(data_text(record.data))}"
+def _outcome_lines(outcome: StepOutcome) -> Iterator[str]:
+    if outcome.code:
+        yield f"  {outcome.step}: {outcome.fate}, {printable(outcome.code)}: {printable(outcome.message)}"
+    elif not outcome.behind:
+        yield f"  {outcome.step}: {outcome.fate}"
+    for record in outcome.behind:
+        yield f"  {outcome.step}: {printable(record.namespace)}  {printable(data_text(record.data))}"
 
 
-def look_object(look: Look) -> dict[str, JsonValue]:
+def preview_object(preview: RecordPreview) -> dict[str, JsonValue]:
     return {
         "event": "record",
-        "record": record_object(look.record),
+        "record": record_object(preview.record),
         "steps": [
             {
-                "step": passage.step,
-                "outcome": str(passage.fate),
-                "code": passage.code or None,
-                "message": passage.message or None,
-                "records": [record_object(record) for record in passage.behind],
+                "step": outcome.step,
+                "outcome": str(outcome.fate),
+                "code": outcome.code or None,
+                "message": outcome.message or None,
+                "records": [record_object(record) for record in outcome.behind],
             }
-            for passage in look.passages
+            for outcome in preview.outcomes
         ],
-        "rows": dict(look.rows),
+        "rows": dict(preview.rows),
     }
 
 
-def _tell_result(result: Result, as_json: bool) -> None:
+def _print_result(result: Result, as_json: bool) -> None:
     reason = f": {result.step}: {printable(result.message)}" if result.message else ""
     facts: dict[str, JsonValue] = {"outcome": str(result.fate)}
     if result.message:
         facts |= {"step": result.step, "code": result.code, "message": result.message}
-    _say(facts, f"  {result.fate}{reason}", as_json)
+    _print_outcome(facts, f"  {result.fate}{reason}", as_json)
 
 
-def _say(facts: dict[str, JsonValue], line: str, as_json: bool) -> None:
+def _print_outcome(facts: dict[str, JsonValue], line: str, as_json: bool) -> None:
     if as_json:
         print_json_line({"event": "outcome", **facts})
     else:

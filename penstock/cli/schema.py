@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli._support.confirm import require_yes
-from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
 from penstock.cli._support.screen import (
     JsonValue,
@@ -27,7 +27,7 @@ from penstock.cli._support.screen import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.destinations.sql.unmapped.remap import KeptKey, LeftAlone, Proposal, Remapped
+    from penstock.destinations.sql.unmapped.remap import Proposal, Remapped, SkippedKey, UnmappedKey
     from penstock.engine.operate.table_schemas import RouteSchema, TableSchema
     from penstock.engine.pipeline import Pipeline
 
@@ -35,7 +35,7 @@ app = typer.Typer(help="The schemas of tables, and of configs.")
 
 RouteOption = Annotated[str | None, typer.Option("--route", help="Only this route.")]
 FOLDED_FROM = 3
-"""More differences of one kind than these are one line."""
+"""More differences of one kind than this are summed up in one line."""
 TableOption = Annotated[str | None, typer.Option("--table", help="Only this table.")]
 
 
@@ -69,10 +69,10 @@ def show_schema(
     json: JsonOption = False,
 ) -> None:
     """Show every column that was filled: the JSON paths that fill it, and its type if the target can be reached."""
-    from penstock.engine.operate.table_schemas import look
+    from penstock.engine.operate.table_schemas import inspect_tables
 
-    with opened(config) as pipeline:
-        found = [look(pipeline, name, only) for name in _routes(pipeline, route)]
+    with open_pipeline(config) as pipeline:
+        found = [inspect_tables(pipeline, name, only) for name in _routes(pipeline, route)]
     if json:
         print_json([table_object(each) for routed in found for each in routed.tables])
     else:
@@ -82,7 +82,7 @@ def show_schema(
                 paths = "\n".join(map(printable, column.paths))
                 listing.add_row(each.route, each.name, column.name, _real_type(each, column.name) or "-", paths)
         show(listing)
-    _say_problems(found)
+    _warn_problems(found)
 
 
 def show_changes(
@@ -95,7 +95,7 @@ def show_changes(
     from penstock.engine.operate.table_schemas import changes
 
     screen = console()
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         for name in _routes(pipeline, route):
             for change in changes(pipeline, name, last):
                 at = moment_of(change.at)
@@ -112,10 +112,10 @@ def diff_schema(
     json: JsonOption = False,
 ) -> None:
     """Show where the ledger and the tables disagree, and what rows keep in _unmapped, by key."""
-    from penstock.engine.operate.table_schemas import look
+    from penstock.engine.operate.table_schemas import inspect_tables
 
-    with opened(config) as pipeline:
-        found = [look(pipeline, name, only, into_unmapped=True) for name in _routes(pipeline, route)]
+    with open_pipeline(config) as pipeline:
+        found = [inspect_tables(pipeline, name, only, into_unmapped=True) for name in _routes(pipeline, route)]
     seen = [each for routed in found for each in routed.tables if routed.problem is None or each.real is not None]
     if json:
         print_json([difference_object(each) for each in seen])
@@ -125,7 +125,7 @@ def diff_schema(
             sys.stdout.write(f"{line}\n")
         if seen and not lines:
             note("no differences")
-    _say_problems(found)
+    _warn_problems(found)
 
 
 def remap_schema(
@@ -140,10 +140,10 @@ def remap_schema(
     json: JsonOption = False,
 ) -> None:
     """Move values from _unmapped into their columns, which are added or widened for it. Asks first."""
-    from penstock.engine.operate.table_schemas import remapping
+    from penstock.engine.operate.table_schemas import plan_remap
 
-    with opened(config) as pipeline:
-        prepared = remapping(pipeline, route, name, columns or ())
+    with open_pipeline(config) as pipeline:
+        prepared = plan_remap(pipeline, route, name, columns or ())
         proposal = prepared.proposal
         if not json:
             _print_proposal(proposal)
@@ -185,7 +185,7 @@ def difference_object(each: TableSchema) -> dict[str, JsonValue]:
     }
 
 
-def kept_object(key: KeptKey) -> dict[str, JsonValue]:
+def kept_object(key: UnmappedKey) -> dict[str, JsonValue]:
     return {
         "key": key.name,
         "values": key.values,
@@ -239,7 +239,7 @@ def _differences(each: TableSchema) -> list[str]:
             (name, f"{place}.{name}: not in the ledger; {kind}")
         )
     lines = [line for kind, members in found.items() for line in _folded(place, kind, "column", members)]
-    kept: dict[str, list[KeptKey]] = {}
+    kept: dict[str, list[UnmappedKey]] = {}
     for key in each.kept:
         there = f", its column is {key.column.type}" if key.column else ""
         kept.setdefault((f", {key.type}" if key.type else "") + there, []).append(key)
@@ -254,14 +254,14 @@ def _differences(each: TableSchema) -> list[str]:
 
 
 def _folded(place: str, kind: str, noun: str, members: Sequence[tuple[str, str]]) -> list[str]:
-    """``kind`` says what all of them are, with ``{}`` for how many."""
+    """``kind`` describes all of them, with ``{}`` for how many."""
     if len(members) <= FOLDED_FROM:
         return [line for _, line in members]
     examples = ", ".join(printable(name) for name, _ in members[:FOLDED_FROM])
     return [f"{place}: {kind.replace('{}', counted(len(members), noun))} ({examples}, ...; all: --json)"]
 
 
-def _say_problems(found: Sequence[RouteSchema]) -> None:
+def _warn_problems(found: Sequence[RouteSchema]) -> None:
     for routed in found:
         if routed.problem is not None and (routed.tables or routed.problem.code != "PEN-ENG-012"):
             note(f"{routed.route}: {routed.problem.code}: {routed.problem.what}")
@@ -276,7 +276,7 @@ def _print_proposal(proposal: Proposal) -> None:
         note(f"left alone: {_left(left)}")
 
 
-def _left(left: LeftAlone) -> str:
+def _left(left: SkippedKey) -> str:
     return f"{counted(left.values, 'value')} under {printable(left.key)!r}: {left.reason}"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption
 from penstock.cli._support.screen import (
     JsonValue,
@@ -44,7 +44,7 @@ def status(
     """Show counts, lag, rates and failures of every route, and the log's partitions."""
     from penstock.engine.operate.status import status as look
 
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         if not watch:
             found = look(pipeline)
             if json:
@@ -144,10 +144,10 @@ def _batch_object(batch: UnderWay) -> dict[str, JsonValue]:
 
 
 def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
-    """What a person sees: a line on the engine, the accounting, and the details that there are."""
-    from penstock.engine.processes.presence import silence_told
+    """The output for people: a line on the engine, the accounting, and further details."""
+    from penstock.engine.processes.presence import describe_engine
 
-    yield f"{found.name}: {silence_told(found.engine_pid, found.engine_silent)}"
+    yield f"{found.name}: {describe_engine(found.engine_pid, found.engine_silent)}"
     for name, seconds in found.still.items():
         yield f"{name}: its tasks have not moved for {seconds:.0f} s"
     yield routes_table(found)
@@ -170,7 +170,7 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
 
 
 def _tables_table(found: PipelineStatus) -> RenderableType:
-    """Rows by table: in = merged + written. All that is in is the route's loaded; under way is counted apart."""
+    """Rows by table: in = merged + written. The sum of in is the route's loaded; under way is counted apart."""
     begun = any(tally.under_way for route in found.routes for tally in route.tables.values())
     counts = ("in", "merged", "written", *(["under way"] if begun else []))
     listing = table("route", "table", *counts, numbers=counts)
@@ -196,7 +196,7 @@ def _waiting_line(route: str, name: str, told: WaitingTable) -> str:
 
 
 def overflow_lines(found: PipelineStatus) -> Iterator[str]:
-    """Where the rows are that were meant for more tables than a route may make."""
+    """Where the rows of tables beyond a route's limit are."""
     from penstock.destinations.sql.stage.allowed_tables import OVERFLOW_PREFIX
 
     for route in found.routes:
@@ -221,7 +221,7 @@ def _by_step_table(what: str, by_step: Mapping[str, Mapping[str, int]]) -> Rende
 
 
 def routes_table(found: PipelineStatus) -> RenderableType:
-    """The accounting, in + added = loaded + skipped + failed + waiting, and beside it what is not in it yet."""
+    """The accounting, in + added = loaded + skipped + failed + waiting, and what is not counted in it yet."""
     has_added = any(route.totals.added for route in found.routes)
     taken = ["in", *(["added"] if has_added else []), "loaded", "skipped", "failed", "waiting"]
     flows = any(route.items_per_second >= 0.5 for route in found.routes)
@@ -237,7 +237,7 @@ def routes_table(found: PipelineStatus) -> RenderableType:
 
 
 def _to_go(route: RouteStatus) -> Text:
-    """Whether everything that was acknowledged has come to its end, which books that balance do not say."""
+    """Whether everything that was acknowledged is settled; balanced counts alone do not say that."""
     from rich.text import Text
 
     if not route.adds_up:

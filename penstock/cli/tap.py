@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, FullOption, NdjsonOption
 from penstock.cli._support.record_lines import print_records
 from penstock.cli._support.screen import note
-from penstock.cli._support.signals import handling
+from penstock.cli._support.signals import handle_signals
 
 
 def tap(
@@ -26,12 +26,12 @@ def tap(
     config: ConfigOption = CONFIG,
     json: NdjsonOption = False,
 ) -> None:
-    """Show records as they are behind a step, from now on, until Ctrl-C."""
+    """Show records as they are after a step, from now on, until Ctrl-C."""
     from penstock.engine.operate.tap import tap as records_of
 
     route, _, step = where.partition(":")
     stopping = Event()
-    with opened(config) as pipeline, handling(stopping.set):
+    with open_pipeline(config) as pipeline, handle_signals(stopping.set):
         flowing = records_of(pipeline, route, step or None, oldest, follow, stopping)
         if follow and not json:
             note("waiting for records; Ctrl-C stops")

@@ -28,12 +28,12 @@ def run_cases(
 ) -> None:
     """Run cases: records that go in, and what must become of them."""
     from penstock.engine.cases.case import load_cases
-    from penstock.engine.cases.case_runner import require_steps, try_case
+    from penstock.engine.cases.case_runner import require_steps, run_case
 
     cases = [case for file in files or _files_beside(config) for case in load_cases(file)]
     pipeline = read_config(config) if any(each.case.route is not None for each in cases) else None
     require_steps(cases, pipeline)
-    verdicts = [try_case(each, pipeline) for each in cases]
+    verdicts = [run_case(each, pipeline) for each in cases]
     if json:
         print_json(_report(verdicts))
     else:

@@ -22,7 +22,7 @@ def validate(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Check the config: every mistake with its line, and how to mend it. A warning is no mistake: it ends with 0."""
+    """Check the config: every mistake with its line, and how to fix it. Warnings alone end with 0."""
     from penstock.config.loading import load_with_remarks
     from penstock.config.problems import ConfigError
 
@@ -49,7 +49,7 @@ def validate(
 
 
 def _template_findings(loaded: Loaded) -> Findings | None:
-    """What is to be said of templates, for which Jinja is loaded only where there are any."""
+    """The findings on templates. Loads Jinja only if there are any."""
     if not any(route.to.templates() for route in loaded.config.routes.values()):
         return None
     from penstock.engine.operate.template_fields import check_templates

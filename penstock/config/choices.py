@@ -23,16 +23,16 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
-from penstock.config.component import ComponentConfig, DestinationConfig, Reading, SourceConfig, StepConfig
+from penstock.config.component import ComponentConfig, DestinationConfig, ReadingContext, SourceConfig, StepConfig
 from penstock.config.problems import suggestion
 from penstock.registry import Kind, components
 
 LIFTED = ("mode", "every", "only_keys")
-"""Options of a route that may also stand in its destination's mapping."""
+"""Route options that may also be written in the destination's mapping."""
 
 
 def complaint(loc: Sequence[int | str], what: str, fix: str, at_key: bool = False) -> InitErrorDetails:
-    """A mistake at a place below the value that is being read, worded by us."""
+    """An error at a place below the value that is being read, in our own words."""
     reason = PydanticCustomError("config", "{what}", {"what": what, "fix": fix, "at_key": at_key})
     return InitErrorDetails(type=reason, loc=tuple(loc), input=None)
 
@@ -43,7 +43,7 @@ def refuse(*complaints: InitErrorDetails) -> ValidationError:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Validates a mapping with the class that its ``type`` names, and draws the JSON Schema of all of them."""
+    """Validates a mapping with the class that its ``type`` names, and builds the JSON Schema of all of them."""
 
     kind: Kind
     base: type[ComponentConfig]
@@ -58,13 +58,13 @@ class _Chosen:
         if "type" not in value:
             fix = f"Add it; one of: {', '.join(sorted(known))}."
             raise refuse(complaint(("type",), f"missing key 'type', which says what {self.kind} this is", fix))
-        # YAML reads a bare null as nothing, and there is a destination of that name.
+        # YAML reads a bare null as None, and there is a destination of that name.
         name = "null" if value["type"] is None else value["type"]
         if not isinstance(name, str) or name not in known:
             fix = suggestion(str(name), known, f"{self.kind}s")
             raise refuse(complaint(("type",), f"there is no {self.kind} of type '{name}'", fix))
         config = known[name].config_class()
-        if isinstance(info.context, Reading):
+        if isinstance(info.context, ReadingContext):
             info.context.readers.append((value, config))
         lifted = LIFTED if self.kind is Kind.DESTINATION else ()
         options = {key: option for key, option in value.items() if key not in lifted}

@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 
 @dataclass
-class Reading:
-    """What travels along (as pydantic's context) while a file is read."""
+class ReadingContext:
+    """The context (pydantic's) while a file is read."""
 
     folder: Path
     """Where relative paths start."""
     readers: list[tuple[object, type[BaseModel]]] = field(default_factory=list)
-    """Which class has read which mapping: it knows the keys that could have been meant."""
+    """Which class has read which mapping: it knows the keys to suggest."""
 
 
 class ComponentConfig(BaseModel):
@@ -39,13 +39,13 @@ class ComponentConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(info.context, Reading):
+        if isinstance(info.context, ReadingContext):
             info.context.readers.append((value, cls))
         return cls._expanded(value)
 
     @classmethod
     def _expanded(cls, value: Any) -> Any:
-        """The short ways to write these options, written out."""
+        """Expand the short forms of these options."""
         if cls.main_option is None or isinstance(value, (dict, BaseModel)):
             return value
         return {cls.main_option: value}
@@ -54,9 +54,9 @@ class ComponentConfig(BaseModel):
 class SampleFile(NamedTuple):
     path: Path
     delimiter: str | None = None
-    """Between the fields of a CSV file; ``None``: its lines are JSON."""
+    """The delimiter of a CSV file; ``None``: its lines are JSON."""
     columns: tuple[str, ...] = ()
-    """Of a CSV file without a header line."""
+    """The columns of a CSV file without a header line."""
 
 
 class SourceConfig(ComponentConfig):
@@ -71,7 +71,7 @@ class SourceConfig(ComponentConfig):
     """Whether ``run --once`` runs it to its end (a file) or leaves it out (a server)."""
 
     def sample_files(self) -> list[SampleFile]:
-        """Files with events such as the source brings, if it has any: for checks, which read a little of them."""
+        """Files with sample events of the source, if it has any: checks read a little of them."""
         return []
 
 
@@ -101,8 +101,8 @@ class DestinationConfig(ComponentConfig):
     type: str = Field(description="Which destination this is.")
 
     def type_problem(self, asked: str) -> tuple[str, str] | None:
-        """What is wrong with a type that a step casts to here, and how to mend it. Destinations without types take any
-        word for one."""
+        """What is wrong with a type that a step casts to here, and how to fix it. Destinations without types accept any
+        word."""
         return None
 
     def replays_of(self) -> str | None:
@@ -125,7 +125,7 @@ def namespace_pattern(text: str) -> re.Pattern[str]:
 
 
 def refuse_flags(text: str) -> None:
-    """``/orders/i`` would match no namespace but those that have these slashes in them: nobody means that."""
+    """Refuse ``/orders/i``: it would only match namespaces with these slashes in them, which nobody means."""
     if (flagged := _FLAGGED.fullmatch(text)) is None:
         return
     expression, flags = flagged[1], "".join(flag for flag in "imsx" if flag in flagged[2])
@@ -137,4 +137,4 @@ def refuse_flags(text: str) -> None:
 
 
 _FLAGGED = re.compile(r"/(.+)/([dgimsuvxy]+)", re.DOTALL)
-"""An expression between slashes and letters that other languages take as flags behind it."""
+"""An expression between slashes, followed by letters that are flags in other languages."""

@@ -1,4 +1,4 @@
-"""A YAML file as a tree that knows where everything stands.
+"""A YAML file as a tree that knows the position of everything.
 
 It reads the core types of YAML 1.2 (so ``no``, ``12:30`` and ``2024-01-01`` are text), aliases and merge keys. No file
 can exhaust memory or stack: its size, its depth and what its aliases expand to are bounded. Mistakes are collected, not
@@ -32,14 +32,14 @@ class Node:
     keys: dict[str, Position] = field(default_factory=dict)
     items: list[Node] = field(default_factory=list)
     written: str | None = None
-    """How it stands in the file if variables were filled in; shown to people in place of the value."""
+    """The text in the file if variables were filled in; shown to people in place of the value."""
     reported: bool = False
     """A problem of this value is known already."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """``root`` is missing if there is nothing that could be looked at further."""
+    """``root`` is None if nothing can be checked further."""
 
     file: str
     root: Node | None
@@ -52,7 +52,7 @@ def real(text: str) -> float:
 
 
 def parse(text: str, file: str, variables: Mapping[str, str], reals: Callable[[str], float] = real) -> Document:
-    """The tree of a text, with what is wrong in it as YAML. ``reals`` makes the numbers that are not whole."""
+    """The tree of a text, with its YAML errors. ``reals`` converts the numbers that are not integers."""
     try:
         _check_depth(text)
         loader = _Loader(text)
@@ -74,7 +74,7 @@ _STR, _NULL, _BOOL, _INT, _FLOAT, _MERGE, _MAP, _SEQ = (
 
 
 class _Loader(yaml.CSafeLoader):
-    """Knows none of YAML 1.1's types but those that are added here."""
+    """Knows only the YAML types that are added here."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -100,7 +100,7 @@ class _TooMuch(Exception):
 
 
 def _check_depth(text: str) -> None:
-    # The composer recurses in C, where too deep a text would end the process: look at the flat events first.
+    # The composer recurses in C, where a text that is too deep would crash the process: check the flat events first.
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -22,7 +22,7 @@ def pipeline_schema() -> dict[str, Any]:
 
 
 def _with_variables(schema: Any) -> Any:
-    """Let ``${NAME}`` stand wherever a number, a switch or a choice may: it is text until it is filled in."""
+    """Allow ``${NAME}`` wherever a number, a boolean or a choice may be: it is text until it is filled in."""
     if isinstance(schema, list):
         return [_with_variables(part) for part in schema]
     if not isinstance(schema, dict):

@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.config.choices import refuse
-from penstock.config.component import Reading
+from penstock.config.component import ReadingContext
 from penstock.config.document import MAX_BYTES, Document, Node, parse
 from penstock.config.pipeline_config import PipelineConfig, unknown_sources
 from penstock.config.problems import ConfigError, Position, Problem
 from penstock.config.remarks import remarks
 from penstock.config.secrets import secrets_in_options, secrets_in_source, secrets_in_values
 from penstock.config.translation import translate
-from penstock.redaction import learn
+from penstock.redaction import add_secrets
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Loaded:
     config: PipelineConfig
     document: Document
     remarks: Sequence[Problem]
-    """What is not wrong, and still worth saying."""
+    """Warnings: not errors, but worth knowing."""
 
 
 def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> PipelineConfig:
@@ -40,20 +40,20 @@ def load(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ
 def load_with_remarks(path: str | os.PathLike[str], variables: Mapping[str, str] = os.environ) -> Loaded:
     file = os.fspath(path)
     text = text_of(file)
-    learn(secrets_in_source(text, variables))
+    add_secrets(secrets_in_source(text, variables))
     document = parse(text, file, variables)
     if document.root is not None:
-        learn(secrets_in_values(document.root.value))
+        add_secrets(secrets_in_values(document.root.value))
     problems = list(document.problems)
     root = document.root
     if root is not None and not isinstance(root.value, dict):
         fix = "Begin with `name:`, `sources:` and `routes:`, without a dash or indentation."
         problems.append(Problem(file, root.position, "", "a pipeline is a mapping of keys to values", fix))
     elif root is not None:
-        reading = Reading(Path(file).absolute().parent)
+        reading = ReadingContext(Path(file).absolute().parent)
         try:
             config = PipelineConfig.model_validate(root.value, context=reading)
-            learn(secrets_in_options(config))
+            add_secrets(secrets_in_options(config))
             if not problems:
                 return Loaded(config, document, remarks(document, reading))
         except ValidationError as error:
@@ -82,7 +82,7 @@ def text_of(file: str) -> str:
 
 
 def _dangling(root: Node) -> list[ErrorDetails]:
-    """Routes that name no source, in a config whose own check of that did not run because of other mistakes."""
+    """Routes that name unknown sources, if the config's own check did not run because of other errors."""
     sources, routes = root.entries.get("sources"), root.entries.get("routes")
     if sources is None or routes is None:
         return []

@@ -40,14 +40,14 @@ def checked_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(checked_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
-"""Names become folders, partitions and keys of the ledger, so they are kept plain."""
+"""Names become folders, partitions and keys of the ledger, so they must be plain."""
 
 _MASK = re.compile(r"00?[0-7]{2}")
 
 
 def checked_mask(mask: str) -> str:
-    """Nothing is taken from the own user: who writes the mode that files shall have (700) would shut itself out, and
-    let all others in."""
+    """Refuse a mask that takes rights from the own user: writing the mode of files instead (700) would shut the user
+    out, and let all others in."""
     if _MASK.fullmatch(mask) is None:
         raise ValueError(f"'{mask}' is not a mask; it says what is taken away, in three digits of 0-7, the first one 0")
     return mask
@@ -297,13 +297,13 @@ class PipelineConfig(ComponentConfig):
         return self._kept(options, {"from": list(self.sources)}, {})
 
     def _archive_of(self, name: str, route: RouteConfig) -> RouteConfig:
-        """What one route takes, by its own filters, into the archive."""
+        """An archive of what one route takes, by the route's own filters."""
         names = "streaming-archive" if route.mode is RouteMode.STREAM else "incoming"
         taken = {"from": list(route.from_), "namespace": route.namespace, "only_keys": list(route.only_keys)}
         return self._kept(self.archive or ArchiveOptions(), taken, {"dst": name, "names": names})
 
     def _kept(self, options: ArchiveOptions, taken: dict[str, Any], to: dict[str, Any]) -> RouteConfig:
-        """A route into the archive. Its limits are above what comes in between two batches: it must keep up."""
+        """A route into the archive. Its limits are above what arrives between two batches: it must keep up."""
         folder = self.data_dir / "archive" if options.path is None else options.path
         return RouteConfig.model_validate(
             {
@@ -318,7 +318,7 @@ class PipelineConfig(ComponentConfig):
 
 
 def unknown_sources(sources: Collection[str], taken: Mapping[str, Sequence[object]]) -> list[InitErrorDetails]:
-    """What is wrong in the ``from`` of routes (``taken``: per route) if only these sources exist."""
+    """The errors in the ``from`` of routes (``taken``: per route) if only these sources exist."""
     return [
         complaint(
             ("routes", route, "from", index),
@@ -332,7 +332,7 @@ def unknown_sources(sources: Collection[str], taken: Mapping[str, Sequence[objec
 
 
 def unknown_tokens(sources: Mapping[str, SourceConfig], routes: Mapping[str, RouteConfig]) -> list[InitErrorDetails]:
-    """What is wrong in the ``only_keys`` of routes: ids that none of their sources has, if all of them have tokens."""
+    """The errors in the ``only_keys`` of routes: ids that none of their sources has, if all of them have tokens."""
     wrong = []
     for name, route in routes.items():
         declared = [_token_ids(sources[source]) for source in route.from_ if source in sources]

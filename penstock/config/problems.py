@@ -1,4 +1,4 @@
-"""What is wrong in a config file, said so that it can be mended: where, which key, what, and the fix."""
+"""Problems in a config file, with all that is needed to fix them: where, which key, what, and the fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. ``key`` is the dotted way to it (``routes.warehouse.to.path``), empty for the file as a whole."""
+    """One error. ``key`` is its dotted path (``routes.warehouse.to.path``), empty for the file as a whole."""
 
     file: str
     position: Position | None

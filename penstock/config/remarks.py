@@ -1,4 +1,4 @@
-"""What is not wrong in a config file and still worth saying: keys that have another name now."""
+"""Warnings about a config file: keys that have another name now."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from pydantic import AliasChoices, BaseModel
 
-from penstock.config.component import Reading
+from penstock.config.component import ReadingContext
 from penstock.config.document import Document, Node
 from penstock.config.problems import Problem
 
 
-def remarks(document: Document, reading: Reading) -> list[Problem]:
+def remarks(document: Document, reading: ReadingContext) -> list[Problem]:
     """In the order of the file."""
     if document.root is None:
         return []

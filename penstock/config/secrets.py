@@ -20,7 +20,7 @@ _ADDRESS_NAME = re.compile(r"(?:^|[._-])(?:url|dsn|uri|conninfo)$", re.IGNORECAS
 _NO_SECRET_NAME = re.compile(
     r"(?:path|file|dir|location|_id|\.id|type)$|tokens$|^expose_|provider|regex", re.IGNORECASE
 )
-"""Names that have a secret's name in them and hold none: where a key lies, whose token it is."""
+"""Names that look like a secret's but hold none: the path of a key, the id of a token."""
 _WRITTEN = re.compile(r"""(?P<name>[\w.-]+)["']?\s*:\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,}\]#][^,}\]\n]*)""")
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*)")
 _USER_INFO = re.compile(r"[a-z][a-z0-9+.-]*://(?P<inside>\S*)@", re.IGNORECASE)
@@ -39,7 +39,7 @@ def secrets_in_source(text: str, variables: Mapping[str, str]) -> Iterator[str]:
             continue
         yield from _named(found["name"], bare)
         if value[:1] in _YAML_SIGNS and (words := bare.split()):
-            # What begins like a tag or an anchor ends for YAML at the first space, and is named up to there.
+            # For YAML, what begins like a tag or an anchor ends at the first space; errors quote it up to there.
             yield from _named(found["name"], words[0])
     for variable in _VARIABLE.finditer(text):
         value = variables.get(variable["name"], "")
@@ -80,7 +80,7 @@ def secrets_in_address(text: str) -> Iterator[str]:
         yield password
         yield unquote(password)
         if _SPECIAL.search(password):
-            # Something special is not escaped: whoever reads it may take any piece for a host or a port.
+            # A special character is not escaped: a parser may take any piece for a host or a port.
             yield from _SPECIAL.split(password)
     for found in _SETTING.finditer(text):
         if is_secret_name(found["name"]):

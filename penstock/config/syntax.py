@@ -1,4 +1,4 @@
-"""What the YAML parser complains about, in people's words and with the usual remedy."""
+"""The YAML parser's errors, in plain words and with the usual fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REMEDIES = {
 
 
 def syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """The problem that a parser's error stands for."""
+    """The problem for a parser's error."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position] if isinstance(error.position, int) else ""
         place = Position(before.count("\n") + 1, len(before) - before.rfind("\n"))

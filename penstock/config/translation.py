@@ -1,4 +1,4 @@
-"""From what pydantic found wrong to problems that name a place in the file, in words for people.
+"""Translates pydantic's errors into problems with a place in the file, in words for people.
 
 A value is repeated only where that helps and cannot harm: never one of a secret field, never one that came out of a
 variable (the variable is named instead).
@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from penstock.config.choices import LIFTED
-from penstock.config.component import Reading
+from penstock.config.component import ReadingContext
 from penstock.config.document import Document, Node
 from penstock.config.problems import Position, Problem, suggestion
 
@@ -76,13 +76,13 @@ class _Finding:
     what: str
     fix: str
     expected: str = ""
-    """What another value should have been, if it is the wrong kind of value."""
+    """What the value should be, if it is of the wrong kind."""
     at_key: bool = False
     missing: str = ""
-    """The key that is not there."""
+    """The missing key."""
 
 
-def translate(errors: Iterable[ErrorDetails], document: Document, reading: Reading) -> list[Problem]:
+def translate(errors: Iterable[ErrorDetails], document: Document, reading: ReadingContext) -> list[Problem]:
     """One problem per mistake, none for values whose problem is known already."""
     if document.root is None:
         return []
@@ -120,7 +120,7 @@ def _locate(root: Node, error: ErrorDetails) -> _Place:
             owner, absent = node, True
             trail.append(item)
         elif member_of is None and item != "[key]":
-            # Not in the file: the name of a union's member, or of the option that a bare value stands for.
+            # Not in the file: the name of a union's member, or of the option that a bare value sets.
             member_of = tuple(trail)
     if error["loc"] and error["loc"][-1] == "[key]":
         return _Place(node, owner, tuple(trail), key_position, key_position, None)
@@ -129,11 +129,11 @@ def _locate(root: Node, error: ErrorDetails) -> _Place:
 
 
 def _counts_only_good_items(error: ErrorDetails, node: Node) -> bool:
-    # Items that are wrong themselves are reported themselves; pydantic also finds the list too short without them.
+    # Wrong items have their own errors; pydantic also finds the list too short without them.
     return error["type"] == "too_short" and len(node.items) >= error["ctx"]["min_length"]
 
 
-def _finding(error: ErrorDetails, place: _Place, reading: Reading) -> _Finding:
+def _finding(error: ErrorDetails, place: _Place, reading: ReadingContext) -> _Finding:
     kind, context = error["type"], error.get("ctx", {})
     classes = [cls for value, cls in reading.readers if value is place.owner.value]
     if kind == "config":
@@ -157,7 +157,7 @@ def _finding(error: ErrorDetails, place: _Place, reading: Reading) -> _Finding:
         return _Finding(place, _wrong(expected, place.node, secret), fix, expected)
     if match := _SHAPE.fullmatch(kind):
         expected = _EXPECTED[match[1]]
-        # What stands in place of a text, a list or a mapping may be the secret that belongs inside.
+        # A value in place of a text, a list or a mapping may be the secret that belongs inside.
         wrong = _wrong(expected, place.node, secret or expected not in ("a whole number", "a number", "true or false"))
         return _Finding(place, wrong, _shape_fix(expected, place.node), expected)
     if kind in _BOUNDS:
@@ -206,7 +206,7 @@ def _masked(message: str, node: Node, secret: bool) -> str:
 
 
 def _one_per_union(findings: Sequence[_Finding]) -> list[_Finding]:
-    """Every member of a union complains; say once what would have been right, or what the nearest member lacks."""
+    """Merge the errors of a union's members: say once what would be right, or what the nearest member lacks."""
     kept: list[_Finding] = []
     for finding in findings:
         union = finding.place.member_of
@@ -221,7 +221,7 @@ def _one_per_union(findings: Sequence[_Finding]) -> list[_Finding]:
 
 
 def _without_echoes(findings: Sequence[_Finding]) -> list[_Finding]:
-    """A misspelt key is also a missing one; the first says all."""
+    """Drop the missing-key error of a misspelt key: the other error says it all."""
     meant = {(id(f.place.owner), f.fix) for f in findings if f.at_key}
     return [f for f in findings if not f.missing or (id(f.place.owner), f"Did you mean '{f.missing}'?") not in meant]
 
@@ -231,7 +231,7 @@ def _keys(cls: type[BaseModel]) -> list[str]:
 
 
 def _field(cls: type[BaseModel], key: str) -> FieldInfo | None:
-    """What a key of the file is called in the class: by its name there, its alias, or an older name."""
+    """The field of the class for a key of the file: by its name, its alias, or an older name."""
     for name, field in cls.model_fields.items():
         if key in (name, field.alias, *_names(field)):
             return field
@@ -243,7 +243,7 @@ def _newer_name(cls: type[BaseModel], key: str) -> str | None:
 
 
 def _names(field: FieldInfo) -> Sequence[object]:
-    """All names that a key of the file may have, today's first, if there are several."""
+    """All names of a key, the current one first, if there are several."""
     return field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else ()
 
 

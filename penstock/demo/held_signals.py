@@ -1,4 +1,4 @@
-"""Signals that wait while something is done that must not be cut in two."""
+"""Delays signals while something is done that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 class HeldSignals:
-    """From when it is made, SIGINT and SIGTERM wait until ``release``: then they do what they do otherwise.
+    """From its creation, SIGINT and SIGTERM wait until ``release``: then they act as usual.
 
     Blocking them would not do: another thread of the process takes them then, and Python handles them all the same.
     """

@@ -18,7 +18,7 @@ BAD_LINES = (b'{"event_type": "torn', b"not json at all", b"[1, 2, 3]")
 
 @dataclass(frozen=True)
 class Sent:
-    """What the collector said to everything that was sent."""
+    """The collector's answers to everything that was sent."""
 
     accepted: int
     malformed: int
@@ -34,7 +34,7 @@ class Client:
 
     def post(self, path: str, body: bytes, token: str = SECRET) -> tuple[int, dict[str, object]]:
         headers = {"X-Auth-Token": token, "Content-Type": "application/json", "User-Agent": "demo/1"}
-        # A body that is refused need not be read to its end: the answer may be there before all of it is sent.
+        # A refused body need not be read to its end: the answer may come before all of it is sent.
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request("POST", path, body, headers)
         response = self._connection.getresponse()
@@ -75,7 +75,7 @@ def send_all(port: int, events: Iterable[bytes], singles: int, advance: Callable
         ("/api/v1/event", b'{"big": "' + b"x" * 60_000 + b'"}', SECRET),
         ("/api/v1/event", b"{broken", SECRET),
     ):
-        # Each on a connection of its own: who refuses a request may close its connection behind it.
+        # Each on its own connection: the server may close it after a refusal.
         status, _ = Client(port).post(path, body, token)
         refused += status in (400, 401, 413)
         requests += 1

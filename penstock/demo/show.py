@@ -27,7 +27,7 @@ from penstock.errors import PenstockError
 
 ROUTE = "warehouse"
 PATIENCE = 600.0
-"""Seconds after which something hangs: a machine may be slow."""
+"""Seconds after which we assume a hang: a machine may be slow."""
 QUERY = """\
 SELECT event_type, count(*) AS events, count(DISTINCT country) AS countries, round(sum(price), 2) AS revenue
 FROM events GROUP BY event_type ORDER BY events DESC"""
@@ -123,7 +123,7 @@ def _delivery_seconds(pipeline: Pipeline) -> float:
 
 
 def _ask(warehouse: Path, query: str) -> list[tuple[object, ...]]:
-    """The route opens the warehouse for each batch: if it is being written just now, ask again."""
+    """Query the warehouse; retries while the route has it open for a batch."""
     deadline = time.monotonic() + 30
     while True:
         try:

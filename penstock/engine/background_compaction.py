@@ -1,6 +1,6 @@
-"""Compaction beside delivery: in a thread of its own, one run at a time, and only of partitions where it is worth it.
+"""Compaction in the background: in its own thread, one run at a time, and only of partitions where it is worth it.
 
-A run that is cut off by the end of the process does no harm, so an engine that stops does not wait for it.
+The end of the process may interrupt a run without harm, so an engine that stops does not wait for it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 from penstock.engine import events
 from penstock.errors import PenstockError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 
-class Compacting:
+class BackgroundCompaction:
     def __init__(self, log: LocalLog) -> None:
         self._log = log
         self._running: threading.Thread | None = None
 
     def start(self, floors: Mapping[int, int]) -> None:
-        """Compact what is due, unless the last run is still at it. Returns at once."""
+        """Compact what is due, unless the last run is still going. Returns at once."""
         if self._running is None or not self._running.is_alive():
             self._running = threading.Thread(target=self.run, args=(floors,), name="compaction", daemon=True)
             self._running.start()
@@ -33,7 +33,7 @@ class Compacting:
                     continue
                 [done] = compact(self._log, {partition: floor}, [partition])
             except (PenstockError, OSError) as error:
-                # Disk that is not freed is no reason to stop delivering.
+                # A disk that is not freed does not stop delivery.
                 events.compaction_failed(partition, str(error))
             else:
                 events.log_compacted(partition, done.dropped, done.bytes_before - done.bytes_after)

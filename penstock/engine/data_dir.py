@@ -1,6 +1,6 @@
-"""Whether ``data_dir`` can be used, asked before anything is started in it.
+"""Checks whether ``data_dir`` can be used before anything is started in it.
 
-Every process asks by itself: each would otherwise find out in its own way, at another file, over and over.
+Every process checks: each would otherwise fail in its own way, at another file, over and over.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from penstock.errors import DataDirError
 
 FIX = "Give this user the right to write there, or set another `data_dir`."
 DEPTH = 3
-"""How far down it is looked: the folders of partitions, sources and routes, and the files in them."""
+"""How many levels are checked: the folders of partitions, sources and routes, and the files in them."""
 
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EINTR})
-"""What says nothing of rights: such a folder may be of use later, and whoever writes to it says what is wrong."""
+_TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EINTR})
+"""Errors that say nothing about rights: such a folder may be usable later, and whoever writes to it reports them."""
 
 
 def require_writable(root: Path) -> None:
-    """Make the folder if it is missing. Raises ``DataDirError`` if this process could not write to all that a pipeline
-    keeps there. What else lies there, such as the ``lost+found`` of a disk of its own, is none of its business."""
+    """Create the folder if it is missing. Raises ``DataDirError`` if this process cannot write to everything that a
+    pipeline keeps there. Other things in it, such as a disk's ``lost+found``, do not matter."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):
             pass
-        barred = next(_barred(Layout(root).own, DEPTH), None)
+        unwritable = next(_unwritable(Layout(root).own, DEPTH), None)
     except OSError as error:
-        if error.errno in _PASSING:
+        if error.errno in _TRANSIENT:
             return
         reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or str(error)
         raise _unusable(root, reason) from error
-    if barred is not None:
-        raise _unusable(root, f"{barred} cannot be written")
+    if unwritable is not None:
+        raise _unusable(root, f"{unwritable} cannot be written")
 
 
-def _barred(paths: Iterable[Path], depth: int) -> Iterator[Path]:
+def _unwritable(paths: Iterable[Path], depth: int) -> Iterator[Path]:
     for path in paths:
         is_folder = path.is_dir()
         needed = os.R_OK | os.W_OK | (os.X_OK if is_folder else 0)
-        # What has gone meanwhile is nobody's trouble.
+        # A path that is gone meanwhile does not matter.
         if not os.access(path, needed, effective_ids=True) and os.path.lexists(path):
             yield path
         elif is_folder and depth > 1:
             with suppress(FileNotFoundError):
-                yield from _barred(list(path.iterdir()), depth - 1)
+                yield from _unwritable(list(path.iterdir()), depth - 1)
 
 
 def _unusable(root: Path, reason: str) -> DataDirError:

@@ -1,4 +1,4 @@
-"""The engine: one Spark session, every route of the pipeline in it, retention beside them."""
+"""The engine: runs every route of a pipeline in one Spark session, and retention beside them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from penstock.backoff import Backoff, Patience
 from penstock.config.pipeline_config import RouteConfig, RouteMode
 from penstock.config.values.listen_address import split_address
 from penstock.engine import events
-from penstock.engine.background_compaction import Compacting
-from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.engine.background_compaction import BackgroundCompaction
+from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.route_runner import Pace, RouteRunner
 from penstock.engine.history.left_routes import left_route
 from penstock.engine.ledger import RouteState
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.processes.early_exit import leaving_in_time, nothing_to_deliver, tables_wait
+from penstock.engine.processes.early_exit import exit_early_on_stop, has_waiting_tables, nothing_to_deliver
 from penstock.engine.processes.engine_lock import EngineLock
-from penstock.engine.processes.heartbeat_writer import Pulse
+from penstock.engine.processes.heartbeat_writer import HeartbeatWriter
 from penstock.engine.spark.first_job import run_first_job
-from penstock.engine.spark.spark_session import Jvm, JvmDied, build_session, slots, start_in_words
+from penstock.engine.spark.spark_session import Jvm, JvmDied, build_session, explain_start_errors, master_with_slots
 from penstock.engine.steady_clock import SteadyClock
 from penstock.errors import PenstockError
 
@@ -39,9 +39,9 @@ JVM_CHECK_EVERY = 0.5
 class Engine:
     """Runs all routes of a pipeline in this process until ``stopping`` is set, or with ``once`` to their end.
 
-    ``leave``: ends the process, called when it is told to stop and nothing is to deliver, whatever Spark is at; none,
-    and Spark is waited for.
-    ``patience``: seconds after which a route gives up a destination that stays away; none, and it waits.
+    ``leave``: ends the process; called on a stop when nothing is to deliver, whatever Spark is doing. Without it the
+    engine waits for Spark.
+    ``patience``: seconds after which a route gives up a destination that stays unavailable; without it the route waits.
     """
 
     def __init__(
@@ -57,69 +57,70 @@ class Engine:
         self._leave = leave
         self._lock = EngineLock(pipeline.layout.run)
         self._clock = SteadyClock(pipeline.layout.run / "clock.json")
-        self._compacting = Compacting(pipeline.log)
+        self._compaction = BackgroundCompaction(pipeline.log)
         self._runners: Sequence[RouteRunner] = ()
         self._runs = Event()
-        self._pulse = Pulse(pipeline.layout.run, os.getpid(), len(pipeline.config.routes))
+        self._heartbeat = HeartbeatWriter(pipeline.layout.run, os.getpid(), len(pipeline.config.routes))
 
     def run(self, stopping: Event) -> bool:
         """Returns whether everything that was begun was finished."""
-        self._lock.take()
+        self._lock.acquire()
         self._pipeline.check_log()
         self._note_starting()
-        self._pulse.start()
+        self._heartbeat.start()
         if self._leave is None:
             return self._run(stopping)
-        with leaving_in_time(stopping, self._may_leave, self._runs, self._leave):
+        with exit_early_on_stop(stopping, self._may_leave, self._runs, self._leave):
             return self._run(stopping)
 
     def _run(self, stopping: Event) -> bool:
         config, layout = self._pipeline.config, self._pipeline.layout
-        master = slots(config.engine.master, os.cpu_count() or 1, len(config.routes), self._most_tasks())
+        master = master_with_slots(config.engine.master, os.cpu_count() or 1, len(config.routes), self._max_tasks())
         spark = build_session(config.name, master, layout.run / "spark", config.engine.spark)
         jvm = Jvm(spark)
-        self._pulse.ask = jvm.answer
+        self._heartbeat.ask = jvm.ping
         try:
             self._lock.note_jvm(jvm.pid)
-            with start_in_words():
+            with explain_start_errors():
                 run_first_job(spark)
-            runners = [self._runner(spark, name, route) for name, route in config.routes.items()]
+            runners = [self._build_runner(spark, name, route) for name, route in config.routes.items()]
             self._runners = runners
             if config.engine.metrics is not None:
-                events.show_metrics(*split_address(config.engine.metrics))
+                events.serve_metrics(*split_address(config.engine.metrics))
             for runner in runners:
                 runner.start()
             for route in self._pipeline.left_routes():
                 left = left_route(self._pipeline, route)
                 events.route_left(route, left.lag, left.waiting)
             self._runs.set()
-            self._pulse.running = True
-            self._pulse.still = lambda: {runner.plan.name: runner.still_for() for runner in runners}
+            self._heartbeat.running = True
+            self._heartbeat.still = lambda: {runner.plan.name: runner.stalled_for() for runner in runners}
             if self._once:
-                whole = self._to_the_end(runners, stopping, jvm)
+                finished = self._run_to_end(runners, stopping, jvm)
                 if not stopping.is_set():
-                    self._release()
-                return whole
-            self._until(stopping, jvm)
+                    self._apply_retention()
+                return finished
+            self._run_until(stopping, jvm)
             return self._drain(runners, jvm)
         finally:
-            self._pulse.end()
+            self._heartbeat.stop()
             if jvm.alive:
                 spark.stop()
                 self._lock.release()
 
     def _note_starting(self) -> None:
-        """Take back what an engine that was killed had said of the routes: it takes a while until they start."""
+        """Reset the states that a killed engine left: it takes a while until the routes start."""
         for route in self._pipeline.config.routes:
-            self._pipeline.ledger.note(route, RouteState.STARTING)
+            self._pipeline.ledger.set_state(route, RouteState.STARTING)
 
     def _may_leave(self) -> bool:
-        return not any(runner.delivers for runner in self._runners) and nothing_to_deliver(self._pipeline, self._once)
+        delivering = any(runner.is_delivering for runner in self._runners)
+        return not delivering and nothing_to_deliver(self._pipeline, self._once)
 
-    def _runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
+    def _build_runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)
         destination = plan.destination()
-        # A cast or a template that the destination cannot use is said now, in words, and not by every task.
+        # Report a cast or template that the destination cannot use now, in words, and not in every task.
         plan.stage_dir.mkdir(parents=True, exist_ok=True)
         destination.stager(plan.stage_dir, plan.casts)
         delivery = Delivery(
@@ -137,61 +138,61 @@ class Engine:
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
         return RouteRunner(spark, delivery, pipeline.layout, pace, backoff)
 
-    def _until(self, stopping: Event, jvm: Jvm) -> None:
+    def _run_until(self, stopping: Event, jvm: Jvm) -> None:
         due = time.monotonic() + RETENTION_EVERY
         while not stopping.wait(JVM_CHECK_EVERY):
-            self._attend(jvm)
+            self._check_health(jvm)
             if time.monotonic() >= due:
-                self._release()
+                self._apply_retention()
                 due = time.monotonic() + RETENTION_EVERY
 
-    def _attend(self, jvm: Jvm) -> None:
+    def _check_health(self, jvm: Jvm) -> None:
         jvm.check()
         try:
             for runner in self._runners:
-                runner.cut_off_what_hangs()
+                runner.cancel_hung_job()
         except JvmDied:
-            # It would not listen to a polite end either.
+            # It would not obey a normal stop either.
             jvm.kill()
             raise
 
-    def _most_tasks(self) -> int:
+    def _max_tasks(self) -> int:
         """How many tasks a batch may have: one per worker of a route's sources, and its replays."""
         config = self._pipeline.config
         workers = {name: getattr(source, "workers", 1) for name, source in config.sources.items()}
         return 1 + max((sum(workers[name] for name in route.from_) for route in config.routes.values()), default=0)
 
-    def _release(self) -> None:
+    def _apply_retention(self) -> None:
         try:
             floors = self._pipeline.floors()
             settles = self._pipeline.config.log.retention.max_age or 0.0
             now = datetime.fromtimestamp(self._clock.now(settles), UTC)
             removed = self._pipeline.log.apply_retention(floors, now)
         except (PenstockError, OSError, SQLAlchemyError) as error:
-            # Disk that is not freed is no reason to stop delivering.
+            # A disk that is not freed does not stop delivery.
             events.retention_failed(str(error))
             return
         if removed:
             events.log_released(len(removed), sum(segment.bytes for segment in removed))
         if self._pipeline.config.log.compaction:
-            # A run that has an end waits for it: beside the next one it would be cut off again.
-            (self._compacting.run if self._once else self._compacting.start)(floors)
+            # A ``once`` run waits for compaction: in the background each run would interrupt it again.
+            (self._compaction.run if self._once else self._compaction.start)(floors)
 
-    def _to_the_end(self, runners: Sequence[RouteRunner], stopping: Event, jvm: Jvm) -> bool:
+    def _run_to_end(self, runners: Sequence[RouteRunner], stopping: Event, jvm: Jvm) -> bool:
         while any(runner.is_alive() for runner in runners):
-            self._attend(jvm)
+            self._check_health(jvm)
             if stopping.wait(0.05):
-                return self._drain(runners, jvm) and not tables_wait(self._pipeline)
+                return self._drain(runners, jvm) and not has_waiting_tables(self._pipeline)
         return all(runner.finished for runner in runners)
 
     def _drain(self, runners: Sequence[RouteRunner], jvm: Jvm) -> bool:
-        """Stream routes deliver what the log holds, batch routes finish what they are on, as far as time allows."""
+        """Stream routes deliver what the log holds, batch routes finish their batch, as far as time allows."""
         deadline = time.monotonic() + self._pipeline.config.engine.drain
         streams = [r for r in runners if self._pipeline.config.routes[r.plan.name].mode == "stream"]
         while time.monotonic() < deadline and not all(r.halted or not r.is_alive() or r.caught_up() for r in streams):
-            self._attend(jvm)
+            self._check_health(jvm)
             time.sleep(0.05)
-        whole = [runner.stop(deadline - time.monotonic()) for runner in runners]
+        finished = [runner.stop(deadline - time.monotonic()) for runner in runners]
         for runner in runners:
             runner.join(timeout=max(1.0, deadline - time.monotonic()))
-        return all(whole)
+        return all(finished)

@@ -1,4 +1,4 @@
-"""Named internal events: one call makes the log line and the metric, so that the two cannot drift apart."""
+"""Named internal events: one call makes both the log line and the metric, so that they cannot drift apart."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _RELEASED = Counter("penstock_log_released_bytes_total", "Bytes of log that rete
 _COMPACTED = Counter("penstock_log_compacted_bytes_total", "Bytes of log that compaction freed.")
 
 
-def show_metrics(host: str, port: int) -> None:
-    """Serve the counters of this process to Prometheus, in a thread of its own."""
+def serve_metrics(host: str, port: int) -> None:
+    """Serve the metrics of this process to Prometheus, in a separate thread."""
     try:
         start_http_server(port, host)
     except OSError as error:
         raise RouteError(
-            "PEN-ENG-021", f"cannot show metrics on {host}:{port}: {error.strerror}.", "Change `engine.metrics`."
+            "PEN-ENG-021", f"cannot serve metrics on {host}:{port}: {error.strerror}.", "Change `engine.metrics`."
         ) from error
 
 
@@ -92,35 +92,37 @@ def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
         _WAITING.labels(route, table).set(rows)
 
 
-def retrying_failed(route: str, reason: str) -> None:
-    log.error("route %s: what waits for its table cannot be tried now: %s", route, reason)
+def retry_failed(route: str, reason: str) -> None:
+    log.error("route %s: waiting rows cannot be retried now: %s", route, reason)
 
 
-def batch_reconsidered(route: str, number: int) -> None:
+def acks_changed(route: str, number: int) -> None:
     log.info("route %s: batch %d is tried without the records that were acknowledged meanwhile", route, number)
 
 
 def batch_cut(route: str, number: int, reason: str) -> None:
-    log.info("route %s: batch %d was refused as a whole, its halves are tried: %s", route, number, reason)
+    log.info("route %s: batch %d was refused as a whole; its halves are tried next: %s", route, number, reason)
 
 
 def worker_lost(route: str, ranges: Ranges, reason: str) -> None:
     _LOST.labels(route).inc()
-    log.warning("route %s: lost a worker on %s: %s. It is carried again, apart.", route, shown(ranges), reason)
+    log.warning(
+        "route %s: lost a worker on %s: %s. It is processed again, isolated.", route, describe_ranges(ranges), reason
+    )
 
 
 def range_lost(route: str, ranges: Ranges, reason: str) -> None:
     _LOST.labels(route).inc()
-    log.warning("route %s: %s is cut in two: %s", route, shown(ranges), reason)
+    log.warning("route %s: %s is split in two: %s", route, describe_ranges(ranges), reason)
 
 
 def record_lost(route: str, ranges: Ranges, reason: str) -> None:
     _LOST.labels(route).inc()
-    log.error("route %s: %s fails, for each time that it was carried alone %s", route, shown(ranges), reason)
+    log.error("route %s: %s fails, because each time it ran alone %s", route, describe_ranges(ranges), reason)
 
 
-def shown(ranges: Ranges) -> str:
-    """Ranges as a person reads them: the first and last offset of each partition."""
+def describe_ranges(ranges: Ranges) -> str:
+    """The ranges in words: the first and last offset of each partition."""
     return ", ".join(
         f"offset {start} of partition {partition}"
         if end - start == 1
@@ -130,25 +132,25 @@ def shown(ranges: Ranges) -> str:
 
 
 def record_refused(route: str, number: int, behind: int, reason: str) -> None:
-    """``behind``: how many offsets of what Spark asked for come after it."""
+    """``behind``: how many offsets of Spark's batch come after it."""
     log.warning(
-        "route %s: batch %d, a single record, was refused and goes to the failed store (%d behind it to go): %s",
+        "route %s: batch %d, a single record, was refused and goes to the failed store (%d offsets to go): %s",
         route, number, behind, reason,
     )  # fmt: skip
 
 
-_told_of_overflow: set[str] = set()
+_overflow_warned: set[str] = set()
 
 
 def tables_overflow(route: str, limit: int, into: str, tables: Sequence[str]) -> None:
-    """Said once per route and process: whoever makes up names makes up many."""
+    """Logged once per route and process: whoever makes up names makes up many."""
     _OVERFLOWED.labels(route).inc(len(tables))
-    if route in _told_of_overflow:
+    if route in _overflow_warned:
         return
-    _told_of_overflow.add(route)
+    _overflow_warned.add(route)
     log.warning(
-        "route %s: it has made as many tables as `max_tables` allows (%d). Rows for others go to the table '%s', which"
-        " says what they were meant for; the first is '%s'. Raise max_tables, or say with `tables` which may be.",
+        "route %s: it has as many tables as `max_tables` allows (%d). Rows for further tables go to table '%s', which"
+        " names the table they were meant for; the first is '%s'. Raise `max_tables`, or list the tables in `tables`.",
         route, limit, into, tables[0],
     )  # fmt: skip
 
@@ -199,11 +201,11 @@ def route_out_of_patience(route: str, reason: str) -> None:
 
 
 def batch_put_off(route: str, number: int) -> None:
-    log.info("route %s: stopped before batch %d was delivered; it goes on with the next run", route, number)
+    log.info("route %s: stopped before batch %d was delivered; the next run delivers it", route, number)
 
 
 def ledger_unavailable(route: str, reason: str) -> None:
-    log.error("route %s: the ledger is out of reach: %s", route, reason)
+    log.error("route %s: the ledger is unavailable: %s", route, reason)
 
 
 def lock_not_renewed(name: str, reason: str) -> None:
@@ -228,31 +230,31 @@ def compaction_failed(partition: int, reason: str) -> None:
     log.error("compaction: partition %d stays as it is: %s", partition, reason)
 
 
-def left_early() -> None:
-    log.info("stopped: nothing is to deliver")
+def exited_early() -> None:
+    log.info("stopped: there is nothing to deliver")
 
 
-def heart_beat(still: Mapping[str, float]) -> None:
-    """``still``: per route that is on a batch, for how many seconds that has not moved."""
+def heartbeat_written(still: Mapping[str, float]) -> None:
+    """``still``: per route with a current batch, the seconds for which that has made no progress."""
     _BEAT.set_to_current_time()
     for route, seconds in still.items():
         _STILL.labels(route).set(seconds)
 
 
-def heart_missed(reason: str) -> None:
-    log.warning("the engine could not give a sign of life: %s", reason)
+def heartbeat_failed(reason: str) -> None:
+    log.warning("the engine could not write its heartbeat: %s", reason)
 
 
 def process_silent(name: str, pid: int, seconds: float) -> None:
-    log.error("%s (pid %d) has given no sign of life for %.0f s; it is killed and started anew", name, pid, seconds)
+    log.error("%s (pid %d) has given no sign of life for %.0f s; it is killed and restarted", name, pid, seconds)
 
 
 def process_continued(name: str, pid: int, seconds: float) -> None:
-    log.warning("%s (pid %d) was stopped by a signal for %.0f s; it is told to go on", name, pid, seconds)
+    log.warning("%s (pid %d) was stopped by a signal for %.0f s; it is resumed (SIGCONT)", name, pid, seconds)
 
 
 def job_stalled(route: str, seconds: float) -> None:
-    log.error("route %s: a task has not moved for %.0f s; it is cut off", route, seconds)
+    log.error("route %s: a task has made no progress for %.0f s; its job is cancelled", route, seconds)
 
 
 def process_started(name: str, pid: int) -> None:

@@ -1,7 +1,7 @@
-"""Who may read what a pipeline keeps: its own user, unless the config's ``umask`` says more.
+"""Who may read a pipeline's files: its own user, unless the config's ``umask`` allows more.
 
-The mask goes over every file and folder that its processes make, in ``data_dir`` and elsewhere, also those of the JVM.
-What an earlier release left more open is closed at the start.
+The mask applies to every file and folder that its processes create, in ``data_dir`` and elsewhere, also the JVM. Files
+that an earlier release left more open are restricted at the start.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.engine.layout import Layout
 
 
 def tighten(layout: Layout, mask: int) -> None:
-    """Take away what the mask does not leave, from ``data_dir`` and from what is ours in it. What belongs to another
-    user stays as it is: ``penstock doctor`` names it."""
+    """Remove the rights that the mask forbids from ``data_dir`` and from what is ours in it. Files of another user stay
+    as they are: ``penstock doctor`` names them."""
     for path in [layout.root] if not is_open(layout.root, mask) else [layout.root, *_ours(layout)]:
         with suppress(OSError):
             mode = stat.S_IMODE(path.stat().st_mode)
@@ -26,7 +26,7 @@ def tighten(layout: Layout, mask: int) -> None:
 
 
 def is_open(root: Path, mask: int) -> bool:
-    """Whether others can look into a folder that the mask closes."""
+    """Whether a folder has rights that the mask forbids."""
     try:
         return bool(stat.S_IMODE(root.stat().st_mode) & mask)
     except OSError:
@@ -34,7 +34,7 @@ def is_open(root: Path, mask: int) -> bool:
 
 
 def _ours(layout: Layout) -> Iterator[Path]:
-    """Everything that Penstock made there; a ``data_dir`` may hold things of others. Links are not followed."""
+    """Everything that Penstock made there; a ``data_dir`` may hold other files too. Does not follow links."""
     for top in layout.own:
         if top.is_symlink():
             continue

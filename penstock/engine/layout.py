@@ -1,4 +1,4 @@
-"""Where a pipeline keeps its things under ``data_dir``. The one place that knows these names."""
+"""The paths of a pipeline under ``data_dir``. Only this module knows these names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layout:
         return self.root / "checkpoints"
 
     def checkpoint(self, route: str, scope: str, generation: int = 0) -> Path:
-        """A checkpoint is worth something only with the ledger that it grew with, and until the route is moved back."""
+        """A checkpoint is valid only with the ledger it was written with, and until the route is moved back."""
         turn = f"-{generation}" if generation else ""
         return self.checkpoints / f"{route}-{scope[:8]}{turn}"
 
@@ -43,19 +43,19 @@ class Layout:
 
     @property
     def own(self) -> list[Path]:
-        """Everything of a pipeline that is there."""
+        """All paths of the pipeline that exist."""
         names = ("log", "failed", "run", "checkpoints", "stage", "sources", self.archive.name, f"{self.ledger.name}*")
         return [path for name in names for path in self.root.glob(name)]
 
     def stage(self, route: str) -> Path:
         return self.root / "stage" / route
 
-    def stage_of_waiting(self, route: str) -> Path:
-        """Where a table's part lies while the table is tried again; no route's name begins like that."""
+    def waiting_stage(self, route: str) -> Path:
+        """Where a table's part lies while the table is retried. No route name begins with a dot."""
         return self.root / "stage" / f".waiting-{route}"
 
-    def stage_anew(self, route: str) -> Path:
-        """Where a table's part is made anew, beside the batch that is being delivered."""
+    def retry_stage(self, route: str) -> Path:
+        """Where a table's part is staged again, beside the current batch."""
         return self.root / "stage" / f".anew-{route}"
 
     def source_state(self, source: str) -> Path:

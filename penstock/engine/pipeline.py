@@ -1,4 +1,4 @@
-"""A pipeline with what it stands on: config, folders, log, ledger and failed store. Opening it starts nothing."""
+"""A pipeline with its config, folders, log, ledger and failed store. Opening it starts nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.engine.failed.replay import replay_source
 from penstock.engine.history.route_history import History
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.route_plan import RoutePlan, planned
+from penstock.engine.route_plan import RoutePlan, plan_steps
 from penstock.errors import PenstockError
-from penstock.log.local import LocalLog, PartitionOwner
+from penstock.log.local_log import LocalLog, PartitionOwner
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Pipeline:
 
     @classmethod
     def open(cls, config: PipelineConfig, create: bool = True) -> Pipeline:
-        """With ``create=False`` a pipeline that never ran is an error, and nothing is made on disk."""
+        """With ``create=False`` a pipeline that never ran is an error, and nothing is created on disk."""
         layout = Layout(config.data_dir)
         if not create and config.ledger.url is None and not layout.ledger.exists():
             raise _no_ledger(config.name, layout)
@@ -40,26 +40,26 @@ class Pipeline:
         return cls(config, layout, LocalLog(layout.log, config.log), ledger, FailedStore(layout.failed))
 
     def check_log(self) -> None:
-        """Refuse a log that is not the one whose offsets the ledger keeps."""
-        self.ledger.recognise({p: owner.identity for p, owner in self.log.partitions().items()})
+        """Refuse a log other than the one whose offsets the ledger keeps."""
+        self.ledger.check_log_identity({p: owner.identity for p, owner in self.log.partitions().items()})
 
     def history(self) -> History:
         return History(self.log, self.ledger, tuple(self.config.routes), self.layout.checkpoints)
 
     def sources_of(self, route: str) -> tuple[str, ...]:
-        """The names under which the route's records are in the log: its sources', and its replays'."""
+        """The names under which the log has the route's records: those of its sources and its replays."""
         return sources_of(self.config, route)
 
     def plan(self, route: str) -> RoutePlan:
         return route_plan(self.config, route)
 
-    def needs(self) -> dict[str, dict[int, int]]:
-        """Per route, and per partition that it reads, the offset from which on it needs the log.
+    def needed_offsets(self) -> dict[str, dict[int, int]]:
+        """The first offset that each route needs in each partition that it reads.
 
-        A route needs what it has not committed, what it waits on, and what Spark may still ask for again: that is
-        released only when Spark says so, through the log's holds. A route that has committed nothing needs everything.
-        A route that left the config needs what it has not read, until an operator drops it. Where the log has other
-        records than those that a route has delivered it needs these, too: it waits for an operator there.
+        A route needs what it has not committed, what it waits on, and what Spark may still ask for again: the log's
+        holds release that when Spark says so. A route that has committed nothing needs everything. A route that left
+        the config needs what it has not read, until an operator drops it. Where the log has other records than those
+        that a route has delivered, the route needs them too: it waits for an operator there.
         """
         released = self.log.holds.get()
         sources = sorted({owner.source for owner in self.log.partitions().values()})
@@ -71,9 +71,9 @@ class Pipeline:
                 partition: min(holds.get(partition, 0), asked.get(partition, 0))
                 for partition in self.partitions_of(route)
             }
-            # Also of a source that the route no longer reads: what was begun is settled, and what waits comes.
+            # Also of a source that the route no longer reads: pending batches are settled, waiting rows are loaded.
             pending = self.ledger.pending(route)
-            unsettled = {*self.ledger.waited_for(route), *(() if pending is None else pending.ranges)}
+            unsettled = {*self.ledger.waiting_partitions(route), *(() if pending is None else pending.ranges)}
             for partition in unsettled:
                 needs[route].setdefault(partition, holds.get(partition, 0))
             for partition, (fork, _) in self.history().forks(route, sources).items():
@@ -81,25 +81,25 @@ class Pipeline:
         return needs
 
     def partitions_of(self, route: str) -> dict[int, PartitionOwner]:
-        """What a route reads; of one that left the config, what it has read from."""
+        """The partitions that a route reads; for one that left the config, those that it has read."""
         if route in self.config.routes or route not in self.ledger.routes():
             return self.log.partitions(self.sources_of(route))
         known = self.ledger.offsets(route)
         return {partition: owner for partition, owner in self.log.partitions().items() if partition in known}
 
     def left_routes(self) -> list[str]:
-        """Routes that the ledger knows and the config no longer has. They keep their place until they are dropped."""
+        """Routes that the ledger knows and the config no longer has. They keep their offsets until they are dropped."""
         return [route for route in self.ledger.routes() if route not in self.config.routes]
 
     def _checkpoint(self, route: str) -> Path:
         return self.layout.checkpoint(route, self.ledger.scope, self.ledger.generation(route))
 
     def floors(self) -> dict[int, int]:
-        """Per partition the offset below which no route needs the log any more."""
-        # Listed first: a partition that appears meanwhile is not taken for one that no route reads.
+        """The offset of each partition below which no route needs the log any more."""
+        # Listed first: a partition that appears meanwhile must not look like one that no route reads.
         known = self.log.partitions()
         floors: dict[int, int] = {}
-        for needed in self.needs().values():
+        for needed in self.needed_offsets().values():
             for partition, offset in needed.items():
                 floors[partition] = min(floors.get(partition, offset), offset)
         for partition in known:
@@ -111,8 +111,8 @@ def _no_ledger(name: str, layout: Layout) -> PenstockError:
     if any(layout.checkpoints.glob("*")):
         return PenstockError(
             "PEN-ENG-025", f"the pipeline '{name}' has run, but its ledger {layout.ledger} is gone.",
-            "Put it back, or the whole with `penstock restore`. Without it, `penstock run` delivers nothing twice:"
-            " each route says what its target has, and how to go on.",
+            "Put it back, or restore everything with `penstock restore`. Without it, `penstock run` delivers nothing"
+            " twice: each route says what its target has, and how to go on.",
         )  # fmt: skip
     return PenstockError(
         "PEN-ENG-004", f"the pipeline '{name}' has not run yet: {layout.root} has no ledger.",
@@ -130,14 +130,14 @@ def sources_of(config: PipelineConfig, route: str) -> tuple[str, ...]:
 
 
 def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
-    """What a config alone says of a route: nothing needs to have run, and nothing is opened."""
+    """The plan of a route from the config alone: it opens nothing, and nothing needs to have run."""
     sources = sources_of(config, route)
     chosen = config.routes[route]
     return RoutePlan(
         name=route,
         sources=sources,
         namespace=chosen.namespace,
-        steps=planned(chosen.step_configs),
+        steps=plan_steps(chosen.step_configs),
         destination_name=chosen.to.type,
         destination_config=chosen.to,
         stage_dir=Layout(config.data_dir).stage(route),

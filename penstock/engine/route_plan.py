@@ -1,4 +1,4 @@
-"""A route as something that can run: its steps cut into what runs in the reader, in Spark, and before staging.
+"""A route, ready to run: its steps are split into those that run in the reader, in Spark, and before staging.
 
 A plan holds configs only, so it is small, it pickles, and every task builds its own steps and stager from it.
 """
@@ -16,7 +16,7 @@ from penstock.config.component import DestinationConfig, StepConfig
 from penstock.config.pipeline_config import OnError
 from penstock.config.secrets import secrets_in_options
 from penstock.destinations.contract import AnyDestination
-from penstock.redaction import learn
+from penstock.redaction import add_secrets
 from penstock.registry import Kind, component
 from penstock.steps.contract import ArrowStep, SparkStep, namespace_pattern
 
@@ -66,18 +66,18 @@ class RoutePlan:
 
     @cached_property
     def rest(self) -> tuple[PlannedStep, ...]:
-        """From the first Spark step on; empty for a route that never sends records through the JVM."""
+        """The steps from the first Spark step on; empty for a route that sends no records through the JVM."""
         return self.steps[len(self.head) :]
 
     def head_chain(self) -> Chain:
-        # Here and not above: verbs that only ask where routes stand need no Arrow functions.
+        # Imported here: verbs that only ask for a route's position need no Arrow functions.
         from penstock.steps.chain import Chain
 
         return Chain(links(self.head), namespace_pattern(self.namespace), self.only_keys)
 
     def destination(self) -> AnyDestination:
         # In a task the plan is all that is known of the config.
-        learn(secrets_in_options(self.destination_config))
+        add_secrets(secrets_in_options(self.destination_config))
         built: AnyDestination = component(Kind.DESTINATION, self.destination_name).implementation_class()(
             self.destination_config
         )
@@ -92,7 +92,7 @@ class RoutePlan:
 
     @property
     def last_record_wins(self) -> bool:
-        """Whether the order in which records are delivered decides what a row ends at."""
+        """Whether the order in which records are delivered decides the final value of a row."""
         from penstock.destinations.sql.config import SqlConfig
 
         return isinstance(self.destination_config, SqlConfig) and self.destination_config.last_record_wins
@@ -107,7 +107,7 @@ class RoutePlan:
 
 
 def links(steps: Sequence[PlannedStep]) -> list[Link]:
-    """Built steps, ready for a chain. All of them must be Arrow steps."""
+    """Builds steps for a chain. All of them must be Arrow steps."""
     from penstock.steps.chain import Link
 
     return [
@@ -120,7 +120,7 @@ def links(steps: Sequence[PlannedStep]) -> list[Link]:
     ]
 
 
-def planned(steps: Sequence[tuple[str, StepConfig]]) -> tuple[PlannedStep, ...]:
+def plan_steps(steps: Sequence[tuple[str, StepConfig]]) -> tuple[PlannedStep, ...]:
     """Give every step its label: ``where``, then ``where#2``."""
     seen: Counter[str] = Counter()
     result = []

@@ -1,8 +1,8 @@
 """From JSON documents to typed columns: names, types, and the table they make.
 
 ``flatten`` turns a whole Arrow array of documents into a table, ``flatten_pieces`` into several if one would be too
-wide. ``column_naming`` needs nothing; ``inner_types``, ``casts`` and ``column`` are plain rules that need Arrow and no
-numba; ``flatten`` brings it in. Each comes when it is first asked for. ``fit_column`` takes finished columns into
+wide. ``column_naming`` imports nothing; ``inner_types``, ``casts`` and ``column`` are plain rules that import Arrow but
+not numba; ``flatten`` imports it. Each is loaded when it is first used. ``fit_column`` converts finished columns for
 tables of other types.
 """
 

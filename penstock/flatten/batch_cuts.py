@@ -1,8 +1,8 @@
-"""A batch with very many paths, cut so that no table becomes too large.
+"""Splits a batch with very many paths, so that no table becomes too large.
 
-A table has a cell for every row and column, filled or not. Events with thousands of keys of their own would make a
-table that is nearly empty and takes gigabytes; half as many of them have about half the columns as well. Documents are
-scanned once: pieces share the leaves that were found.
+A table has a cell for every row and column, filled or not. Events that each have thousands of keys of their own would
+make a nearly empty table of gigabytes; half as many events have about half the columns too. Documents are scanned once:
+pieces share the leaves that were found.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from penstock.json.documents import Documents
 from penstock.json.leaves import Leaves
 
 
-def cut(found: Leaves, cell_limit: int) -> Iterator[tuple[int, Leaves]]:
-    """Pieces of whole documents, in order, each with the index of its first document. Halves until it is enough."""
+def split_by_cells(found: Leaves, cell_limit: int) -> Iterator[tuple[int, Leaves]]:
+    """Pieces of whole documents, in order, each with the index of its first document. Halves them until they fit."""
     count = len(found.documents)
     if count < 2 or len(found.paths) * count <= cell_limit:
         yield 0, found
         return
     middle = count // 2
-    yield from cut(_piece(found, 0, middle), cell_limit)
-    for first, piece in cut(_piece(found, middle, count), cell_limit):
+    yield from split_by_cells(_piece(found, 0, middle), cell_limit)
+    for first, piece in split_by_cells(_piece(found, middle, count), cell_limit):
         yield middle + first, piece
 
 

@@ -1,9 +1,9 @@
-"""What a SQL type in a cast asks of a value.
+"""What the SQL type of a cast requires of a value.
 
-The text goes to the destination as it was written; what is read from it here is only how to convert values. A type
-that is not known here (``jsonb``, ``LowCardinality(String)``) converts nothing: the column keeps the type of its values
-and the destination casts. ``integer`` is 32 bits wide, as in standard SQL; ``numeric`` alone is ``numeric(38,18)``.
-A cast to ``timestamp(3)`` takes times of up to three digits of a second.
+The text of the type goes to the destination as it was written; here it only decides how to convert values. A type that
+is not known here (``jsonb``, ``LowCardinality(String)``) converts nothing: the column keeps the type of its values and
+the destination casts. ``integer`` is 32 bits wide, as in standard SQL; ``numeric`` alone is ``numeric(38,18)``. A cast
+to ``timestamp(3)`` accepts times of up to three digits of a second.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow as pa
 from penstock.flatten.inner_types import InnerType
 
 DEFAULT_SCALE = 18
-"""Digits after the point of ``numeric(38,18)``, which doubles become where an engine's floats are decimals."""
+"""Digits after the point of ``numeric(38,18)``, the type of doubles in engines that store floats as decimals."""
 
 MICROSECOND_DIGITS = 6
 
 
 class Form(StrEnum):
-    """What text must look like for a type that has no values of its own here."""
+    """What text must look like for a type that has no Arrow values here."""
 
     DATE = "date"
     UUID = "uuid"
@@ -38,9 +38,9 @@ class Cast:
     sql_type: str | None
     type: InnerType | None
     bits: int = 64
-    """For INT64: values must fit this many. For FLOAT64: those of the number's own type, 32 or 64."""
+    """For INT64: values must fit into so many. For FLOAT64: the size of the floating type, 32 or 64."""
     unsigned: bool = False
-    """For INT64, and FLOAT64 with a precision: values must not be below zero."""
+    """For INT64, and FLOAT64 with a precision: values must not be negative."""
     precision: int = 0
     """For FLOAT64: a decimal of this many digits, ``scale`` of them after the point; 0 means a double."""
     scale: int = 0
@@ -51,11 +51,11 @@ class Cast:
     fraction: int = MICROSECOND_DIGITS
     """For TIMESTAMP: digits after the point of a second; no more than our own timestamps have."""
     padded: bool = False
-    """For STRING: the engine fills a value up with spaces, and does not know them from the value's own."""
+    """For STRING: the engine pads values with spaces, and cannot tell them from the value's own."""
     form: Form | None = None
     """For a type that is not known here: the form that its text has, if that is known."""
     pattern: str | None = None
-    """For a type that is not known here, where the engine would change some texts that it takes: those it keeps."""
+    """For a type that is not known here: the texts that the engine keeps, if it would change others."""
 
     @property
     def arrow(self) -> pa.DataType | None:
@@ -65,18 +65,18 @@ class Cast:
 
     @property
     def microseconds(self) -> int:
-        """For TIMESTAMP: how many lie between one value and the next."""
+        """For TIMESTAMP: the distance from one value to the next."""
         return int(10 ** (MICROSECOND_DIGITS - self.fraction))
 
     @property
     def limited(self) -> bool:
-        """Whether some values of the Arrow type are none of this type."""
+        """Whether this type excludes some values of the Arrow type."""
         short = self.max_length is not None or self.max_bytes is not None
         return self.bits < 64 or self.unsigned or short or self.fraction < MICROSECOND_DIGITS
 
 
 def covers(one: Cast, other: Cast) -> bool:
-    """Whether a column of one type takes every value of the other as it is written. Text without a limit takes all."""
+    """Whether a column of one type holds every value of the other as it is written. Text without a limit holds all."""
     if one.type is InnerType.STRING:
         if one.max_length is None and one.max_bytes is None:
             return True
@@ -107,7 +107,7 @@ DEFAULT_CASTS: dict[tuple[str, ...], Cast] = {
     ("_timestamp",): Cast(None, InnerType.TIMESTAMP),
     ("eventn_ctx", "utc_time"): Cast(None, InnerType.TIMESTAMP),
 }
-"""Casts that hold unless the same path is cast otherwise. The destination picks its own type for them."""
+"""Casts that apply unless the config casts the same path. The destination picks its own type for them."""
 
 
 @lru_cache(maxsize=4_096)
@@ -146,7 +146,7 @@ def parse_cast(sql_type: str) -> Cast:
 
 
 def decimal_pattern(precision: int, scale: int) -> str:
-    """The texts of numbers of so many digits, for a decimal that is too wide for Arrow."""
+    """A pattern for numbers of so many digits, for a decimal that is too wide for Arrow."""
     whole, zeros = max(precision - scale, 0), max(-scale, 0)
     digits = rf"(0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
     if zeros:
@@ -155,7 +155,7 @@ def decimal_pattern(precision: int, scale: int) -> str:
 
 
 INTEGER = r"^-?(0|[1-9][0-9]*)$"
-"""The texts of integers of any size."""
+"""A pattern for integers of any size."""
 
 
 def _time_pattern(digits: int, zone: bool) -> str:
@@ -178,7 +178,7 @@ _TIMESTAMPS = {
     "datetime": 6,
     "datetime64": 6,
 }
-"""With the digits of a second that a type has if it does not say."""
+"""With the default digits of a second."""
 _INTEGER_BITS = {
     "bigint": 64,
     "int8": 64,
@@ -199,7 +199,7 @@ _TIMES = {"time": False, "time without time zone": False, "time with time zone":
 """Times of day, and whether they have a zone."""
 _PATTERNS = {
     "money": r"^-?[0-9]{1,16}(\.[0-9]{1,2}0*)?$",
-    # Fractions of a second are all that is rounded.
+    # Only fractions of a second are rounded.
     "interval": r"^([^.]|\.[0-9]{0,6}0*([^0-9.]|$))*$",
 }
 _PADDED = frozenset(("char", "character", "bpchar"))

@@ -1,4 +1,4 @@
-"""What a destination knows of a column: its name, where it comes from, and its type."""
+"""What a destination knows about a column: its name, the paths that fill it, and its type."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.flatten.inner_types import InnerType
 class Column:
     """A column of the table and the JSON paths that fill it, in the order in which they first came.
 
-    There is one path as a rule, several if documents spell a name differently (``/UserId`` and ``/userid``), and none
-    for ``_unmapped``.
+    Usually there is one path, several if documents spell a name differently (``/UserId`` and ``/userid``), and none for
+    ``_unmapped``.
     """
 
     name: str
@@ -21,5 +21,5 @@ class Column:
     sql_type: str | None = None
     """The type that a cast asks for, as written. A decimal has the type FLOAT64 and an Arrow array of decimal128."""
     json: bool = False
-    """The values are not all of one kind, so each is there as JSON, whatever ``type`` says: the value of that type, and
-    the one that was sent, can both be had from it."""
+    """The values are of several kinds, so each is stored as JSON, whatever ``type`` says: it gives both the value of
+    that type and the one that was sent."""

@@ -1,4 +1,4 @@
-"""From a JSON path to a column name that every warehouse takes.
+"""Makes a column name that every warehouse accepts from a JSON path.
 
 Keys are joined with ``_``. Each character is lowered on its own (``İ`` is ``i``), and whatever is then outside
 ``[a-z0-9_]`` becomes ``_``; an empty key is ``_unnamed``. A name longer than the destination allows is cut and ends in

@@ -1,19 +1,19 @@
-"""Values of a staged column into a real table's column of another type: what fits is converted, the rest told apart.
+"""Converts values of a staged column for a real table's column of another type, and finds those that do not fit.
 
-A value fits if nothing of it is lost, that is, if it could be had back:
+A value fits if nothing of it is lost, that is, if it could be converted back:
 
 - anything fits text, in its JSON spelling (``true``, ``7``, ``1.5``, ``9.0``, ``1e+30``; a timestamp in RFC 3339),
   unless the column is too short for it;
 - a number fits a type that has the same number, by its digits: ``9.0`` fits a bigint, ``9.5`` does not; ``1`` fits a
-  boolean, ``2`` does not; ``12.345`` does not fit numeric(12,2). A floating type has those numbers that it gives back:
-  0.1 is the fewest digits that lead to its double, so it fits one; 0.10000000000000001 leads to the same and does not;
+  boolean, ``2`` does not; ``12.345`` does not fit numeric(12,2). A floating type has the numbers that it prints: 0.1 is
+  the shortest text of its double, so it fits; 0.10000000000000001 gives the same double and does not fit;
 - text fits numbers if it spells one in plain digits: ``7``, ``7.0`` and ``1.50`` do; ``007``, ``+7`` and ``1e3`` do
-  not, nor do more digits than the column keeps. (A double also takes back the text that it was spelled as.)
+  not, nor do more digits than the column keeps. (A double also accepts the text that a double is printed as.)
 - text fits a boolean as ``true`` or ``false``, and a timestamp as RFC 3339 with up to six digits of fraction, where a
   space may stand for the ``T`` and no zone means UTC; but not with more digits than the column keeps, unless they are
   zeros, and nor does a timestamp. Timestamps and numbers do not fit each other.
 
-A type that is not known here gets text, and the database decides.
+A type that is not known here gets text, and the database converts it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from penstock.flatten.values.lossless import (
     as_timestamps,
     flags,
     numbers_of,
-    survives_single,
+    survives_float32,
 )
-from penstock.flatten.values.number_values import cast_decimals, cast_doubles, cast_integers
+from penstock.flatten.values.parse_numbers import cast_decimals, cast_doubles, cast_integers
 from penstock.flatten.values.text_values import text_array
 from penstock.flatten.values.timestamps import cast_timestamps
-from penstock.flatten.values.to_json import json_text, spelled
+from penstock.flatten.values.to_json import as_text, json_text
 from penstock.flatten.values.value_spans import Bools, text_spans
 from penstock.json.documents import documents
 
-__all__ = ["Fitted", "fit", "fit_json", "held", "json_values", "plain_text"]
+__all__ = ["Fitted", "fit", "fit_json", "fit_unconverted", "json_values", "plain_text"]
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ def fit(array: pa.Array | pa.ChunkedArray, target: Cast) -> Fitted:
     return Fitted(fitted, pa.concat_arrays(lost))
 
 
-def held(array: pa.Array, target: Cast) -> Fitted:
-    """Integers or doubles for a decimal column whose engine converts them itself: the same numbers, without those that
-    the column cannot hold. The column must have at least ``DEFAULT_SCALE`` digits after the point."""
+def fit_unconverted(array: pa.Array, target: Cast) -> Fitted:
+    """Integers or doubles for a decimal column whose engine converts them itself: the same numbers, with null for those
+    that the column cannot hold. The column must have at least ``DEFAULT_SCALE`` digits after the point."""
     numbers = numbers_of(array)
     limit = 10 ** (target.precision - target.scale)
     if pa.types.is_floating(array.type):
         size = np.abs(numbers)
-        # No double below a power of ten is rounded up to it: it has at most 17 digits, so none beyond the scale.
+        # No double below a power of ten rounds up to it: it has at most 17 digits, so none beyond the scale.
         fits = (size < float(limit)) & ((size == 0) | (size >= 10.0 ** (_DOUBLE_DIGITS - 1 - target.scale)))
         small = np.flatnonzero(~fits & (size < 1))
         if len(small):
@@ -96,12 +96,12 @@ def held(array: pa.Array, target: Cast) -> Fitted:
 
 
 _DOUBLE_DIGITS = 17
-"""The most that it takes to say which double is meant."""
+"""The most digits that it takes to identify a double."""
 
 
 def fit_json(values: pa.Array, target: Cast) -> Fitted:
-    """The same for values that are there as JSON: a string by the rules for text, a number by those for numbers. What
-    becomes of a value does not depend on those beside it."""
+    """The same for values in JSON: a string by the rules for text, a number by those for numbers. The result for a
+    value does not depend on the others."""
     if target.type is None or target.type is InnerType.STRING:
         return fit(plain_text(values), target)
     numbers, booleans = _bare(values)
@@ -127,7 +127,7 @@ def fit_json(values: pa.Array, target: Cast) -> Fitted:
 
 
 def _bare(values: pa.Array) -> tuple[Bools, Bools]:
-    """Which JSON values are numbers, and which are booleans: their first character says so."""
+    """Which JSON values are numbers, and which are booleans, by their first character."""
     docs = documents(values)
     first = np.zeros(len(docs), np.uint8)
     there = docs.valid & (docs.offsets[1:] > docs.offsets[:-1])
@@ -136,7 +136,7 @@ def _bare(values: pa.Array) -> tuple[Bools, Bools]:
 
 
 def _of_numbers(spellings: pa.Array, target: Cast) -> tuple[Values, Bools]:
-    """Numbers by their digits, none of which goes through another type."""
+    """Converts numbers by their digits, without going through another type."""
     spans = text_spans(spellings)
     if target.type is InnerType.TIMESTAMP:
         return np.zeros(len(spans), np.int64), np.zeros(len(spans), np.bool_)
@@ -152,13 +152,13 @@ def _of_numbers(spellings: pa.Array, target: Cast) -> tuple[Values, Bools]:
         return words, fits & (words[:, 1].view(np.int64) >= 0) if target.unsigned else fits
     doubles, fits = cast_doubles(spans)
     zeros = np.flatnonzero((doubles == 0) & np.signbit(doubles))
-    # An integer has no sign there, also where it stands alone.
+    # An integer zero has no sign.
     doubles[zeros[flags(pc.equal(spellings.take(pa.array(zeros)), "-0"))]] = 0.0
-    return doubles, fits & survives_single(doubles) if target.bits == 32 else fits
+    return doubles, fits & survives_float32(doubles) if target.bits == 32 else fits
 
 
 def json_values(array: pa.Array | pa.ChunkedArray, chosen: pa.BooleanArray | pa.ChunkedArray) -> pa.StringArray:
-    """The chosen values as JSON, one after the other: what ``_unmapped`` keeps of them."""
+    """The chosen values as JSON, as ``_unmapped`` keeps them."""
     values = array.filter(chosen)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -168,7 +168,7 @@ def json_values(array: pa.Array | pa.ChunkedArray, chosen: pa.BooleanArray | pa.
 def _fit(array: pa.Array, target: Cast) -> Fitted:
     array = _known(array)
     if target.type is None:
-        return _into_form(spelled(array), target)
+        return _into_form(as_text(array), target)
     if pa.types.is_null(array.type):
         return Fitted(pa.nulls(len(array), target.arrow))
     if target.type is InnerType.STRING:
@@ -190,7 +190,7 @@ def _fit(array: pa.Array, target: Cast) -> Fitted:
     else:
         values, fits = as_doubles(array)
         if target.bits == 32:
-            fits = fits & survives_single(values)
+            fits = fits & survives_float32(values)
     return _fitted(array, target.arrow, values, fits)
 
 
@@ -209,7 +209,7 @@ def _fitted(source: pa.Array, arrow_type: pa.DataType | None, values: Values, fi
 
 
 def _into_text(array: pa.Array, target: Cast) -> Fitted:
-    text = spelled(array)
+    text = as_text(array)
     if target.max_bytes is not None:
         too_long = pc.greater(pc.binary_length(text), target.max_bytes).fill_null(False)
     elif target.max_length is not None:
@@ -217,7 +217,7 @@ def _into_text(array: pa.Array, target: Cast) -> Fitted:
     else:
         return Fitted(text)
     if target.padded:
-        # The engine does not know them from those that it fills the value up with.
+        # The engine cannot tell trailing spaces from its padding.
         too_long = pc.or_(too_long, pc.ends_with(text, " ").fill_null(False))
     if not too_long.true_count:
         return Fitted(text)
@@ -225,14 +225,14 @@ def _into_text(array: pa.Array, target: Cast) -> Fitted:
 
 
 def _into_form(text: pa.Array, target: Cast) -> Fitted:
-    """Text for a type that only the database has. What it would surely refuse or change is told apart."""
+    """Text for a type that only the database has. What it would certainly refuse or change does not fit."""
     form = target.form
     if form is None and target.pattern is None:
         return Fitted(text)
     if form is Form.JSON:
         return Fitted(_as_json(text))
     if form is Form.UUID:
-        text = pc.ascii_lower(text)  # one way to write it, so that equal ones are equal
+        text = pc.ascii_lower(text)  # one spelling, so that equal ones are equal
     fits = pc.match_substring_regex(text, target.pattern if form is None else _FORMS[form])
     if form is Form.DATE:
         fits = pc.and_(fits, pa.array(cast_timestamps(text_spans(text))[1]))
@@ -263,7 +263,7 @@ def _is_json(text: str) -> bool:
 
 
 def plain_text(values: pa.Array) -> pa.Array:
-    """The text that JSON values stand for: strings without their quotes, everything else as it is spelled."""
+    """The text of JSON values: strings without their quotes, everything else as it is written."""
     quoted = pc.starts_with(values, '"').fill_null(False)
     if not quoted.true_count:
         return values

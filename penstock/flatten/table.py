@@ -1,18 +1,18 @@
 """A batch of JSON documents as one table of typed columns.
 
-Every document ends in exactly one place: a row of the table, ``empty`` (no value in it) or ``failures`` (not a JSON
-object). Every value of a row is in its column or in ``_unmapped``, whole; which of the two does not depend on the other
+Every document ends in exactly one place: a row of the table, ``empty`` (it has no value) or ``failures`` (not a JSON
+object). Every value of a row is complete in its column or in ``_unmapped``; which of the two does not depend on other
 documents, except through the column's type. The rules for names are in ``column_naming`` and ``collisions``, for types
-in ``inner_types``; what makes a column's type here:
+in ``inner_types``. A column's type is found like this:
 
 - booleans, integers, floats: the lowest common type of the batch;
 - a number beyond its type (an integer beyond 64 bits, ``1e400``) makes the column STRING for this batch, every value in
   its JSON spelling. So does a number that a double would round in a column of doubles; but where values may stay JSON
   (``keep_json``), the column is FLOAT64 like any of integers and doubles;
-- a key that comes again in its object replaces what it said before, as every JSON reader has it. What was replaced goes
-  to ``_unmapped`` under its path and a number (``/a#1``);
+- a key that its object repeats replaces the earlier value, as in every JSON reader. The replaced value goes to
+  ``_unmapped`` under its path and a number (``/a#1``);
 - strings and arrays: STRING. With ``infer_timestamps``, a column of nothing but RFC 3339 timestamps is TIMESTAMP;
-- a cast decides by itself (of several paths with one name, the first that has one). A value that it cannot take is null
+- a cast decides alone (of several paths with one name, the first that has one). A value that it cannot convert is null
   in the column and goes to ``_unmapped``.
 """
 
@@ -24,43 +24,43 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.flatten.batch_cuts import cut
+from penstock.flatten.batch_cuts import split_by_cells
 from penstock.flatten.casts import DEFAULT_CASTS, Cast, parse_cast
-from penstock.flatten.collisions import Claim, Collision, reserve, settle
+from penstock.flatten.collisions import Claim, Collision, reserved_leftovers, resolve_collisions
 from penstock.flatten.column import Column
 from penstock.flatten.column_naming import column_name
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.unmapped.replaced import replaced_values
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED, Leftover, unmapped_array
-from penstock.flatten.values.to_arrow import cast_to, inferred
+from penstock.flatten.values.to_arrow import cast_column, infer_column
 from penstock.flatten.values.value_spans import by_column
 from penstock.json.document_problems import Problem
 from penstock.json.leaves import Leaves, leaves
 from penstock.json.paths import Path, parse_path
 
 CELL_LIMIT = 8_000_000
-"""Rows times columns that one table may have: memory goes with it, however few of the cells are filled."""
+"""Most cells (rows times columns) of one table: memory grows with them, however few are filled."""
 
 
 @dataclass(frozen=True)
 class Flattened:
-    """What became of a batch. ``len(rows) + len(empty) + len(failures)`` is its number of documents."""
+    """The result for a batch. ``len(rows) + len(empty) + len(failures)`` is its number of documents."""
 
     table: pa.Table
     """One row per document with values, in order; columns in the order of their first value, ``_unmapped`` last."""
     columns: tuple[Column, ...]
-    """What the table's columns are, in their order."""
+    """The table's columns, in their order."""
     rows: pa.Array
-    """int64: of each row, the index of its document."""
+    """int64: the index of each row's document."""
     empty: pa.Array
     """int64: indices of documents without a single value."""
     failures: tuple[Problem, ...]
     """Documents that are not JSON objects, by index, with code, message and byte position."""
     collisions: tuple[Collision, ...]
     refused: int
-    """Values in ``_unmapped`` because their column's cast could not take them."""
+    """How many values are in ``_unmapped`` because their column's cast could not convert them."""
     replaced: int
-    """Values in ``_unmapped`` because their object has the same key again further on."""
+    """How many values are in ``_unmapped`` because their object repeats the key later."""
 
 
 def flatten(
@@ -81,13 +81,13 @@ def flatten_pieces(
     keep_json: bool = False,
     cell_limit: int = CELL_LIMIT,
 ) -> Iterator[tuple[int, Flattened]]:
-    """The same, one piece after the other: as few as keep each table within ``cell_limit`` (one row always may).
+    """The same, in as few pieces as keep each table within ``cell_limit`` (a single row may always exceed it).
 
-    Each comes with the index of its first document in ``data``. All indices inside a piece count from there. With
-    ``keep_json`` a column of several kinds of values is one of JSON (``Column.json``), inferred timestamps are text.
+    Each comes with the index of its first document in ``data``; all indices inside a piece count from there. With
+    ``keep_json`` a column with several kinds of values holds JSON (``Column.json``), and inferred timestamps are text.
     """
     options = _Options(_by_path(casts), max_name, infer_timestamps, keep_json)
-    for first, piece in cut(leaves(data), cell_limit):
+    for first, piece in split_by_cells(leaves(data), cell_limit):
         yield first, _flattened(piece, options)
 
 
@@ -112,7 +112,7 @@ def _flattened(found: Leaves, options: _Options) -> Flattened:
     claims: dict[str, list[Claim]] = {}
     for path, spans in zip(found.paths, by_column(found, row_of_record), strict=True):
         claims.setdefault(column_name(path, options.max_name), []).append(Claim(path, spans))
-    sheet = _Sheet(len(rows), options)
+    sheet = _TableBuilder(len(rows), options)
     for name, claimed in claims.items():
         sheet.add(name, claimed)
     sheet.set_aside(replaced_values(found.replaced, found.documents.buffer, row_of_record))
@@ -129,7 +129,7 @@ def _flattened(found: Leaves, options: _Options) -> Flattened:
     )
 
 
-class _Sheet:
+class _TableBuilder:
     """A table while its columns are added, one after the other."""
 
     def __init__(self, rows: int, options: _Options) -> None:
@@ -142,20 +142,20 @@ class _Sheet:
         self.refused = 0
 
     def add(self, name: str, claims: Sequence[Claim]) -> None:
-        """A column, from the paths that have its name."""
+        """Add a column, from the paths that have its name."""
         if name == UNMAPPED:
-            leftovers, collisions = reserve(name, claims)
+            leftovers, collisions = reserved_leftovers(name, claims)
             self._leftovers += leftovers
             self.collisions += collisions
             return
-        settled = settle(name, claims)
+        settled = resolve_collisions(name, claims)
         self._leftovers += settled.leftovers
         self.collisions += settled.collisions
         asked = next((cast for claim in claims if (cast := self._options.casts.get(claim.path))), None)
         if asked:
-            typed = cast_to(settled.spans, self._rows, asked, self._options.keep_json)
+            typed = cast_column(settled.spans, self._rows, asked, self._options.keep_json)
         else:
-            typed = inferred(settled.spans, self._rows, self._options.infer_timestamps, self._options.keep_json)
+            typed = infer_column(settled.spans, self._rows, self._options.infer_timestamps, self._options.keep_json)
         if typed.refused is not None:
             self.refused += int(typed.refused.sum())
             self._leftovers.append(Leftover(name, settled.spans.where(typed.refused)))
@@ -163,7 +163,7 @@ class _Sheet:
         self.columns.append(Column(name, settled.paths, typed.type, asked.sql_type if asked else None, typed.json))
 
     def set_aside(self, leftovers: Sequence[Leftover]) -> None:
-        """Leftovers under keys that nothing else has: a path may end like the number of a value that was replaced."""
+        """Add leftovers under unique keys: a path may end like the number of a replaced value."""
         taken = {leftover.key for leftover in self._leftovers}
         for leftover in leftovers:
             key = leftover.key

@@ -1,4 +1,4 @@
-"""Between JSON values in place and Arrow arrays of text: as they stand, as what they mean, and back with quotes."""
+"""Converts JSON values in place to Arrow arrays of text, verbatim or unquoted, and text back to JSON strings."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def quoted(text: str) -> bytes:
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def verbatim(found: Found, path: int) -> pa.BinaryArray:
-    """The values at a path exactly as they stand; null where there is none."""
+def verbatim_values(found: Found, path: int) -> pa.BinaryArray:
+    """The values at a path exactly as they are written; null where there is none."""
     there = found.kind[:, path] != ABSENT
     starts, ends = found.value_start[:, path], found.value_end[:, path]
-    offsets = ends_of(np.where(there, ends - starts, 0))
+    offsets = offsets_of_lengths(np.where(there, ends - starts, 0))
     out = np.empty(offsets[-1], np.uint8)
     _gather(found.buffer, starts, offsets, out)
-    return arrow(pa.binary(), out, offsets, there)
+    return arrow_array(pa.binary(), out, offsets, there)
 
 
 def text_of(found: Found, path: int) -> pa.StringArray:
-    """What strings say, and any other value as it stands; empty where there is no value."""
+    """The text of strings, and any other value as it is written; empty where there is no value."""
     starts, ends = found.value_start[:, path], found.value_end[:, path]
     out = np.empty(int((ends - starts).sum()), np.uint8)
     offsets = _gather_text(found.buffer, np.ascontiguousarray(found.kind[:, path]), starts, ends, out)
-    return arrow(pa.string(), out[: offsets[-1]], offsets)
+    return arrow_array(pa.string(), out[: offsets[-1]], offsets)
 
 
 def quote(text: pa.StringArray) -> pa.BinaryArray:
     """Each text as a JSON string. Nulls become empty."""
     docs = documents(text)
     lengths = _quoted_lengths(docs.buffer, docs.offsets)
-    offsets = ends_of(lengths)
+    offsets = offsets_of_lengths(lengths)
     out = np.empty(offsets[-1], np.uint8)
     _quote_all(docs.buffer, docs.offsets, out)
-    return arrow(pa.binary(), out, offsets)
+    return arrow_array(pa.binary(), out, offsets)
 
 
 def spread(array: pa.Array, length: int) -> pa.Array:
@@ -55,14 +55,14 @@ def spread(array: pa.Array, length: int) -> pa.Array:
     return pa.repeat(array[0], length) if len(array) == 1 and length != 1 else array
 
 
-def ends_of(lengths: Spans) -> Spans:
+def offsets_of_lengths(lengths: Spans) -> Spans:
     """Offsets of values with these lengths, laid end to end."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
-def arrow(kind: pa.DataType, out: Bytes, offsets: Spans, valid: Flags | None = None) -> pa.Array:
+def arrow_array(kind: pa.DataType, out: Bytes, offsets: Spans, valid: Flags | None = None) -> pa.Array:
     """An Arrow array over bytes and offsets that are already laid out."""
     nulls = None
     if valid is not None and not valid.all():
@@ -73,7 +73,7 @@ def arrow(kind: pa.DataType, out: Bytes, offsets: Spans, valid: Flags | None = N
 
 
 @compiled
-def copy(source: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: int) -> int:
+def copy_bytes(source: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: int) -> int:
     """Copy ``source[start:end]`` to ``out`` from ``at`` on; the index after it."""
     for i in range(start, end):
         out[at] = source[i]
@@ -85,7 +85,7 @@ def copy(source: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: in
 def _gather(buf: Bytes, starts: Spans, offsets: Spans, out: npt.NDArray[np.uint8]) -> None:
     for row in range(len(starts)):
         length = offsets[row + 1] - offsets[row]
-        copy(buf, starts[row], starts[row] + length, out, offsets[row])
+        copy_bytes(buf, starts[row], starts[row] + length, out, offsets[row])
 
 
 @compiled
@@ -98,14 +98,14 @@ def _gather_text(
         if kind[row] == STRING:
             at = unescape(buf, starts[row] + 1, ends[row] - 1, out, at)
         elif kind[row] != ABSENT:
-            at = copy(buf, starts[row], ends[row], out, at)
+            at = copy_bytes(buf, starts[row], ends[row], out, at)
         offsets[row + 1] = at
     return offsets
 
 
 @compiled
 def write_character(byte: int, out: npt.NDArray[np.uint8], at: int) -> int:
-    """A byte of text as it stands in a JSON string; returns the place behind it."""
+    """Write a byte of text as it appears in a JSON string; returns the index after it."""
     if byte < 0x20:
         out[at] = BACKSLASH
         out[at + 1] = 0x75

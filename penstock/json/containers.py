@@ -67,7 +67,7 @@ def container_end(buf: Bytes, i: int, end: int) -> int:
             i = scalar_end(buf, i, end)
             if i < 0:
                 return i
-        # A value has ended (or an empty container is about to): close what closes here, then go to the next value.
+        # A value has ended (or an empty container is about to): close what ends here, then go to the next value.
         while True:
             i = skip_whitespace(buf, i, end)
             if i >= end:
@@ -102,7 +102,7 @@ def key_end(buf: Bytes, i: int, end: int) -> int:
 
 @inlined
 def value_start(buf: Bytes, i: int, end: int) -> int:
-    """From behind a key's closing quote to the first byte of its value, or ``~position``."""
+    """From after a key's closing quote to the first byte of its value, or ``~position``."""
     i = skip_whitespace(buf, i, end)
     if i >= end or buf[i] != COLON:
         return ~i

@@ -1,4 +1,4 @@
-"""What is wrong with a document that is not one JSON object: a stable code and a sentence for a person."""
+"""What is wrong with a document that is not one JSON object: a stable code and a message for people."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Documents:
     """Document ``i`` is ``buffer[offsets[i]:offsets[i + 1]]``, if ``valid[i]``; a null has no bytes."""
 
     buffer: npt.NDArray[np.uint8]
-    """The array's own data buffer, read-only: positions in it stay good for the whole array it came from."""
+    """The array's own data buffer, read-only: positions in it are valid for the whole array it came from."""
     offsets: npt.NDArray[np.int64]
     valid: npt.NDArray[np.bool_]
 
@@ -47,6 +47,6 @@ def documents(data: pa.Array | pa.ChunkedArray) -> Documents:
 
 def _bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
     found = np.empty(0, np.uint8) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
-    # numba compiles once more for writable arrays; one kind of buffer means one compilation.
+    # numba compiles separately for writable arrays; one kind of buffer means one compilation.
     found.flags.writeable = False
     return found

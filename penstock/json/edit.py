@@ -1,8 +1,7 @@
 """Puts values into the objects of a batch, by spans: every byte that is not replaced stays as it was.
 
-``put`` replaces the value at a path or adds the member at the end of its object, making the objects on the way. Where
-a path leads through something that is not an object there is nowhere to put it: the row is blocked. (A null on the way
-counts as nothing, and makes room.)
+``put`` replaces the value at a path or adds the member at the end of its object, and creates the objects on the way. If
+a path leads through a value that is not an object, the row is blocked. (A null on the way is replaced by an object.)
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import Flags, arrow, copy, ends_of, quoted
+from penstock.json.arrow_text import Flags, arrow_array, copy_bytes, offsets_of_lengths, quoted
 from penstock.json.documents import documents
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
@@ -23,30 +22,30 @@ from penstock.json.tokens import ABSENT, NULL, OBJECT, OPEN_OBJECT
 
 @dataclass(frozen=True)
 class Put:
-    """The new documents, and per row the depth of the path at which something stood in the way (-1: it did not)."""
+    """The new documents, and per row the depth of the path at which it was blocked (-1: it was not)."""
 
     data: pa.BinaryArray
     blocked_at: Spans
 
 
-def way_to(path: Path) -> list[Path]:
-    """The document, the objects on the way, and the path itself: what ``put`` has to know of."""
+def path_prefixes(path: Path) -> list[Path]:
+    """The document, the objects on the way, and the path itself: what ``put`` must look up."""
     return [path[:depth] for depth in range(len(path) + 1)]
 
 
 def put(data: pa.BinaryArray, path: Path, values: pa.BinaryArray, found: Found | None = None) -> Put:
     """The documents with ``values`` (JSON text, one per row) at ``path``; a null value leaves its row alone.
 
-    Rows that are not JSON objects, and blocked ones, come back as they were. ``found`` is where ``way_to(path)`` lies
-    in the documents, from somebody who has looked already.
+    Rows that are not JSON objects, and blocked ones, come back as they were. ``found`` is the result of ``find`` for
+    ``path_prefixes(path)``, if the caller has it already.
     """
-    found = find(data, way_to(path)) if found is None else found
+    found = find(data, path_prefixes(path)) if found is None else found
     places = _places(found, len(path), documents(values).valid)
     before, after = _templates(path)
     value_docs = documents(values)
     before_docs, after_docs = documents(before), documents(after)
     lengths = np.diff(found.offsets) + _growth(places, value_docs.offsets, before_docs.offsets, after_docs.offsets)
-    offsets = ends_of(lengths)
+    offsets = offsets_of_lengths(lengths)
     out = np.empty(offsets[-1], np.uint8)
     _splice(
         found.buffer,
@@ -62,17 +61,17 @@ def put(data: pa.BinaryArray, path: Path, values: pa.BinaryArray, found: Found |
         after_docs.offsets,
         out,
     )
-    return Put(arrow(pa.binary(), out, offsets, documents(data).valid), places.blocked_at)
+    return Put(arrow_array(pa.binary(), out, offsets, documents(data).valid), places.blocked_at)
 
 
-def wrapped(values: pa.BinaryArray, path: Path) -> pa.BinaryArray:
-    """For each value (JSON text) a new document that has it at ``path`` and nothing else. Nulls stay null."""
+def wrap_values(values: pa.BinaryArray, path: Path) -> pa.BinaryArray:
+    """A new document for each value (JSON text), with only that value, at ``path``. Nulls stay null."""
     docs = documents(values)
     opening = b"{" + b":{".join(map(quoted, path)) + b":"
-    offsets = ends_of(np.where(docs.valid, np.diff(docs.offsets) + len(opening) + len(path), 0))
+    offsets = offsets_of_lengths(np.where(docs.valid, np.diff(docs.offsets) + len(opening) + len(path), 0))
     out = np.empty(offsets[-1], np.uint8)
     _wrap(docs.buffer, docs.offsets, docs.valid, np.frombuffer(opening, np.uint8), len(path), out)
-    return arrow(pa.binary(), out, offsets, docs.valid)
+    return arrow_array(pa.binary(), out, offsets, docs.valid)
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,9 @@ class _Places:
 
 
 def _templates(path: Path) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """What stands before and after a new value: 0 nothing; then by depth of the object that is there, three each.
+    """The text before and after a new value: 0 is nothing; then three for each depth of the existing object.
 
-    The three: added after other members, added to an empty object, put in the place of a null.
+    The three: added after other members, added to an empty object, in place of a null.
     """
     before, after = [b""], [b""]
     for depth in range(len(path)):
@@ -185,13 +184,13 @@ def _splice(
     for row in range(len(start)):
         which = template[row]
         if which < 0:
-            at = copy(buf, offsets[row], offsets[row + 1], out, at)
+            at = copy_bytes(buf, offsets[row], offsets[row + 1], out, at)
             continue
-        at = copy(buf, offsets[row], start[row], out, at)
-        at = copy(before, before_offsets[which], before_offsets[which + 1], out, at)
-        at = copy(values, value_offsets[row], value_offsets[row + 1], out, at)
-        at = copy(after, after_offsets[which], after_offsets[which + 1], out, at)
-        at = copy(buf, end[row], offsets[row + 1], out, at)
+        at = copy_bytes(buf, offsets[row], start[row], out, at)
+        at = copy_bytes(before, before_offsets[which], before_offsets[which + 1], out, at)
+        at = copy_bytes(values, value_offsets[row], value_offsets[row + 1], out, at)
+        at = copy_bytes(after, after_offsets[which], after_offsets[which + 1], out, at)
+        at = copy_bytes(buf, end[row], offsets[row + 1], out, at)
 
 
 @compiled
@@ -200,8 +199,8 @@ def _wrap(buf: Bytes, offsets: Spans, valid: Flags, before: Bytes, closings: int
     for row in range(len(valid)):
         if not valid[row]:
             continue
-        at = copy(before, 0, len(before), out, at)
-        at = copy(buf, offsets[row], offsets[row + 1], out, at)
+        at = copy_bytes(before, 0, len(before), out, at)
+        at = copy_bytes(buf, offsets[row], offsets[row + 1], out, at)
         for _ in range(closings):
             out[at] = 0x7D
             at += 1

@@ -1,4 +1,4 @@
-"""Where wanted paths lie in every document of a batch, as byte spans: one pass, no objects.
+"""Finds wanted paths in every document of a batch, as byte spans: one pass, no objects.
 
 A path is a tuple of object keys (``("eventn_ctx", "user")``); ``()`` is the document itself. Paths go through objects
 only, never into arrays. A key written with escapes equals its plain spelling. If an object repeats a key, the last one
@@ -68,7 +68,7 @@ class Found:
 def find(data: pa.Array | pa.ChunkedArray | Documents, paths: Sequence[Path]) -> Found:
     """Look for ``paths`` in every document of a (large) binary or string array."""
     docs = data if isinstance(data, Documents) else documents(data)
-    trie, columns = trie_of(paths)
+    trie, columns = build_trie(paths)
     shape = (len(docs), len(set(paths)))
     kind = np.zeros(shape, np.int8)
     spans = np.full((4, *shape), -1, np.int64)
@@ -98,7 +98,7 @@ Trie = tuple[
 ]
 
 
-def trie_of(paths: Sequence[Path]) -> tuple[Trie, list[int]]:
+def build_trie(paths: Sequence[Path]) -> tuple[Trie, list[int]]:
     """The paths as a tree in arrays, and for each path its column.
 
     Nodes are numbered so that a node's descendants follow it without a gap: node ``n``'s are ``n + 1 .. after[n] - 1``,

@@ -1,13 +1,12 @@
-"""Every leaf of every document of a batch, found in one pass: record, column, kind and byte span.
+"""Finds every leaf of every document of a batch in one pass: record, column, kind and byte span.
 
 A leaf is a string, number or boolean, or an array taken whole. Objects are descended, nulls and empty objects leave
 nothing. Leaves of the same path, in all documents, have the same column; the identity of paths is exact. A key written
 with escapes is the same key as its plain spelling. If an object repeats a key, the last value counts and the leaves of
-the others are in ``replaced``. A document that is not one well-formed JSON object gives no leaves but a
-``Problem``.
+the others are in ``replaced``. A document that is not one well-formed JSON object gives no leaves but a ``Problem``.
 
-How it is fast: documents of a batch resemble each other, so the scanner remembers which key followed which (``nodes``)
-and compares the bytes at hand with that key before it looks anything up.
+Why it is fast: documents of a batch resemble each other, so the scanner remembers which key followed which (``nodes``)
+and compares the next bytes with that key before it looks anything up.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from penstock.compiled import Bytes, compiled
 from penstock.json.containers import container_end, value_start
 from penstock.json.document_problems import Problem, problem
 from penstock.json.documents import Documents, documents
-from penstock.json.nodes import NODE_COUNTERS, NODES, Nodes, grown_nodes, interned, new_nodes, paths_of, reads_key
+from penstock.json.nodes import NODE_COUNTERS, NODES, Nodes, grown_nodes, intern, matches_key, new_nodes, paths_of
 from penstock.json.paths import Path
 from penstock.json.tokens import (
     ARRAY,
@@ -63,7 +62,7 @@ class Replaced:
         return len(self.record)
 
     def between(self, first: int, last: int) -> Replaced:
-        """Those of some documents, which are then counted from ``first``."""
+        """The leaves of some documents, which are then counted from ``first``."""
         begin, end = np.searchsorted(self.record, [first, last]).tolist()
         return Replaced(
             self.record[begin:end] - np.int32(first),
@@ -93,11 +92,11 @@ class Leaves:
     broken_at: Int64s
     """Per document: -1 if it was read, else the position of its first wrong byte (``NO_BYTES`` for a null)."""
     replaced: Replaced
-    """Leaves that are not here because their key, or a key above them, came again in the same object."""
+    """Leaves that are left out because their key, or a key above them, is repeated in the same object."""
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        """Why documents could not be read. One Python step per bad document: they are few, and each gets a sentence."""
+        """Why documents could not be read. One Python step per bad document: they are few, and each gets a message."""
         return tuple(
             problem(self.documents, int(record), int(self.broken_at[record]))
             for record in np.flatnonzero(self.broken_at != -1)
@@ -113,7 +112,7 @@ def leaves(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
 
 
 def fields(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
-    """The same without going into anything: every member of the documents themselves, objects whole, nulls too."""
+    """The same without descending: every member of the documents themselves, objects whole, nulls too."""
     return _scanned(data, False)
 
 
@@ -154,7 +153,7 @@ _COUNTERS = NODE_COUNTERS + 3
 
 _NO_ROOM = np.iinfo(np.int64).min
 _SEED = np.uint64(int.from_bytes(os.urandom(8), "little"))
-"""Secret per process: nobody can choose keys that all fall into one slot."""
+"""A secret per process, so that nobody can choose keys that all fall into one slot."""
 
 
 @compiled
@@ -180,7 +179,7 @@ def _scan(
         counts[_HAS_REPEATS] = 0
         i = _walk(buf, start, end, record, seed, deep, nodes, output, counts)
         while i == _NO_ROOM:
-            # The document is walked again from its start with twice the room; what is known of its keys stays.
+            # Walk the document again from its start with twice the room; the keys found so far stay.
             nodes = grown_nodes(nodes, counts)
             output = _grown_output(output, before)
             counts[_LEAVES] = before
@@ -249,14 +248,14 @@ def _walk(
                 return ~i
             member = i
             guess = nodes.first[parent] if previous < 0 else nodes.follower[previous]
-            if guess >= 0 and reads_key(buf, i + 1, end, nodes, guess):
+            if guess >= 0 and matches_key(buf, i + 1, end, nodes, guess):
                 node = guess
                 i += nodes.key_stop[guess] - nodes.key_start[guess] + 2
             else:
                 i = string_end(buf, i, end)
                 if i < 0:
                     return i
-                node = interned(buf, member + 1, i - 1, parent, seed, nodes, counts)
+                node = intern(buf, member + 1, i - 1, parent, seed, nodes, counts)
                 if node < 0:
                     return _NO_ROOM
                 if previous < 0:
@@ -316,8 +315,8 @@ def _walk(
 
 @compiled
 def _mark_replaced(before: int, nodes: Nodes, output: Output, counts: Int64s) -> None:
-    """Of the leaves from ``before`` on, turn the kind of those that do not lie in the last occurrence of each of their
-    keys into its complement."""
+    """Complement the kind of those leaves from ``before`` on that are not in the last occurrence of each of their
+    keys."""
     for leaf in range(before, counts[_LEAVES]):
         node = output.node[leaf]
         while node != 0:

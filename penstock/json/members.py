@@ -1,4 +1,4 @@
-"""Rewrites which members the objects of a batch have, and under which names, without touching their values.
+"""Drops, keeps or renames members of the objects of a batch, without touching their values.
 
 One pass per batch over the bytes: a record that nothing applies to is copied whole, and in the others every byte that
 is not part of a dropped or renamed member stays as it was, whitespace included. All members of a repeated key are
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, copy, quoted
+from penstock.json.arrow_text import arrow_array, copy_bytes, quoted
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
-from penstock.json.find import Spans, child_of, find, trie_of
+from penstock.json.find import Spans, build_trie, child_of, find
 from penstock.json.paths import Path
 from penstock.json.tokens import ABSENT, CLOSE_OBJECT, COMMA, OPEN_OBJECT, document_start, skip_whitespace, string_end
 
@@ -33,17 +33,17 @@ class Rewritten:
     """Per invalid document, the position of its first wrong byte in the old array's buffer; -1 for others and nulls."""
 
 
-def without(data: pa.BinaryArray, paths: Collection[Path]) -> Rewritten:
+def drop_members(data: pa.BinaryArray, paths: Collection[Path]) -> Rewritten:
     """The documents without the members at ``paths``."""
     return _rewrite(data, dropped=paths)
 
 
-def only(data: pa.BinaryArray, paths: Collection[Path]) -> Rewritten:
-    """The documents with nothing but the members at ``paths``; an object on the way stays if something in it does."""
+def keep_members(data: pa.BinaryArray, paths: Collection[Path]) -> Rewritten:
+    """The documents with only the members at ``paths``; an object on the way stays if something in it does."""
     return _rewrite(data, kept=paths)
 
 
-def renamed(data: pa.BinaryArray, names: Mapping[Path, str]) -> Rewritten:
+def rename_members(data: pa.BinaryArray, names: Mapping[Path, str]) -> Rewritten:
     """The documents with each member at a path of ``names`` under a new name in the same object, all at once.
 
     A member that has the new name already, and is not renamed itself, is dropped.
@@ -65,7 +65,7 @@ def _rewrite(
     olds = list(names)
     taken = {(*old[:-1], new): which for which, (old, new) in enumerate(names.items())}
     paths = list(dict.fromkeys([*dropped, *kept, *olds, *taken]))
-    tree, columns = trie_of(paths)
+    tree, columns = build_trie(paths)
     roles = np.zeros(len(paths) + 1, np.int8)
     new_name = np.full(len(paths) + 1, -1, np.int64)
     if_present = np.full(len(paths) + 1, -1, np.int64)
@@ -92,7 +92,7 @@ def _rewrite(
         np.frombuffer(b"".join(new_keys) or b"\0", np.uint8),
         np.cumsum([0, *map(len, new_keys)], dtype=np.int64),
     )
-    return Rewritten(arrow(pa.binary(), out[: offsets[-1]], offsets), valid, broken_at)
+    return Rewritten(arrow_array(pa.binary(), out[: offsets[-1]], offsets), valid, broken_at)
 
 
 @compiled
@@ -190,8 +190,8 @@ def _rewrite_all(
                                     grown = np.empty(2 * (room + offsets[count] - end), np.uint8)
                                     grown[:at] = out[:at]
                                     out = grown
-                                at = copy(buf, mark, member, out, at)
-                                at = copy(new_keys, a, b, out, at)
+                                at = copy_bytes(buf, mark, member, out, at)
+                                at = copy_bytes(new_keys, a, b, out, at)
                                 mark = key_stop
                         if role == 0 and buf[i] == OPEN_OBJECT and after[child] > child + 1:
                             parents[depth] = node
@@ -219,7 +219,7 @@ def _rewrite_all(
                     if stays:
                         members_kept[depth] += 1
                     else:
-                        at = copy(buf, mark, lead, out, at)
+                        at = copy_bytes(buf, mark, lead, out, at)
                         mark = i
                     lead = i
                 elif i < end and buf[i] == CLOSE_OBJECT:
@@ -227,7 +227,7 @@ def _rewrite_all(
                     if stays:
                         members_kept[depth] += 1
                     else:
-                        at = copy(buf, mark, lead, out, at)
+                        at = copy_bytes(buf, mark, lead, out, at)
                         if members_kept[depth] > 0:
                             at -= 1  # the comma after the last member that stays
                         mark = i
@@ -237,7 +237,7 @@ def _rewrite_all(
         if i >= 0:
             i = skip_whitespace(buf, i, end)
             if i == end:
-                at = copy(buf, mark, end, out, at)
+                at = copy_bytes(buf, mark, end, out, at)
                 out_offsets[record + 1] = at
                 continue
             i = ~i

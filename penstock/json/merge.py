@@ -1,7 +1,7 @@
-"""Merges one JSON object into another, member by member, with every value as it stands.
+"""Merges one JSON object into another, member by member, with every value as it is written.
 
-This works on one pair of objects at a time. It is for the rare rows where an object is moved onto another one: which
-members meet is known only from the bytes of both.
+This works on one pair of objects at a time, for the rare rows where an object is moved onto another one: only the bytes
+of both show which members collide.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from penstock.json.find import Spans
 from penstock.json.tokens import CLOSE_OBJECT, COMMA, OPEN_OBJECT, skip_whitespace
 
 
-def merged(target: bytes, source: bytes) -> bytes:
-    """``target`` with the members of ``source``: new ones at its end, known ones replaced; two objects merge in turn.
+def merge_objects(target: bytes, source: bytes) -> bytes:
+    """``target`` with the members of ``source``: new ones at its end, known ones replaced; nested objects are merged.
 
     Both must be well-formed objects.
     """
@@ -26,14 +26,14 @@ def merged(target: bytes, source: bytes) -> bytes:
     for key, (name, value) in members_of(source).items():
         old = members.get(key)
         if old is not None and old[1][0] == value[0] == OPEN_OBJECT:
-            value = merged(old[1], value)
+            value = merge_objects(old[1], value)
         members[key] = (old[0] if old is not None else name, value)
     return b"{" + b",".join(name + b":" + value for name, value in members.values()) + b"}"
 
 
 def members_of(text: bytes) -> dict[str, tuple[bytes, bytes]]:
-    """What a well-formed object holds: key to its spelling and its value, in document order; of a repeated key the last
-    value."""
+    """The members of a well-formed object: key to its spelling and its value, in document order; the last value of a
+    repeated key."""
     return {json.loads(name): (name, value) for name, value in all_members_of(text)}
 
 

@@ -21,7 +21,7 @@ from penstock.json.words import load_word
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
-# Places in an array of counters; whoever grows the tree may have more of them after these.
+# Indexes into an array of counters; callers may add their own after these.
 NODES = 0
 KEY_BYTES = 1
 NODE_COUNTERS = 2
@@ -32,15 +32,15 @@ class Nodes(NamedTuple):
 
     parent: Int32s
     key_start: Int64s
-    """Where in ``keys`` the node's key lies, unescaped."""
+    """Where the node's key is in ``keys``, unescaped."""
     key_stop: Int64s
     plain: npt.NDArray[np.bool_]
-    """Whether the key reads the same in a document: nothing in it needs an escape."""
+    """Whether the key is written the same in a document: nothing in it needs an escape."""
     hash: npt.NDArray[np.uint64]
     first: Int32s
-    """The key that was last seen to come first in this node's object (-1: none)."""
+    """The key that came first when this node's object was last seen (-1: none)."""
     follower: Int32s
-    """The key that was last seen to come next after this one in the same object (-1: none)."""
+    """The key that followed when this key was last seen in its object (-1: none)."""
     member: Int64s
     """Where in the buffer this key was last seen."""
     slots: Int32s
@@ -109,7 +109,7 @@ def grown_nodes(old: Nodes, counts: Int64s) -> Nodes:
 
 
 @inlined
-def reads_key(buf: Bytes, i: int, end: int, nodes: Nodes, node: int) -> bool:
+def matches_key(buf: Bytes, i: int, end: int, nodes: Nodes, node: int) -> bool:
     """Whether the document has this node's key at ``i``, followed by its closing quote."""
     k = nodes.key_start[node]
     stop = nodes.key_stop[node]
@@ -131,8 +131,9 @@ def reads_key(buf: Bytes, i: int, end: int, nodes: Nodes, node: int) -> bool:
 
 
 @compiled
-def interned(buf: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64, nodes: Nodes, counts: Int64s) -> int:
-    """The node of the key ``[start, stop)`` (without quotes) under ``parent``, made if new; -1 if there is no room."""
+def intern(buf: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64, nodes: Nodes, counts: Int64s) -> int:
+    """The node of the key ``[start, stop)`` (without quotes) under ``parent``, created if new; -1 if there is no
+    room."""
     first = counts[KEY_BYTES]
     if first + stop - start > len(nodes.keys):
         return -1

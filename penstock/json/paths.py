@@ -1,7 +1,7 @@
 """JSON paths as text: ``/eventn_ctx/user/id``.
 
 The leading slash is optional when reading and always written. A slash inside a key is ``~1`` and a tilde ``~0``, as in
-a JSON pointer, so that text and keys say exactly the same. ``/`` and the empty text are the document itself.
+a JSON pointer, so that text and keys convert without loss. ``/`` and the empty text are the document itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a JSON string's bytes to the text they mean.
+"""Decodes a JSON string's bytes to the text that they mean.
 
 Text is UTF-8. Half of a surrogate pair on its own means no character that UTF-8 could hold; it stays as the six
 characters of its escape (``\\ud800``), so nothing is lost. ``\\u0000`` becomes a NUL like any other character.

@@ -1,4 +1,4 @@
-"""Eight bytes at a time: what lets the scanners run at memory speed rather than a byte per step.
+"""Reads and writes eight bytes at a time, so that the scanners run at memory speed.
 
 numba has no unaligned load of a word from a byte array and no count of trailing zeros, so both are given to it here as
 two machine instructions.

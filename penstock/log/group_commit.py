@@ -1,10 +1,10 @@
 """Group commit: what many callers submit becomes one frame and one sync.
 
-While one group is on its way to the disk the next one gathers, so the busier the callers are, the larger the groups,
-and nobody waits on purpose. A submission is in one frame: taken whole or not at all.
+While one group is being written the next one gathers: the busier the callers, the larger the groups, and nobody waits
+on purpose. A submission is in one frame: it is appended completely or not at all.
 
-A large submission is a frame of its own and made beside the others, which are not held up by it: it may come behind
-what was submitted later. Nobody can tell, for it was not acknowledged then.
+A large submission is a frame of its own, prepared in parallel so that it does not delay the others: it may be appended
+after later submissions. That is safe, because it was not acknowledged yet.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 
 _TIMESTAMP = ENTRY_SCHEMA.field("timestamp").type
 ENTRY_OVERHEAD = 128
-"""What an entry is taken to weigh besides its data."""
+"""The assumed weight of an entry besides its data."""
 LARGE = 2**20
-"""The weight from which on a submission is made into a frame beside the others."""
+"""From this weight on, a submission is a frame of its own."""
 _AT_A_TIME = 4096
-"""How many entries become Arrow in one go: no other thread of the process runs meanwhile."""
+"""How many entries are converted to Arrow at once: no other thread of the process runs meanwhile."""
 
 
 class Entry(NamedTuple):
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 
 Done = Callable[[range | None, Exception | None], None]
-"""Told once, from the commit thread: the offsets that a submission got, or why it was not taken."""
+"""Called once, from the commit thread, with the offsets that a submission got, or why it was not taken."""
 
 
 class _Submission(NamedTuple):
@@ -77,7 +77,7 @@ class GroupCommit:
         self._max_group = max_group_bytes
         self._submitted: SimpleQueue[_Submission | None] = SimpleQueue()
         self._large: SimpleQueue[_Submission | None] = SimpleQueue()
-        # One place: while a prepared group waits in it, everything new joins the next one.
+        # One slot: while a prepared group waits in it, everything new joins the next one.
         self._prepared: Queue[_Group | None] = Queue(maxsize=1)
         self._lock = threading.Lock()
         self._pending = 0
@@ -91,11 +91,11 @@ class GroupCommit:
 
     @property
     def pending_bytes(self) -> int:
-        """How much is submitted and not yet settled."""
+        """The bytes that are submitted and not yet settled."""
         return self._pending
 
     def submit(self, entries: list[Entry], done: Done) -> bool:
-        """Have ``entries`` appended; ``done`` is told what became of them. False: too much is waiting, or closed."""
+        """Submit ``entries``; ``done`` is called with the result. False: too much is waiting, or closed."""
         weight = sum([len(entry.data) for entry in entries]) + ENTRY_OVERHEAD * len(entries)
         with self._lock:
             if self._closed or (self._pending and self._pending + weight > self._max_pending):
@@ -145,7 +145,7 @@ class GroupCommit:
     def _prepare_large(self) -> None:
         while (submission := self._large.get()) is not None:
             self._prepare([submission])
-        # What was gathered before the end is prepared: that thread told this one to end.
+        # The gathering thread has prepared everything: it told this one to end.
         self._prepared.put(None)
 
     def _prepare(self, submissions: list[_Submission]) -> None:
@@ -154,8 +154,7 @@ class GroupCommit:
             batch = entry_batch(list(chain.from_iterable([submission.entries for submission in submissions])))
             body = self._writer.prepare(batch)
         except Exception as error:
-            # Whatever it was, somebody waits for the answer; and one submission that cannot be taken must not take
-            # the others with it.
+            # Whatever it was, somebody waits for the answer; and one bad submission must not fail the others.
             if len(submissions) > 1:
                 for submission in submissions:
                     self._prepare([submission])
@@ -179,7 +178,7 @@ class GroupCommit:
         first = 0 if taken is None else taken.start
         for submission in submissions:
             count = len(submission.entries)
-            _tell(submission, None if taken is None else range(first, first + count), error)
+            _notify(submission, None if taken is None else range(first, first + count), error)
             first += count
         with self._lock:
             self._pending -= weight
@@ -217,14 +216,14 @@ def _header_maps(headers: tuple[tuple[tuple[str, str], ...], ...]) -> pa.Array:
     pairs = list(chain.from_iterable(chain.from_iterable(distinct)))
     names, values = pa.array(pairs[::2], pa.string()), pa.array(pairs[1::2], pa.string())
     if alike:
-        # The entries of one client, mostly: its few strings are converted once and repeated in Arrow.
+        # Mostly the entries of one client: convert its few strings once and repeat them in Arrow.
         width = int(ends[1])
         again = pa.array(np.tile(np.arange(width, dtype=np.int32), count))
         names, values, ends = names.take(again), values.take(again), np.arange(count + 1, dtype=np.int32) * width
     return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, values)
 
 
-def _tell(submission: _Submission, taken: range | None, error: Exception | None) -> None:
+def _notify(submission: _Submission, taken: range | None, error: Exception | None) -> None:
     try:
         submission.done(taken, error)
     except Exception:

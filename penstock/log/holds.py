@@ -1,6 +1,6 @@
-"""What each consumer still needs: per partition the lowest offset that it may ask for again.
+"""What each consumer still needs: per partition, the lowest offset that it may read again.
 
-One small file per consumer, replaced whole. Retention and compaction stay below the lowest hold of all.
+One small file per consumer, replaced atomically. Retention and compaction stay below the lowest hold of all.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who gave which offsets: every writer of a partition has an id of its own, noted with the first offset that it gave.
+"""Who assigned which offsets: every writer of a partition has its own id, noted with the first offset that it assigned.
 
-An older copy of a partition that is put back gives offsets a second time, to other records. Its writer is another one,
-so these offsets have another id from then on: two records that share partition, offset and id are the same record, and
-so is everything before them. The note is durable before the first record is. Offsets from before the log kept such
-notes have the id ``""``.
+An older copy of a partition that is restored assigns offsets a second time, to other records. It has another writer, so
+these offsets have another id from then on: two records that share partition, offset and id are the same record, and so
+is everything before them. The note is durable before the first record is. Offsets from before the log kept such notes
+have the id ``""``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lineage:
         return Lineage((Incarnation(start, self.writer_of(start)), *later))
 
     def agreed(self, other: Lineage, start: int, end: int) -> int:
-        """Up to which offset of ``[start, end)`` both name the same writers, not including it."""
+        """The offset in ``[start, end)`` up to which, not including it, both name the same writers."""
         firsts = {each.first for lineage in (self, other) for each in lineage.incarnations if start < each.first < end}
         for first in (start, *sorted(firsts)):
             if self.writer_of(first) != other.writer_of(first):
@@ -57,7 +57,7 @@ class Lineage:
 
 
 def read_lineage(partition_dir: Path) -> Lineage:
-    """The partition's lineage; empty for one that no writer has noted itself in yet."""
+    """The partition's lineage; empty if no writer has been noted yet."""
     path = partition_dir / LINEAGE_FILE
     try:
         content = json.loads(path.read_bytes())
@@ -74,10 +74,10 @@ def read_lineage(partition_dir: Path) -> Lineage:
 
 
 def note_writer(partition_dir: Path, first: int, oldest: int) -> None:
-    """Note, durably, that a new writer gives the offsets from ``first`` on. What is below ``oldest`` is gone, and needs
-    no more than one entry."""
+    """Note, durably, that a new writer assigns the offsets from ``first`` on. Offsets below ``oldest`` are gone, and
+    need one entry at most."""
     known = read_lineage(partition_dir).incarnations
-    # Whoever was to begin at this offset or later has given none, in this copy of the log.
+    # Writers noted for this offset or later have assigned none, in this copy of the log.
     kept = [each for each in known if each.first < first]
     while len(kept) > 1 and kept[1].first <= oldest:
         del kept[0]

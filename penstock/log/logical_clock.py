@@ -1,15 +1,15 @@
-"""The order between partitions: a logical clock that all writers of a log share, in whichever process they are.
+"""The order between partitions: a logical clock that all writers of a log share, in any process.
 
-Every append gets a *stamp*, higher than every stamp that was given before it began. So of two appends, the one that was
-acknowledged before the other was sent has the lower stamp, whatever their partitions. Appends that overlap may get the
-same one: nobody can say which came first. No wall clock is asked, so none can get it wrong by a step.
+Every append gets a *stamp*, higher than every stamp that was given before it began. So an append that was acknowledged
+before another was sent has the lower stamp, whatever their partitions. Appends that overlap may get the same one: their
+order is undefined. No wall clock is used, so a clock that is set cannot break the order.
 
 The clock is a small file with two numbers for each partition, which only that partition's writer changes, in turn: a
 reader that meets a write finds the other number whole. A new stamp is one more than the highest number there. No lock
-is needed, a process that is killed or stopped holds up nobody, and what it wrote stays with the system.
+is needed, a process that is killed or stopped blocks nobody, and the system keeps what it wrote.
 
-A power cut may leave an old file, or none. So whoever opens a partition for writing first looks up the last stamp in
-every partition of the log, and sets its own number to the highest of them all.
+A power cut may leave an old file, or none. So whoever opens a partition for writing first finds the last stamp in every
+partition of the log, and sets its own number to the highest of them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from pathlib import Path
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES, BadFrame, decode_header
 from penstock.log.format.log_files import segment_bases, segment_path
-from penstock.log.format.partition_head import read_head
+from penstock.log.format.published_end import read_head
 from penstock.log.format.segment import Segment, after
 
 CLOCK_FILE = "clock"
 UNSTAMPED = 0
-"""The stamp of records from before there were stamps: they are older than all others."""
+"""The stamp of records that predate stamps: they are older than all others."""
 _PAIR = 16
 _NO_STAMP_ABOVE = 2**62
-"""A number above this was never given: the file is damaged there."""
+"""No stamp is above this number: a file that has one is damaged."""
 
 
 class Clock:
-    """One writer's hand on the clock of its log. Not for several threads."""
+    """The clock of a log, as one writer uses it. Not for several threads."""
 
     def __init__(self, log_dir: Path, partition: int, others: Iterable[Path]) -> None:
-        """``others`` are the folders of all partitions; their last stamps are looked up."""
+        """``others`` are the folders of all partitions; the clock starts above their last stamps."""
         self._path = log_dir / CLOCK_FILE
         self._place = partition * _PAIR
         self._content = bytearray(4096)
@@ -54,7 +54,7 @@ class Clock:
     def tick(self) -> int:
         """A stamp above all that were given before this call, by any writer of the log."""
         if os.fstat(self._fd).st_nlink == 0:
-            # Somebody has removed or replaced the file: writers that were opened since go by another one.
+            # Somebody has removed or replaced the file: writers opened since then use another one.
             gone, self._fd = self._fd, self._open()
             os.close(gone)
         self.last = max(self.last, self._highest()) + 1
@@ -83,7 +83,7 @@ class Clock:
 
 
 def last_stamp(partition_dir: Path) -> int:
-    """The highest stamp in a partition, also of frames behind its head: a power cut may have left an old one."""
+    """The highest stamp in a partition, also of frames after its head: a power cut may have left an old head."""
     published = UNSTAMPED
     try:
         head = read_head(partition_dir)

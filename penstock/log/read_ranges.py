@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock.errors import LogError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.record_order import Offsets, beginning
 
 TASK_BYTES = 2**20
-"""A stretch with fewer bytes than this is not worth a task of its own."""
+"""A range with fewer bytes than this is not worth a task of its own."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ def offsets_to_json(offsets: Offsets) -> dict[str, int]:
 
 
 def first_offsets(log: LocalLog, options: ReadOptions) -> Offsets:
-    """Where a reader without a past starts."""
+    """Where a new reader starts."""
     return _resolve(log, options, options.starting, options.starting_time)
 
 
 def last_offsets(log: LocalLog, options: ReadOptions) -> Offsets:
-    """Where a reader with an end stops, not reading the offset that it names."""
+    """Where a bounded reader stops, not including that offset."""
     return _resolve(log, options, options.ending, options.ending_time)
 
 

@@ -1,7 +1,7 @@
-"""Reading one partition without a lock, while its writer appends and retention and compaction work on old segments.
+"""Reads one partition without a lock, while its writer appends and retention and compaction work on old segments.
 
-Every call looks at the partition as its head describes it at that moment and goes no further. A record that is no
-longer there (removed, or compacted away) is passed over: the next higher one comes instead.
+Every call sees the partition as its head describes it at that moment and goes no further. A record that is no longer
+there (removed, or compacted away) is skipped: the next higher one comes instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Holding:
+class StoredSpan:
     """What a partition really holds: the offsets of its first and last record; ``None`` if it has none."""
 
     first: int | None
@@ -44,7 +44,7 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Reach:
+class PublishedEnd:
     """How far a partition is published: the offset that the next record gets, and the highest stamp of those before."""
 
     end: int
@@ -73,19 +73,19 @@ class PartitionReader:
             return Bounds(0, 0)
         return Bounds(view.bases[0], view.head.next_offset)
 
-    def reach(self) -> Reach:
+    def published_end(self) -> PublishedEnd:
         view = self.chain.view()
-        return Reach(0, 0) if view is None else Reach(view.head.next_offset, view.head.stamp)
+        return PublishedEnd(0, 0) if view is None else PublishedEnd(view.head.next_offset, view.head.stamp)
 
-    def holding(self) -> Holding:
+    def stored_span(self) -> StoredSpan:
         """The first and the last record there is: after compaction that is not where the first segment begins."""
         view = self.chain.view()
         first = next((header.base_offset for _, _, header, _ in self._frames(0, self.bounds().end)), None)
         if view is None or first is None:
-            return Holding(None, None)
+            return StoredSpan(None, None)
         newest = (self.chain.segment(view, base) for base in reversed(view.bases))
         last = next(filter(None, (segment.last_frame() for segment in newest if segment is not None)), None)
-        return Holding(first, None if last is None else last.last_offset)
+        return StoredSpan(first, None if last is None else last.last_offset)
 
     def read(self, start: int, end: int | None, max_records: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """Records with ``start <= offset < end``, in order, small frames merged into batches of about these sizes."""
@@ -145,8 +145,8 @@ class PartitionReader:
     def end_at(self, stamp: int, start: int | None = None, stop: int | None = None) -> int:
         """The offset before which every record has a stamp of at most this one, and behind which none has.
 
-        If it is known to lie in ``start..stop``, that saves looking for it; one that lies outside comes out as the
-        nearer of the two.
+        ``start..stop``: where it is known to lie, which saves a search; one that lies outside comes out as the nearer
+        of the two.
         """
         first = self._base_at(stamp) if start is None else start
         for segment, at in self.chain.segments(first):
@@ -170,7 +170,7 @@ class PartitionReader:
                 if len(offsets):
                     return int(segment.stamps(place, header)[-len(offsets)])
                 place = after(place, header)
-        return self.reach().stamp
+        return self.published_end().stamp
 
     def runs(self, start: int, stop: int) -> Iterator[Run]:
         """The records with ``start <= offset < stop``, append by append, in order."""

@@ -1,9 +1,9 @@
 """The order of records over all partitions of a log, and batches that keep it.
 
-Records are in order of (stamp, partition, offset). What was acknowledged before something else was sent has the lower
-stamp (see ``logical_clock``), so it comes before it; what overlapped comes in one order that everybody sees. A batch is
-always the beginning of what is left, in this order. Then batches that are applied one after the other, each in this
-order, apply everything in it, wherever they are cut.
+Records are in order of (stamp, partition, offset). A record that was acknowledged before another was sent has the lower
+stamp (see ``logical_clock``), so it comes first; records that overlapped come in one order that everybody sees. A batch
+is always the beginning of what is left, in this order. So batches that are applied one after the other apply everything
+in this order, wherever they are cut.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 Offsets = dict[int, int]
 Ranges = Mapping[int, tuple[int, int]]
@@ -25,17 +25,17 @@ _NO_LIMIT = 2**62
 
 
 def ends(log: LocalLog, sources: Collection[str] | None = None) -> Offsets:
-    """Where every partition ends, at one moment of the order: of two records, one acknowledged before the other was
-    sent, the later one is never there without the earlier one.
+    """Where every partition ends, at one moment of the order: if a record was acknowledged before another was sent, the
+    later one is never included without the earlier one.
 
-    Partitions are looked at one after the other, and go on meanwhile. So they are looked at twice: what the second look
-    finds that is newer than all of the first is left for later. A record that stays was sent before the first look was
-    over; what had been acknowledged by then is there at the second.
+    Partitions are read one after the other, and grow meanwhile. So they are read twice: what is newer at the second
+    look than everything at the first is left for later. A record that is included was sent before the first look was
+    over; the second look has everything that had been acknowledged by then.
     """
-    stamp = max((log.reach(partition).stamp for partition in log.partitions(sources)), default=0)
+    stamp = max((log.published_end(partition).stamp for partition in log.partitions(sources)), default=0)
     found: Offsets = {}
     for partition in log.partitions(sources):
-        reach = log.reach(partition)
+        reach = log.published_end(partition)
         found[partition] = reach.end if reach.stamp <= stamp else log.end_at(partition, stamp)
     return found
 
@@ -43,7 +43,7 @@ def ends(log: LocalLog, sources: Collection[str] | None = None) -> Offsets:
 def beginning(
     log: LocalLog, start: Mapping[int, int], stop: Mapping[int, int], max_records: int | None, max_bytes: int | None
 ) -> Offsets:
-    """Where the beginning of ``start..stop`` ends that has at most so many records, and about so many bytes.
+    """Where to cut ``start..stop`` so that its beginning has at most so many records, and about so many bytes.
 
     If there is any record, there is one in it. Where no record is left the end is ``stop``.
     """
@@ -69,7 +69,7 @@ class LogOrder:
         self._log = log
 
     def before(self, ranges: Ranges, place: tuple[int, int]) -> dict[int, tuple[int, int]]:
-        """What of the ranges comes before the record at (partition, offset)."""
+        """The part of the ranges before the record at (partition, offset)."""
         partition, offset = place
         stamp = self._log.stamp_at(partition, offset)
         found: dict[int, tuple[int, int]] = {}
@@ -83,7 +83,7 @@ class LogOrder:
         return found
 
     def first(self, ranges: Ranges, records: int) -> dict[int, tuple[int, int]]:
-        """The first so many records of the ranges."""
+        """The first ``records`` records of the ranges."""
         starts, stops = ({p: stretch[side] for p, stretch in ranges.items()} for side in (0, 1))
         reached = beginning(self._log, starts, stops, records, None)
         return {p: (starts[p], end) for p, end in sorted(reached.items()) if starts[p] < end}
@@ -112,7 +112,7 @@ class RangeOrder:
     def _appends_of(self, partition: int) -> tuple[Numbers, Numbers]:
         """The first offset of every append in the range, and its stamp."""
         if partition not in self._appends:
-            # A step may have made up a record's place; such a one counts as older than all others.
+            # A step may have invented a record's place; such a record counts as older than all others.
             start, stop = self._ranges.get(partition, (0, 0))
             runs = [(int(run.offsets[0]), run.stamp) for run in self._log.runs(partition, start, stop)]
             found = np.array(runs, np.int64).reshape(-1, 2)
@@ -121,10 +121,10 @@ class RangeOrder:
 
 
 def _marked(log: LocalLog, ranges: Ranges, most: Offsets, records: int, raw_bytes: int) -> Offsets:
-    """Where each partition is at the furthest of some moments up to which there is no more than so much.
+    """Where each partition is at the latest indexed moment that is within the limits.
 
-    The moments are where the indexes have entries, so that the frames between need not be looked at. ``most`` is how
-    far each partition could go if it were alone.
+    Only moments at which the indexes have entries are tried, so that the frames between need not be read. ``most`` is
+    how far each partition could go if it were alone.
     """
     found = {p: first for p, (first, _) in ranges.items()}
     moments = sorted({stamp for p, first in found.items() for stamp in log.marked_stamps(p, first, most[p])})

@@ -1,9 +1,9 @@
-"""Finding the end of a partition again after a stop at any moment.
+"""Recovers the end of a partition after a stop at any moment.
 
 Everything below the durable position that the head names must be whole: if it is not, that is damage and an error.
 Above it a write may have stopped anywhere: whole frames are kept (their appends may have been acknowledged), and what
-follows the last one is cut and reported. A bad frame with whole ones behind it is no torn write but damage, wherever
-it is.
+follows the last one is cut and reported. A bad frame with whole frames after it is not a torn write but damage,
+wherever it is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES, MAGIC, BadFrame, FrameHeader, decode_header, payload_is_whole
 from penstock.log.format.index import IndexWriter, Place, first_place, place_at, read_index
-from penstock.log.format.log_files import damaged, index_path, segment_bases, segment_path
-from penstock.log.format.partition_head import Head, read_head
+from penstock.log.format.log_files import damage_error, index_path, segment_bases, segment_path
+from penstock.log.format.published_end import Head, read_head
 from penstock.log.format.segment import Segment, after
 
 
 @dataclass(frozen=True)
-class Recovery:
+class TornTail:
     """What opening cut off: this many bytes of the segment, from this position on."""
 
     bytes_cut: int
@@ -35,21 +35,21 @@ class Recovery:
 
 
 @dataclass(frozen=True)
-class Recovered:
-    """Where the writer goes on: the last segment, the place behind its last whole frame, and what was cut."""
+class RecoveredEnd:
+    """Where the writer continues: the last segment, the place after its last whole frame, and what was cut."""
 
     base: int
     end: Place
     next_offset: int
-    cut: Recovery | None
+    cut: TornTail | None
 
 
-def recover(partition_dir: Path) -> Recovered | None:
-    """Mend the partition after its last writer, however that one ended; None if nothing was ever written to it."""
+def recover(partition_dir: Path) -> RecoveredEnd | None:
+    """Recover the partition, however its last writer ended; None if nothing was ever written to it."""
     bases = segment_bases(partition_dir)
     head = _last_head(partition_dir)
     if head is not None and head.segment not in bases:
-        raise damaged(segment_path(partition_dir, head.segment), 0, head.segment, "the file is missing")
+        raise damage_error(segment_path(partition_dir, head.segment), 0, head.segment, "the file is missing")
     if not bases:
         return None
     durable = {base: 0 for base in bases if head is not None and base >= head.segment}
@@ -63,11 +63,11 @@ def recover(partition_dir: Path) -> Recovered | None:
     last = bases[-1]
     end, cut = _cut_torn_tail(segment_path(partition_dir, last), last, durable.get(last, 0))
     next_offset = max(end.offset, head.next_offset if head is not None else 0)
-    return Recovered(last, end, next_offset, cut)
+    return RecoveredEnd(last, end, next_offset, cut)
 
 
 def open_index(path: Path, base: int, end: Place) -> tuple[IndexWriter, Place]:
-    """The segment's index, mended up to ``end``, ready for more; and the last place in it."""
+    """Open the segment's index, completed up to ``end``; returns it and the last place in it."""
     segment = Segment(path, base, end.position)
     entries = read_index(index_path(path), base, segment.generation)
     kept = entries[entries["position"] <= end.position]
@@ -88,16 +88,16 @@ def _last_head(partition_dir: Path) -> Head | None:
 
 
 def _require_whole(path: Path, base: int, durable: int) -> None:
-    """A segment with another one behind it was synced before that one began: it has no torn tail."""
+    """Check that a segment has no torn tail: it was synced before the next one was started."""
     segment = Segment(path, base)
     for place, header in segment.walk(Segment(path, base, durable).end):
         segment.open(place, header)
 
 
 def complete_index(path: Path, base: int) -> None:
-    """Give a closed segment the index entry for its end, and those before it, if they are missing."""
-    # Damage in an old segment is for its readers to report; it does not keep new records out of the log. And one that
-    # compaction or retention takes away at this moment needs no index.
+    """Add the missing index entries of a closed segment, up to its end."""
+    # Readers report damage in an old segment; it does not keep new records out of the log. And a segment that
+    # compaction or retention removes at this moment needs no index.
     with contextlib.suppress(LogError, FileNotFoundError):
         segment = Segment(path, base)
         entries = read_index(index_path(path), base, segment.generation)
@@ -109,7 +109,7 @@ def complete_index(path: Path, base: int) -> None:
         writer.close()
 
 
-def _cut_torn_tail(path: Path, base: int, durable: int) -> tuple[Place, Recovery | None]:
+def _cut_torn_tail(path: Path, base: int, durable: int) -> tuple[Place, TornTail | None]:
     place = Segment(path, base, durable).end
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -120,12 +120,14 @@ def _cut_torn_tail(path: Path, base: int, durable: int) -> tuple[Place, Recovery
             for header in _whole_frames(content, place):
                 place = after(place, header)
             if place.position < size and _holds_whole_frame(content, place):
-                raise damaged(path, place.position, place.offset, "the frame is not whole, but frames behind it are")
+                raise damage_error(
+                    path, place.position, place.offset, "the frame is not whole, but frames behind it are"
+                )
         if place.position == size:
             return place, None
         os.ftruncate(fd, place.position)
         os.fsync(fd)
-        return place, Recovery(size - place.position, path, place.position)
+        return place, TornTail(size - place.position, path, place.position)
     finally:
         os.close(fd)
 
@@ -138,7 +140,7 @@ def _whole_frames(content: mmap.mmap, place: Place) -> Iterator[FrameHeader]:
 
 
 def _holds_whole_frame(content: mmap.mmap, place: Place) -> bool:
-    """Whether a later frame of this log lies somewhere behind a bad one. Frames start at multiples of 8."""
+    """Whether a later frame of this log follows a bad one. Frames start at multiples of 8."""
     position = content.find(MAGIC, place.position + 8)
     while position >= 0:
         header = _whole_frame(content, position) if position % 8 == 0 else None

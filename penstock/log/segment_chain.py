@@ -1,10 +1,9 @@
-"""The segments of a partition, one behind the other, while a writer adds to them and retention and compaction work on
-them.
+"""The segments of a partition in order, while a writer adds to them and retention and compaction work on them.
 
-A segment reaches up to the first offset of the next one, and as a writer left it no further. Compaction may put a
-shorter file in a segment's place, or one file in the place of several neighbours; the ones that it has not removed yet
-then start below the end of the one before them, and are passed over. Whoever walks here meets every offset in one
-segment only, and a file that is missing for no such reason is an error, never a gap.
+A segment reaches up to the first offset of the next one, and as a writer left it no further. Compaction may replace a
+segment by a shorter file, or several neighbours by one file; neighbours that it has not removed yet then start below
+the end of the previous one, and are skipped. So a walk meets every offset in one segment only. A file that is missing
+for any other reason is an error, never a gap.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import LogError
-from penstock.log.format.log_files import damaged, segment_bases, segment_path, size_of
-from penstock.log.format.partition_head import Head, no_head, read_head
+from penstock.log.format.log_files import damage_error, segment_bases, segment_path, size_of
+from penstock.log.format.published_end import Head, missing_head_error, read_head
 from penstock.log.format.segment import Segment
 
 _OPEN_SEGMENTS = 8
@@ -36,7 +35,7 @@ class View:
         return self.bases[max(0, bisect_right(self.bases, offset) - 1)]
 
     def after(self, base: int) -> int:
-        """Where the segment behind a closed one begins."""
+        """Where the segment after a closed one begins."""
         return self.bases[bisect_right(self.bases, base)]
 
 
@@ -54,23 +53,24 @@ class SegmentChain:
         bases = segment_bases(self._directory)
         if head is None:
             if any(size_of(segment_path(self._directory, base)) for base in bases):
-                raise no_head(self._directory)
+                raise missing_head_error(self._directory)
             return None
         while head.segment not in bases:
             # It may have been closed and removed since the head was read; then the head has moved on.
             earlier, head = head, read_head(self._directory)
             if head is None or head.segment == earlier.segment:
-                raise damaged(segment_path(self._directory, earlier.segment), 0, earlier.segment, "the file is missing")
+                raise damage_error(
+                    segment_path(self._directory, earlier.segment), 0, earlier.segment, "the file is missing"
+                )
             bases = segment_bases(self._directory)
         bases = bases[: bases.index(head.segment) + 1]
-        self._let_go(set(bases))
+        self._forget_stale(set(bases))
         return View(bases, head)
 
     def segments(self, start: int = 0) -> Iterator[tuple[Segment, int]]:
         """The segments from the one that may hold ``start`` on, in order, and from which offset on each one counts.
 
-        They are opened as they are asked for: what was removed since is passed over, what was replaced is read as it
-        is now.
+        They are opened one by one: skips what was removed meanwhile, and reads what was replaced as it is now.
         """
         view = self.view()
         at, looked = start, (-1, -1)
@@ -83,13 +83,13 @@ class SegmentChain:
                     return
                 reached = segment.end.offset
                 if not segment.generation and reached > view.after(base):
-                    raise damaged(segment.path, 0, base, f"it has offset {reached - 1}, which a later segment has")
+                    raise damage_error(segment.path, 0, base, f"it has offset {reached - 1}, which a later segment has")
                 yield segment, at
                 if reached > at:
                     at = reached
                     continue
             if looked == (at, base):
-                raise damaged(segment_path(self._directory, reached), 0, at, "the file is missing")
+                raise damage_error(segment_path(self._directory, reached), 0, at, "the file is missing")
             # Something was removed or replaced since the view was taken; a new one shows what.
             looked, view = (at, base), self.view()
 
@@ -116,8 +116,8 @@ class SegmentChain:
                 self._open.popitem(last=False)
         return found
 
-    def _let_go(self, bases: set[int]) -> None:
-        """Forget what is no longer listed, or no longer the file of that name: a map keeps its blocks on the disk."""
+    def _forget_stale(self, bases: set[int]) -> None:
+        """Forget segments that were removed or replaced: an open map keeps their blocks on the disk."""
         with self._lock:
             known = list(self._open.items())
         stale = [key for key, segment in known if key[0] not in bases or not _is_still(segment)]
@@ -127,7 +127,7 @@ class SegmentChain:
 
 
 def _opened(path: Path, base: int, end: int | None) -> Segment | None:
-    """The segment up to ``end``; None if it was closed and written anew, so that this end means nothing in it."""
+    """The segment up to ``end``; None if it was closed and rewritten, so that this end is meaningless."""
     try:
         found = Segment(path, base, end)
     except LogError:

@@ -37,7 +37,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import (
     ReadOptions,
     Stretch,

@@ -1,8 +1,8 @@
 """The one writer of a partition: appends frames, makes them durable, publishes the new end.
 
-``append`` is whole or not at all. When it returns, the records are on disk (``fsync: always``) and readers see them;
-when it raises, the file ends where it ended before and nothing of the append can be read. A ``kill -9`` at any point
-loses nothing that an append returned for, and damages no earlier frame.
+``append`` happens completely or not at all. When it returns, the records are on disk (``fsync: always``) and readers
+see them; when it raises, the file ends where it ended before and nothing of the append can be read. A ``kill -9`` at
+any point loses nothing that an append returned for, and damages no earlier frame.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.format.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
 from penstock.log.format.index import IndexWriter, Place, first_place
-from penstock.log.format.log_files import index_path, is_full, no_room, segment_bases, segment_path, try_lock
-from penstock.log.format.partition_head import Head, HeadFile
+from penstock.log.format.log_files import disk_full_error, index_path, is_full, segment_bases, segment_path, try_lock
+from penstock.log.format.published_end import Head, HeadFile
 from penstock.log.format.segment import after
 from penstock.log.lineage import note_writer
 from penstock.log.logical_clock import Clock, last_stamp
-from penstock.log.recovery import Recovered, Recovery, open_index, recover
+from penstock.log.recovery import RecoveredEnd, TornTail, open_index, recover
 from penstock.record import ENTRY_SCHEMA, int64_array
 
-_AHEAD = 2
+_PREFETCH = 2
 """How many batches ``append_all`` prepares before it waits for the disk."""
 
 _REQUIRED = [ENTRY_SCHEMA.get_field_index(field.name) for field in ENTRY_SCHEMA if not field.nullable]
@@ -51,10 +51,10 @@ class PartitionWriter:
         first_offset: int = 0,
         neighbours: Iterable[Path] = (),
     ) -> None:
-        """Lock the partition, mend its end, go on from there, at ``first_offset`` or later. ``neighbours`` are the
-        folders of the log's other partitions: what is appended here is newer than all that is there."""
+        """Lock the partition, recover its end, and continue there, at ``first_offset`` or later. ``neighbours`` are the
+        folders of the log's other partitions: what is appended here is newer than everything in them."""
         self.partition = partition
-        self.recovered: Recovery | None = None
+        self.recovered: TornTail | None = None
         self.before_roll: Callable[[], None] | None = None
         """Called when a segment is about to be closed: from then on, retention and compaction may touch it."""
         self._directory = directory
@@ -93,7 +93,7 @@ class PartitionWriter:
             os.close(lock)
             raise
         if isinstance(config.fsync, FsyncInterval):
-            threading.Thread(target=self._sync_on_a_clock, args=(config.fsync.interval,), daemon=True).start()
+            threading.Thread(target=self._sync_periodically, args=(config.fsync.interval,), daemon=True).start()
 
     @property
     def next_offset(self) -> int:
@@ -111,7 +111,7 @@ class PartitionWriter:
     def append_at(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> range:
         """Append entries at offsets of their own, ascending and none below ``next_offset``, as one frame.
 
-        For a log that comes from elsewhere and keeps its offsets. Raises as ``append`` does.
+        For an imported log that keeps its offsets. Raises the same errors as ``append``.
         """
         _check(batch)
         if batch.num_rows == 0:
@@ -131,19 +131,19 @@ class PartitionWriter:
     def append_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[range]:
         """Append many batches, a frame and a sync each; the next is prepared while the disk works on the last.
 
-        For whoever has more than one at hand. An error is raised where it happens; what was yielded is durable.
+        An error is raised where it happens; what was yielded is durable.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="prepare") as ahead:
+        with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
             prepared: deque[Future[Body | None]] = deque()
             for batch in batches:
-                prepared.append(ahead.submit(self.prepare, batch))
-                if len(prepared) > _AHEAD:
+                prepared.append(preparing.submit(self.prepare, batch))
+                if len(prepared) > _PREFETCH:
                     yield self.write(prepared.popleft().result())
             while prepared:
                 yield self.write(prepared.popleft().result())
 
     def prepare(self, batch: pa.RecordBatch) -> Body | None:
-        """The costly half of an append: may be done in one thread while another writes what was prepared before."""
+        """The expensive half of an append: one thread may prepare while another writes what was prepared before."""
         _check(batch)
         return encode(batch, self._compression) if batch.num_rows else None
 
@@ -185,7 +185,7 @@ class PartitionWriter:
             except OSError as error:
                 self._cut_back()
                 if is_full(error):
-                    raise no_room(self._segment, error) from None
+                    raise disk_full_error(self._segment, error) from None
                 raise
             except BaseException as interruption:
                 # Readers may or may not have seen the frame: opening the partition again decides.
@@ -199,7 +199,7 @@ class PartitionWriter:
             return taken
 
     def close(self) -> None:
-        """Make everything durable, whatever the fsync mode, and give the partition up."""
+        """Make everything durable, whatever the fsync mode, and unlock the partition."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -222,7 +222,7 @@ class PartitionWriter:
     ) -> None:
         self.close()
 
-    def _open(self, found: Recovered | None, first_offset: int) -> None:
+    def _open(self, found: RecoveredEnd | None, first_offset: int) -> None:
         self._stamp = last_stamp(self._directory)
         if found is None:
             self._next = first_offset
@@ -234,11 +234,11 @@ class PartitionWriter:
             self._segment = segment_path(self._directory, found.base)
             self._base, self._end = found.base, found.end
             self._fd = os.open(self._segment, os.O_RDWR | os.O_CLOEXEC)
-            # What recovery found whole may still be in memory only; it is published below as durable.
+            # Frames that recovery kept may still be in memory only; they are published below as durable.
             os.fsync(self._fd)
             self._head = HeadFile(self._directory)
             self._index, self._indexed = open_index(self._segment, found.base, found.end)
-            self._old_at = self._grows_old(self._index.created)
+            self._old_at = self._roll_deadline(self._index.created)
         self._durable = self._end.position
         self._publish(self._end, self._next, self._durable)
         self._head.sync()
@@ -253,24 +253,24 @@ class PartitionWriter:
             index = IndexWriter(index_path(path), base)
         except BaseException:
             os.close(fd)
-            # Appends go on in the old segment; one behind it, even an empty one, would say that the old one is closed.
+            # Appends continue in the old segment; a later one, even empty, would mean that the old one is closed.
             path.unlink()
             raise
         self._fd, self._segment, self._base, self._index = fd, path, base, index
         self._end = self._indexed = first_place(base)
-        self._old_at = self._grows_old(index.created)
+        self._old_at = self._roll_deadline(index.created)
         self._durable = 0
 
     def _note_writer(self, first: int) -> None:
-        """Before the first record, and no sooner: a full disk must not keep the partition from opening. When this fails
-        nothing was written, and it is tried again with the next append."""
+        """Note this writer in the lineage, not before the first record: a full disk must not keep the partition from
+        opening. If this fails, nothing was written, and the next append tries again."""
         if self._is_noted:
             return
         try:
             note_writer(self._directory, first, segment_bases(self._directory)[0])
         except OSError as error:
             if is_full(error):
-                raise no_room(self._segment, error) from None
+                raise disk_full_error(self._segment, error) from None
             raise
         self._is_noted = True
 
@@ -281,9 +281,9 @@ class PartitionWriter:
         too_large = position + frame_bytes > self._config.segment_bytes
         return too_large or time.monotonic() > self._old_at
 
-    def _grows_old(self, created: float) -> float:
-        """When the segment is to be closed, by a clock that nobody sets. How old it is already, only the wall clock can
-        say; one that was set back says that it is new."""
+    def _roll_deadline(self, created: float) -> float:
+        """When to close the segment, by the monotonic clock. Its age so far comes from the wall clock; by one that was
+        set back, it is new."""
         age = min(max(0.0, time.time() - created), self._config.segment_age)
         return time.monotonic() + self._config.segment_age - age
 
@@ -325,7 +325,7 @@ class PartitionWriter:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            # After a failed sync the kernel may have dropped pages: only what was synced before is known to be there.
+            # After a failed sync the kernel may have dropped pages: only what was synced before is certain.
             if not self._always or not is_full(error):
                 self._broken = str(error)
             raise
@@ -347,7 +347,7 @@ class PartitionWriter:
                 "Check the disk, then restart: opening the partition again finds its last whole frame.",
             )
 
-    def _sync_on_a_clock(self, interval: float) -> None:
+    def _sync_periodically(self, interval: float) -> None:
         while not self._closed.wait(interval):
             with self._lock:
                 if self._closed.is_set() or self._broken is not None:

@@ -28,7 +28,7 @@ class SourceContext:
     """The log's config as JSON (segment size, fsync mode ...)."""
     state_dir: Path
     patience: float | None = None
-    """Seconds after which what it reads from, if it stays away, is given up; none, and it waits."""
+    """Seconds after which it gives up on what it reads from, if that stays away; None: it waits for ever."""
 
 
 ConfigT = TypeVar("ConfigT", bound=SourceConfig)
@@ -51,9 +51,9 @@ class Source(ABC, Generic[ConfigT]):
     def run(self, stopping: Event, once: bool = False) -> None: ...
 
     def check(self) -> str | None:
-        """For ``penstock doctor``: what it found where it reads, in a sentence; None: there is nothing to look at.
+        """For ``penstock doctor``: what it found where it reads, in a sentence; None: there is nothing to check.
 
-        Raises ``PenstockError`` for what must be mended before ``run``. Changes nothing, and may be called beside it.
+        Raises ``PenstockError`` for what must be fixed before ``run``. Changes nothing, and may run beside it.
         """
         return None
 

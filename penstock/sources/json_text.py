@@ -1,4 +1,4 @@
-"""Reading JSON without rewriting it: is this text JSON, and where in its bytes are the parts?
+"""Reads JSON without rewriting it: whether a text is JSON, and where in its bytes the parts are.
 
 Events are kept byte for byte (``2.50`` stays ``2.50``, key order, repeated keys and odd escapes survive), so a parsed
 value is only looked at, and changes are cut into the text at the places that this module finds. ``parse`` decides what
@@ -26,7 +26,7 @@ class NotJson(ValueError):
 
 
 def parse(text: bytes) -> Json:
-    """The value of a JSON text. Numbers may be rounded and lone surrogates kept: only for looking at."""
+    """The value of a JSON text, for inspection only: numbers may be rounded and lone surrogates kept."""
     try:
         value: Json = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -35,7 +35,7 @@ def parse(text: bytes) -> Json:
 
 
 def _parse_leniently(text: bytes) -> Json:
-    """What the fast parser refuses although it is JSON: lone surrogates, numbers beyond a double."""
+    """Parse JSON that the fast parser refuses: lone surrogates, numbers beyond a double."""
     try:
         value: Json = DECODER.decode(text.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -51,12 +51,12 @@ def _refuse_constant(name: str) -> NoReturn:
     raise NotJson(f"not JSON: {name} is not a JSON number")
 
 
-# `bool` stands in for the number parsers: a value nobody asks for, and no limit on the digits of an integer.
+# `bool` replaces the number parsers: nobody needs the value, and it has no limit on digits.
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=bool, parse_float=bool)
 
 
 def kind_of(value: Json) -> str:
-    """What a value is, in words for a message."""
+    """The kind of a value, in words for a message."""
     match value:
         case None:
             return "null"

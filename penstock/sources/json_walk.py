@@ -1,4 +1,4 @@
-"""Walking over a large JSON text: where its values are, found by parsing one at a time.
+"""Walks over a large JSON text: finds where its values are by parsing one at a time.
 
 Parsing ten megabytes at once takes a good part of a second in which no other thread may run, and twenty times the
 memory. A walker parses single values of a bounded size, forgets them, and keeps their places. It decides what lies
@@ -16,11 +16,11 @@ from penstock.sources.json_text import DECODER, WHITESPACE, NotJson, Span
 
 WINDOW_BYTES = 256 * 1024
 _TAIL = 16
-"""How near to the end of a window a fault can be and still come from its being cut."""
+"""How near to the end of a window an error may be caused by the cut."""
 
 
 class TooLong(ValueError):
-    """A value that is longer than the walker looks."""
+    """A value is longer than the walker's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Outline:
     """An object of which one member is a long array."""
 
     listed: array[int]
-    """Starts and ends of the array's elements, by turns."""
+    """Starts and ends of the array's elements, alternating."""
     others: dict[str, tuple[int, Span]]
     """Where the other members' keys begin, and where their values are. A repeated key counts with its last value."""
 
@@ -46,7 +46,7 @@ class Walker:
         self._base = 0
         self._window = ""
         self.end = 0
-        """Where what was walked over last ends."""
+        """Where the last value ends."""
 
     def elements(self, at: int) -> Iterator[Span]:
         """The elements of the array that begins at ``at``."""
@@ -98,7 +98,7 @@ class Walker:
         return Outline(found, others) if found is not None else None
 
     def check_end(self) -> None:
-        """Nothing may follow."""
+        """Check that nothing follows."""
         if self.end != len(self._text):
             raise self.fault("Extra data", self.end)
 

@@ -1,8 +1,8 @@
 """Arrow steps in a row, as one function over record batches, with every record accounted for.
 
-The chain adds what no single step does: the route's filters (namespace, tokens), the failing of records that their
-source could not read, the per-step namespace, and the check that each step's outcome adds up. It also sees to it that a
-record which a step made several rows of fails as a whole: what is replayed later is the whole record.
+The chain adds what no single step does: the route's filters (namespace, tokens), failing the records that their source
+could not read, the per-step namespace, and the check that each step's outcome adds up. It also makes a record that a
+step turned into several rows fail as a whole: a replay repeats the whole record.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.errors import RouteError
 from penstock.outcome import FAILURE_SCHEMA, Outcome, place_key
 from penstock.record import Header
 from penstock.steps.contract import ArrowStep, TooMuch
-from penstock.steps.current_step import entering
+from penstock.steps.current_step import enter_step
 
 SOURCE_LABEL = "source"
 NAMESPACE_LABEL = "namespace"
 ONLY_KEYS_LABEL = "only_keys"
 OF_FAILED_LABEL = "of_failed"
-"""Rows of a record that has failed by another one of its rows."""
+"""The skip label of rows whose record failed by another of its rows."""
 
 STEP_FAILURE_SCHEMA: pa.Schema = FAILURE_SCHEMA.append(pa.field("step", pa.string(), nullable=False))
 
@@ -42,7 +42,7 @@ class Link:
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """What became of one batch: the rows that go on, and by step label what was skipped, failed and added."""
+    """What became of one batch: the rows that were kept, and by step label what was skipped, failed and added."""
 
     kept: pa.RecordBatch
     skipped: Mapping[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Chain:
     only_keys: Sequence[str] = ()
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, ChainOutcome]]:
-        """The batch, or in order the pieces of it that had to be run one by one, each with what became of it."""
+        """Run the batch, or its pieces in order if it is too large; yields each with what became of it."""
         try:
             outcome = self.run(batch)
         except TooMuch:
@@ -93,7 +93,7 @@ class Chain:
         for link in self.links:
             if batch.num_rows == 0:
                 break
-            entering(link.label)
+            enter_step(link.label)
             outcome = _apply(link, batch)
             batch = _settle(link.label, batch, outcome, skipped, failures)
             if outcome.added:
@@ -124,7 +124,7 @@ def labelled(failures: pa.RecordBatch, label: str) -> pa.RecordBatch:
 
 
 def check_sum(label: str, rows_in: int, outcome: Outcome) -> None:
-    """Refuse an outcome that lost or invented a row: that is a bug in the step, and must not pass unseen."""
+    """Refuse an outcome that lost or invented a row: that is a bug in the step."""
     rows_out = outcome.kept.num_rows + outcome.skipped + outcome.failures.num_rows - outcome.added
     if rows_out != rows_in or outcome.added < 0:
         raise RouteError(
@@ -165,7 +165,7 @@ def _apply(link: Link, batch: pa.RecordBatch) -> Outcome:
 
 
 def _fail_as_a_whole(kept: pa.RecordBatch, skipped: dict[str, int], failures: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Hold back the other rows of the records that failed; of a record's failures the first one stays."""
+    """Remove the other rows of the records that failed; keeps the first failure of a record."""
     named = pa.concat_batches(failures)
     _, first = np.unique(place_key(named).to_numpy(), return_index=True)
     held_back = pc.is_in(place_key(kept), value_set=place_key(named))
@@ -178,7 +178,7 @@ def _fail_as_a_whole(kept: pa.RecordBatch, skipped: dict[str, int], failures: li
 
 
 def _matching(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArray | None:
-    """Which rows' namespaces match; ``None`` when all do. The expression runs once per distinct namespace."""
+    """Which rows' namespaces match; ``None`` when all do. Runs the expression once per distinct namespace."""
     encoded = batch.column("namespace").dictionary_encode()
     hits = [pattern.search(name) is not None for name in encoded.dictionary.to_pylist()]
     if all(hits):
@@ -187,7 +187,7 @@ def _matching(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArra
 
 
 def _text_scalar(text: str) -> pa.StringScalar:
-    """The text as Arrow has it. From a Python value ``pyarrow.scalar`` makes it too, but imports pandas first."""
+    """The text as an Arrow scalar. ``pyarrow.scalar`` would import pandas first."""
     data = text.encode()
     ends = np.array([0, len(data)], np.int32)
     return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(data))[0]

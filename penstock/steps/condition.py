@@ -1,4 +1,4 @@
-"""A condition over a batch: for which rows it is true. What ``where`` and ``skip`` have in common."""
+"""A condition over a batch: for which rows it is true. Shared by ``where`` and ``skip``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Judged:
 
 
 class Condition:
-    """A condition that was read."""
+    """A parsed condition."""
 
     def __init__(self, tree: Node) -> None:
         self._tree = tree

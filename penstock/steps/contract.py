@@ -7,8 +7,8 @@ No record is ever lost silently. Of the rows that go into ``ArrowStep.apply``, e
 in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. A step that makes several rows of one
 counts those beyond the first in ``added``. The chain (``steps/chain.py``) checks the sum of every batch of every step.
 
-``partition`` and ``offset`` name the record that a row is of. Until a step has added rows that is also the row's own
-name; behind it the rows of one record share it, and stand together.
+``partition`` and ``offset`` identify the record of a row. Until a step adds rows they also identify the row; after it
+the rows of one record share them, and stand together.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["ArrowStep", "Outcome", "SparkStep", "StepConfig", "TooMuch", "namesp
 
 
 class TooMuch(Exception):
-    """What a step makes of a batch is too large for one batch; it raises this only if there is more than one record.
-    The chain then tries with half of the records."""
+    """The output of a step is too large for one batch; raised only if the batch has more than one record. The chain
+    then tries half of the records."""
 
 
 ConfigT = TypeVar("ConfigT", bound=StepConfig)

@@ -1,4 +1,4 @@
-"""Which step this process is in, told before each one, so that it can be named if the process does not survive it."""
+"""Reports the step that this process enters, so that it can be named if the process does not survive it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 _tell: Callable[[str], None] | None = None
 
 
-def entering(label: str) -> None:
-    """Called before a step gets records. Costs nothing where nobody listens."""
+def enter_step(label: str) -> None:
+    """Report that a step is about to get records. Free if nobody listens."""
     if _tell is not None:
         _tell(label)
 
 
 @contextmanager
-def told_to(listener: Callable[[str], None]) -> Iterator[None]:
-    """Inside, every step that is entered is told. A process runs one task at a time, so there is one listener."""
+def report_steps_to(listener: Callable[[str], None]) -> Iterator[None]:
+    """Report every step entered inside the block to ``listener``. There is one: a process runs one task at a time."""
     global _tell
     before, _tell = _tell, listener
     try:

@@ -1,7 +1,7 @@
 """A batch of JSON objects on its way through several edits, with the rows that failed on the way.
 
-Every edit returns a new state. A row that is not a JSON object, or that an edit cannot be done on, is out: later edits
-leave it alone and ``outcome`` names it among the failures.
+Every edit returns a new state. A row that is not a JSON object, or that an edit fails on, is out: later edits skip it
+and ``outcome`` lists it among the failures.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.json.arrow_text import verbatim
-from penstock.json.edit import put, wrapped
+from penstock.json.arrow_text import verbatim_values
+from penstock.json.edit import put, wrap_values
 from penstock.json.find import Found, find
-from penstock.json.members import Rewritten, renamed, without
-from penstock.json.merge import merged
+from penstock.json.members import Rewritten, drop_members, rename_members
+from penstock.json.merge import merge_objects
 from penstock.json.paths import Path, format_path
 from penstock.json.tokens import ABSENT, OBJECT
 from penstock.outcome import Outcome
@@ -35,7 +35,7 @@ class Editing:
 
     @classmethod
     def found(cls, batch: pa.RecordBatch, found: Found) -> Editing:
-        """The unchanged batch, after a look into it has told which rows are JSON objects."""
+        """The unchanged batch; ``found`` says which rows are JSON objects."""
         return cls._begin(batch, batch.column("data"), found.valid, found.broken_at)
 
     @classmethod
@@ -52,10 +52,10 @@ class Editing:
         return cls(batch, data, valid, (not_json(batch, valid, broken_at),))
 
     def without(self, path: Path) -> Editing:
-        return replace(self, data=without(self.data, [path]).data)
+        return replace(self, data=drop_members(self.data, [path]).data)
 
     def put(self, path: Path, values: pa.BinaryArray, found: Found | None = None) -> Editing:
-        """With JSON values at a path, where they are not null; ``found`` as ``json.edit.put`` has it."""
+        """Put JSON values at a path, where they are not null; ``found`` as in ``json.edit.put``."""
         result = put(self.data, path, values, found)
         blocked = np.flatnonzero((result.blocked_at >= 0) & self.alive)
         if len(blocked) == 0:
@@ -67,22 +67,22 @@ class Editing:
         return self._fail(blocked, messages, result.data)
 
     def moved(self, source: Path, target: Path, merge: bool) -> Editing:
-        """With what is at ``source`` at ``target`` instead; rows that have nothing there stay as they are.
+        """Move the value at ``source`` to ``target``; rows that have none stay as they are.
 
-        What was at ``target`` is replaced; with ``merge`` an object that comes onto an object goes into it instead.
-        ``()`` is the document: moved from, it is nested whole; moved to, an object's members spread into it.
+        It replaces what was at ``target``; with ``merge`` an object is merged into an object there instead. ``()`` is
+        the document: as the source, all of it is nested; as the target, an object's members spread into it.
         """
         found = find(self.data, [source, target])
         there = found.kind[:, 0] != ABSENT
         if source == target or not there.any():
             return self
-        values = verbatim(found, 0)
+        values = verbatim_values(found, 0)
         if source == ():
-            return replace(self, data=wrapped(values, target))
+            return replace(self, data=wrap_values(values, target))
         beside = source[:-1] == target[:-1] and len(source) == len(target)
         meeting = (found.kind[:, 0] == OBJECT) & (found.kind[:, 1] == OBJECT) & merge
         if beside and not meeting.any():
-            return replace(self, data=renamed(self.data, {source: target[-1]}).data)
+            return replace(self, data=rename_members(self.data, {source: target[-1]}).data)
         state = self
         if target == ():
             misfits = np.flatnonzero(there & (found.kind[:, 0] != OBJECT) & self.alive)
@@ -92,8 +92,8 @@ class Editing:
         state = state.without(source)
         result = state._merged_onto(target, values) if merge else state.put(target, values)
         if beside:
-            # Where nothing is merged the member keeps its place among its neighbours.
-            in_place = renamed(self.data, {source: target[-1]}).data
+            # Without a merge the member keeps its position among its neighbours.
+            in_place = rename_members(self.data, {source: target[-1]}).data
             return replace(result, data=pc.if_else(pa.array(meeting), result.data, in_place))
         return result
 
@@ -105,10 +105,10 @@ class Editing:
         meeting = np.flatnonzero((found.kind[:, 0] == OBJECT) & _are_objects(values))
         if len(meeting):
             # Row by row: which members meet is known only from both objects' own bytes, and such moves are rare.
-            olds = verbatim(found, 0)
+            olds = verbatim_values(found, 0)
             texts = values.to_pylist()
             for row in meeting.tolist():
-                texts[row] = merged(olds[row].as_py(), texts[row])
+                texts[row] = merge_objects(olds[row].as_py(), texts[row])
             values = pa.array(texts, pa.binary())
         return self.put(target, values)
 

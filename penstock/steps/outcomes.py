@@ -44,7 +44,7 @@ def not_json(batch: pa.RecordBatch, valid: Flags, broken_at: npt.NDArray[np.int6
 
 
 def settle(batch: pa.RecordBatch, kept: Flags, failed: Sequence[pa.RecordBatch]) -> Outcome:
-    """Of ``batch``, the ``kept`` rows go on, those in ``failed`` have failed, and what is left over was skipped."""
+    """The outcome of ``batch``: keeps the ``kept`` rows, fails those in ``failed``, and skips the rest."""
     named = [some for some in failed if some.num_rows]
     together = pa.concat_batches(named) if named else NO_FAILURES
     remaining = batch if kept.all() else batch.filter(pa.array(kept))

@@ -15,7 +15,7 @@ from bench.bare_read import json_types, load_lines
 from bench.clickstream import FRAME, KEY, LEAVES, PARTITIONS, Clickstream, Written, write
 from bench.dlt_load import DATASET, Disposition, Settings, Warehouse, seconds_of_dlt
 from bench.to_the_end import deliver
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.support.postgres import postgres
 
 EVENTS = 10_000

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from penstock.cli._support.exit_codes import DEBUG, guarded
+from penstock.cli._support.exit_codes import DEBUG, report_errors
 from penstock.cli.main import app
 from tests.cli.projects import Project, penstock
 
@@ -115,7 +115,7 @@ def test_a_bug_is_called_one_and_shows_its_trace_only_when_asked(
 ) -> None:
     monkeypatch.delenv(DEBUG, raising=False)
     with pytest.raises(typer.Exit) as ended:
-        guarded(broken)()
+        report_errors(broken)()
     assert ended.value.exit_code == 70
     told = capsys.readouterr().err
     assert "KeyError: 'lost'" in told
@@ -123,7 +123,7 @@ def test_a_bug_is_called_one_and_shows_its_trace_only_when_asked(
     assert "Traceback" not in told
     monkeypatch.setenv(DEBUG, "1")
     with pytest.raises(KeyError):
-        guarded(broken)()
+        report_errors(broken)()
 
 
 def refused_by_the_system() -> None:
@@ -132,7 +132,7 @@ def refused_by_the_system() -> None:
 
 def test_what_the_system_refuses_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
-        guarded(refused_by_the_system)()
+        report_errors(refused_by_the_system)()
     assert ended.value.exit_code == 1
     assert capsys.readouterr().err == "Permission denied: /data/ledger.db\n"
 

@@ -44,7 +44,7 @@ def an_engine_runs(project: Shop) -> None:
 
 def note(project: Shop, state: RouteState) -> None:
     ledger = Ledger.open(sqlite_url(Layout(project.folder / "data").ledger), "shop")
-    ledger.note("warehouse", state)
+    ledger.set_state("warehouse", state)
     ledger.close()
 
 

@@ -14,7 +14,7 @@ import duckdb
 
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.cli.processes import running
 from tests.support.database import Database
 from tests.support.ports import free_port, listens

@@ -78,7 +78,7 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
 AWKWARD = """
 from pydantic import Field
 
-from penstock.destinations.contract import UNRECORDED
+from penstock.destinations.contract import NULL_TABLE_BOOK
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.errors import TransientError
@@ -97,7 +97,7 @@ class AwkwardConfig(FileConfig):
 
 
 class Awkward(FileDestination):
-    def write(self, batch, parts, book=UNRECORDED):
+    def write(self, batch, parts, book=NULL_TABLE_BOOK):
         tries = self.config.path.with_suffix(".tries")
         said = tries.read_text() if tries.exists() else ""
         if len(said) < self.config.times:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from penstock.cli._support.signals import stopping_in_two_steps
+from penstock.cli._support.signals import stop_in_two_steps
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -14,7 +14,7 @@ def test_the_first_signal_drains_and_the_second_hurries(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    with stopping_in_two_steps(30.0) as (stopping, hurry):
+    with stop_in_two_steps(30.0) as (stopping, hurry):
         signal.raise_signal(number)
         assert (stopping.is_set(), hurry.is_set()) == (True, False)
         assert capfd.readouterr().err == "draining, up to 30 s; press Ctrl-C again to stop now\n"

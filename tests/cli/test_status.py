@@ -101,7 +101,7 @@ def test_rows_of_a_half_delivered_batch_are_in_no_sum_but_their_own(shop: Projec
     ledger = shop.open().ledger
     begun = ledger.begin("warehouse", {0: (6, 8)})
     assert begun is not None
-    ledger.table_loaded(begun, TableReceipt("out", 1))
+    ledger.note_table_loaded(begun, TableReceipt("out", 1))
     people, machines = _routes(shop)
     assert machines["tables"]["out"] == {"in": 3, "merged": 0, "written": 3, "under_way": 1}
     assert sum(tally["in"] for tally in machines["tables"].values()) == machines["loaded"] == int(people["loaded"])
@@ -132,7 +132,7 @@ def test_records_of_one_key_are_many_in_and_one_written(shop: Project) -> None:
 
 @pytest.mark.parametrize("last_word", [RouteState.RUNNING, RouteState.STARTING, RouteState.RETRYING])
 def test_a_route_whose_engine_was_killed_is_running_for_nobody(shop: Project, last_word: RouteState) -> None:
-    shop.open().ledger.note("warehouse", last_word)
+    shop.open().ledger.set_state("warehouse", last_word)
     people, machines = _routes(shop)
     assert (people["state"], machines["state"]) == ("stopped", "stopped")
 

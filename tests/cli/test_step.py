@@ -128,7 +128,7 @@ def test_what_was_under_way_comes_first_and_together(strict: Shop) -> None:
 
 def test_it_keeps_away_from_a_pipeline_that_runs(strict: Shop) -> None:
     lock = EngineLock(Layout(strict.folder / "data").run)
-    lock.take()
+    lock.acquire()
     ran = strict.penstock("run", "--step", "warehouse", "--yes")
     lock.release()
     assert ran.code == Exit.PROBLEMS

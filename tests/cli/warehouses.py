@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.task import run_task
 from penstock.engine.ledger import Settlement
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.record import Record, entries
 from tests.cli.projects import Project
 
@@ -57,7 +57,7 @@ class Warehouse(Project):
         start = pipeline.ledger.offsets("warehouse")[partition].committed
         batch = pipeline.ledger.begin("warehouse", {partition: (start, end)})
         assert batch is not None
-        report = carry(plan, plan.head_chain(), pipeline.log.read(partition, start, end), partition, start, end)
+        report = run_task(plan, plan.head_chain(), pipeline.log.read(partition, start, end), partition, start, end)
         receipt = plan.destination().write(batch, report.parts, RouteBook(pipeline.ledger, "warehouse"))
         pipeline.ledger.commit(batch, Settlement(end - start, receipt.rows, tables=receipt.tables))
         pipeline.ledger.close()

@@ -21,7 +21,7 @@ from penstock.config.pipeline_config import EngineConfig, LedgerConfig
 from penstock.config.problems import ConfigError
 from penstock.config.secrets import is_secret_name, secrets_in_address, secrets_in_options
 from penstock.errors import PenstockError
-from penstock.redaction import MASK, MIN_LENGTH, Redactor, forget, is_weak, learn, redacted
+from penstock.redaction import MASK, MIN_LENGTH, Redactor, add_secrets, forget_secrets, is_weak, redacted
 from penstock.registry import Kind, components
 
 PLANTED = "h0p!scotch-42"
@@ -173,11 +173,11 @@ def test_a_short_or_common_secret_leaves_lines_readable(secret: str) -> None:
 
 
 def test_an_error_shows_no_secret_whoever_made_its_text() -> None:
-    learn([PLANTED])
+    add_secrets([PLANTED])
     error = PenstockError("PEN-X-001", f"could not connect to postgresql://me:{IN_A_URL}@db", f"Try {PLANTED}.")
     assert PLANTED not in str(error) + repr(error) + error.what + error.fix
     assert IN_A_URL not in str(error)
-    forget()
+    forget_secrets()
     assert redacted(PLANTED) == PLANTED
 
 

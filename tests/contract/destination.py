@@ -230,7 +230,7 @@ class TransactionalContract(RepeatableContract):
         assert isinstance(destination, SqlDestination)
         destination.write(batch(0), staging.stage(numbered([1])))
         with destination.session() as session:
-            session.change([f"ALTER TABLE {destination.dialect.relation(MARKS)} DROP COLUMN origin"])
+            session.run_ddl([f"ALTER TABLE {destination.dialect.relation(MARKS)} DROP COLUMN origin"])
         assert [load.batch.origin for load in destination.newest_loads()] == [""]
         assert destination.write(replace(batch(0), origin="one"), staging.stage(numbered([1]))).repeated
         assert not destination.write(replace(batch(1), origin="two"), staging.stage(numbered([2]))).repeated

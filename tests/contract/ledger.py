@@ -64,7 +64,7 @@ class LedgerContract(ABC):
         assert ledger.offsets("shop") == {0: Position(10, 10), 1: Position(105, 105)}
         assert ledger.totals("shop") == Totals(items=15, loaded=9, skipped=4, failed=2)
         assert ledger.skips("shop") == {"where": 3, "namespace": 1}
-        assert ledger.delivered("shop") == {"a": TableCount(5), "b": TableCount(4)}
+        assert ledger.table_counts("shop") == {"a": TableCount(5), "b": TableCount(4)}
 
     @pytest.mark.parametrize(
         "settlement",
@@ -118,13 +118,13 @@ class LedgerContract(ABC):
         ledger.commit(first, Settlement(10, 10, tables=[TableReceipt("a", 6, merged=5), TableReceipt("b", 4)]))
         second = ledger.begin("shop", {0: (10, 15)})
         assert second is not None
-        ledger.table_loaded(second, TableReceipt("a", 3, merged=1))
-        assert ledger.delivered("shop") == {"a": TableCount(6, 5, under_way=3), "b": TableCount(4)}
+        ledger.note_table_loaded(second, TableReceipt("a", 3, merged=1))
+        assert ledger.table_counts("shop") == {"a": TableCount(6, 5, under_way=3), "b": TableCount(4)}
         account = ledger.account("shop")
         assert (account.standing.pending, account.totals.loaded) == (second, 10)
-        ledger.commit(second, Settlement(5, 5, tables=[*ledger.tables_loaded(second), TableReceipt("c", 2)]))
-        assert ledger.delivered("shop") == {"a": TableCount(9, 6), "b": TableCount(4), "c": TableCount(2)}
-        assert sum(count.rows for count in ledger.delivered("shop").values()) == ledger.totals("shop").loaded
+        ledger.commit(second, Settlement(5, 5, tables=[*ledger.loaded_tables(second), TableReceipt("c", 2)]))
+        assert ledger.table_counts("shop") == {"a": TableCount(9, 6), "b": TableCount(4), "c": TableCount(2)}
+        assert sum(count.rows for count in ledger.table_counts("shop").values()) == ledger.totals("shop").loaded
 
     def test_a_ledger_that_listed_rows_by_batch_only_is_summed_up_by_table(self, ledger: Ledger) -> None:
         for number, tables in enumerate([[TableReceipt("a", 5)], [TableReceipt("a", 3), TableReceipt("b", 2)]]):
@@ -133,7 +133,7 @@ class LedgerContract(ABC):
             ledger.commit(batch, Settlement(5, 5, tables=tables))
         begun = ledger.begin("shop", {0: (10, 11)})
         assert begun is not None
-        ledger.table_loaded(begun, TableReceipt("b", 1))
+        ledger.note_table_loaded(begun, TableReceipt("b", 1))
         names = ledger.names
         with ledger.writing() as connection:
             # As the version before left it, with the first batch no longer listed.
@@ -142,10 +142,10 @@ class LedgerContract(ABC):
             connection.execute(sa.text(f"ALTER TABLE {names.deliveries.fullname} DROP COLUMN merged"))
         later_version = self.open()
         counts = {"a": TableCount(3), "b": TableCount(2, under_way=1), "earlier": TableCount(5)}
-        assert later_version.delivered("shop") == counts
-        assert later_version.tables_loaded(begun) == [TableReceipt("b", 1, repeated=True)]
-        later_version.commit(begun, Settlement(1, 1, tables=later_version.tables_loaded(begun)))
-        assert self.open().delivered("shop") == {**counts, "b": TableCount(3)}
+        assert later_version.table_counts("shop") == counts
+        assert later_version.loaded_tables(begun) == [TableReceipt("b", 1, repeated=True)]
+        later_version.commit(begun, Settlement(1, 1, tables=later_version.loaded_tables(begun)))
+        assert self.open().table_counts("shop") == {**counts, "b": TableCount(3)}
 
     def test_waiting_items_keep_the_hold_back(self, ledger: Ledger) -> None:
         batch = ledger.begin("shop", {0: (0, 10)})
@@ -173,7 +173,7 @@ class LedgerContract(ABC):
         assert {
             table: (told.rows, told.batches, told.first) for table, told in ledger.waiting_tables("shop").items()
         } == {"orders": (6, 2, 1)}
-        part = self.open().first_waiting("shop", "orders")
+        part = self.open().next_waiting_part("shop", "orders")
         assert part is not None
         assert (part.batch.number, part.batch.ranges, part.rows) == (1, {0: (0, 10), 1: (100, 105)}, 4)
         ledger.note_attempt(part, "still locked")
@@ -184,13 +184,13 @@ class LedgerContract(ABC):
         assert not ledger.settle_waiting(part, settlement), "once"
         assert ledger.totals("shop") == Totals(items=17, loaded=14, failed=1, waiting=2)
         assert ledger.offsets("shop") == {0: Position(12, 10), 1: Position(105, 105)}
-        assert ledger.delivered("shop") == {"orders": TableCount(3), "visits": TableCount(11)}
+        assert ledger.table_counts("shop") == {"orders": TableCount(3), "visits": TableCount(11)}
         newest, first = ledger.batches("shop")
         assert (first.loaded, first.failed, first.waiting, newest.waiting) == (14, 1, 0, 2)
 
     def test_what_waited_is_not_settled_as_another_number_of_rows(self, ledger: Ledger) -> None:
         self.put_off(ledger, {0: (0, 10)}, rows=4)
-        part = ledger.first_waiting("shop", "orders")
+        part = ledger.next_waiting_part("shop", "orders")
         assert part is not None
         for wrong in (Settlement(4, 3), Settlement(4, 5), Settlement(3, 3)):
             with pytest.raises(LedgerError, match="PEN-LGR-017"):
@@ -217,7 +217,7 @@ class LedgerContract(ABC):
         assert ledger.acknowledge_waiting("shop", 0, (20, 30), ADA) == 0
         assert ledger.acknowledge_waiting("shop", 0, (2, 4), ADA) == 1
         assert ledger.acknowledge_waiting("shop", 0, (3, 60), ADA) == 1
-        part = ledger.first_waiting("shop", "orders")
+        part = ledger.next_waiting_part("shop", "orders")
         assert part is not None
         assert part.acknowledged == {0: [(2, 10)]}
         assert [each.act for each in ledger.interventions("shop")] == [Act.ACK, Act.ACK]
@@ -226,12 +226,12 @@ class LedgerContract(ABC):
         self, ledger: Ledger
     ) -> None:
         self.put_off(ledger, {0: (0, 10)}, rows=4)
-        ledger.rename("shop", "store", ADA)
-        part = ledger.first_waiting("store", "orders")
+        ledger.rename_route("shop", "store", ADA)
+        part = ledger.next_waiting_part("store", "orders")
         assert part is not None
         assert (part.route, part.batch.route) == ("store", "shop")
         assert ledger.waiting_tables("shop") == {}
-        ledger.drop("store")
+        ledger.drop_route("store")
         assert ledger.waiting_tables("store") == {}
 
     def test_the_same_range_has_the_same_number_at_every_attempt(self, ledger: Ledger) -> None:
@@ -283,7 +283,7 @@ class LedgerContract(ABC):
         batch = ledger.begin("shop", {0: (0, 10)})
         assert batch is not None
         ledger.commit(batch, Settlement(10, 9, failed=1, failed_extent=Extent(1, 250)))
-        ledger.note("shop", RouteState.RETRYING, "the warehouse is locked")
+        ledger.set_state("shop", RouteState.RETRYING, "the warehouse is locked")
         reopened = self.open()
         assert reopened.scope == ledger.scope
         assert reopened.totals("shop") == ledger.totals("shop")
@@ -304,13 +304,13 @@ class LedgerContract(ABC):
         ledger.begin_replay("shop", 9, 40, [0, 2])
         assert self.open().replay_under_way("shop") == (9, 40, [0, 2])
         ledger.finish_replay("shop", appended=True)
-        assert ledger.settled("shop") == {0: "replayed", 2: "replayed"}
+        assert ledger.settled_entries("shop") == {0: "replayed", 2: "replayed"}
         assert ledger.replay_under_way("shop") is None
 
     def test_a_replay_that_did_not_reach_the_log_leaves_its_entries_open(self, ledger: Ledger) -> None:
         ledger.begin_replay("shop", 9, 40, [0, 2])
         ledger.finish_replay("shop", appended=False)
-        assert ledger.settled("shop") == {}
+        assert ledger.settled_entries("shop") == {}
 
     def test_routes_commit_at_the_same_time_without_losing_a_count(self, ledger: Ledger) -> None:
         routes, rounds = ["a", "b", "c"], 20
@@ -332,10 +332,10 @@ class LedgerContract(ABC):
         assert [ledger.totals(route).loaded for route in routes] == [rounds] * len(routes)
 
     def test_a_partition_that_was_made_anew_is_refused(self, ledger: Ledger) -> None:
-        ledger.recognise({0: "first", 1: "second"})
-        self.open().recognise({0: "first", 2: "third"})
+        ledger.check_log_identity({0: "first", 1: "second"})
+        self.open().check_log_identity({0: "first", 2: "third"})
         with pytest.raises(LedgerError, match="partition 1 was made anew"):
-            ledger.recognise({0: "first", 1: "another", 2: "third"})
+            ledger.check_log_identity({0: "first", 1: "another", 2: "third"})
 
     def committed(self, ledger: Ledger, end: int, start: int = 0) -> None:
         batch = ledger.begin("shop", {0: (start, end)})
@@ -369,9 +369,9 @@ class LedgerContract(ABC):
         assert ledger.standing("shop").halt is None
 
     def test_a_route_that_has_halted_is_not_said_to_run_by_its_start(self, ledger: Ledger) -> None:
-        ledger.note("shop", RouteState.STARTING)
+        ledger.set_state("shop", RouteState.STARTING)
         ledger.halt("shop", HALT, "stopped")
-        ledger.note("shop", RouteState.RUNNING, after=RouteState.STARTING)
+        ledger.set_state("shop", RouteState.RUNNING, after=RouteState.STARTING)
         activity = ledger.activity("shop")
         assert activity is not None
         assert activity.state is RouteState.HALTED
@@ -417,7 +417,7 @@ class LedgerContract(ABC):
         assert ledger.offsets("shop")[0].committed == 4
 
     def test_nobody_moves_a_route_that_an_engine_works_on(self, ledger: Ledger) -> None:
-        ledger.note("shop", RouteState.RUNNING)
+        ledger.set_state("shop", RouteState.RUNNING)
         assert not ledger.acknowledge("shop", 0, (0, 1), ADA, Advance(0, 1, 1), engine_runs=True)
         with pytest.raises(LedgerError, match="not halted"):
             ledger.resume("shop", ADA)
@@ -439,12 +439,12 @@ class LedgerContract(ABC):
         self.committed(ledger, 10)
         begun = ledger.begin("shop", {0: (10, 12)})
         assert begun is not None
-        ledger.table_loaded(begun, TableReceipt("orders", 1))
+        ledger.note_table_loaded(begun, TableReceipt("orders", 1))
         ledger.acknowledge("shop", 0, (11, 12), ADA)
         ledger.rewind("shop", {0: 10}, ADA)
         assert ledger.generation("shop") == 1
         assert ledger.pending("shop") == begun
-        assert [table.table for table in ledger.tables_loaded(begun)] == ["orders"]
+        assert [table.table for table in ledger.loaded_tables(begun)] == ["orders"]
         assert ledger.acknowledged_in("shop", begun.ranges) == {}
 
     def test_a_rewind_brings_nothing_a_second_time_that_nobody_asked_for(self, ledger: Ledger) -> None:
@@ -453,7 +453,7 @@ class LedgerContract(ABC):
         ledger.commit(first, Settlement(20, 20))
         begun = ledger.begin("shop", {0: (10, 12), 1: (110, 112)})
         assert begun is not None
-        ledger.table_loaded(begun, TableReceipt("orders", 1))
+        ledger.note_table_loaded(begun, TableReceipt("orders", 1))
         with pytest.raises(LedgerError, match="orders has its part"):
             ledger.rewind("shop", {0: 3}, ADA)
         assert ledger.pending("shop") == begun

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog, PartitionOwner
+from penstock.log.local_log import LocalLog, PartitionOwner
 from penstock.log.reader import Bounds
 from penstock.log.record_order import RangeOrder, beginning, ends
 from penstock.record import RECORD_SCHEMA, records
@@ -127,7 +127,7 @@ class LogContract:
     def _writer_elsewhere(self, directory: Path) -> str:
         """What another process gets when it asks for the writer."""
         script = (
-            "import sys; from pathlib import Path; from penstock.log.local import LocalLog\n"
+            "import sys; from pathlib import Path; from penstock.log.local_log import LocalLog\n"
             "try: print(LocalLog(Path(sys.argv[1])).writer('web').partition)\n"
             "except Exception as error: print(error)"
         )

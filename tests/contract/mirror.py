@@ -117,7 +117,7 @@ class Replica:
     def load(self, *records: Record, size: int = 10_000) -> Receipt:
         parts, outcomes = self.stage(records, size)
         receipt = self.destination.write(batch(self.number), parts)
-        assert [table.away for table in receipt.tables if table.away] == []
+        assert [table.unavailable for table in receipt.tables if table.unavailable] == []
         assert delivered_rows(receipt) == sum(outcome.kept.num_rows for outcome in outcomes)
         self.offset += len(records)
         self.number += 1
@@ -405,8 +405,8 @@ class MirrorContract:
         for records in ([others.insert(id=2)], [USERS.insert(id=3), others.truncate()]):
             parts, _ = replica.stage(records)
             (receipt,) = replica.destination.write(batch(1), parts).tables
-            assert receipt.away is not None
-            assert "mirrors public.users, and sales.users would go there too" in str(receipt.away)
+            assert receipt.unavailable is not None
+            assert "mirrors public.users, and sales.users would go there too" in str(receipt.unavailable)
         assert [row["id"] for row in replica.target.rows()] == [1]
 
     def test_two_tables_go_into_one_if_that_is_asked_for(self, target: Target, tmp_path: Path) -> None:
@@ -590,8 +590,8 @@ class MirrorContract:
         renamed = Source({"ident": "bigint", "v": "text"}, key=["ident"])
         parts, _ = replica.stage([renamed.update(ident=1, v="b")])
         (receipt,) = replica.destination.write(batch(replica.number), parts).tables
-        assert receipt.away is not None
-        assert (receipt.away.code, "ident" in receipt.away.what) == ("PEN-DST-091", True)
+        assert receipt.unavailable is not None
+        assert (receipt.unavailable.code, "ident" in receipt.unavailable.what) == ("PEN-DST-091", True)
         assert [row["v"] for row in replica.target.rows()] == ["a"]
         replica.load(renamed.truncate(), renamed.insert(ident=1, v="b"), renamed.update(ident=1, v="c"))
         assert [(row["ident"], row["v"]) for row in replica.target.rows()] == [(1, "c")]

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.config.component import SourceConfig
 from penstock.errors import LogError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Header, Record, records
 from penstock.registry import Kind, component
 from penstock.sources.contract import SourceContext

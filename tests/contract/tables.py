@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import AnyDestination, Batch, Receipt, Unrecorded
+from penstock.destinations.contract import AnyDestination, Batch, NullTableBook, Receipt
 from tests.contract.destination import Staging, batch, events
 
 OVERFLOW = "_penstock_overflow_shop"
 
 
-class Notebook(Unrecorded):
+class Notebook(NullTableBook):
     """A book that remembers which tables of a batch overflow, as the ledger does."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class OwnTablesContract:
         destination = self.make(**{"table": "{{ kind }}", "adopt": [], **options})
         parts = Staging(destination, self.folder).stage(events(*documents), first=100 * number)
         receipt = destination.write(batch(number), parts, self.book)
-        assert not [table.away for table in receipt.tables if table.away]
+        assert not [table.unavailable for table in receipt.tables if table.unavailable]
         return receipt
 
     def codes(self, receipt: Receipt) -> list[str]:

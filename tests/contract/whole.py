@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Part, Receipt
+from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, Part, Receipt
 from penstock.errors import PenstockError, RefusedError
 from tests.contract.destination import Staging, batch, delivered_rows, events
 
@@ -35,7 +35,7 @@ class WholeContract(ABC):
 
     def write(self, place: Path, which: Batch, rows: list[tuple[int, str, int]], **options: Any) -> Receipt:
         destination = self.make(**options)
-        return destination.write_whole(which, self.stage(destination, place, rows), UNRECORDED)
+        return destination.write_all_or_nothing(which, self.stage(destination, place, rows), NULL_TABLE_BOOK)
 
     def stage(self, destination: AnyDestination, place: Path, rows: list[tuple[int, str, int]]) -> list[Part]:
         data = events(*({"id": number, "kind": kind, "amount": amount} for number, kind, amount in rows))
@@ -77,7 +77,7 @@ class WholeContract(ABC):
         destination = self.make(primary_key=["code"])
         parts = Staging(destination, place).stage(events(*rows))
         with pytest.raises(RefusedError):
-            destination.write_whole(batch(1), parts, UNRECORDED)
+            destination.write_all_or_nothing(batch(1), parts, NULL_TABLE_BOOK)
 
     def test_a_batch_that_was_written_is_known_again(self, place: Path) -> None:
         rows = [(1, "small", 1), (2, "large", 2)]

@@ -9,16 +9,16 @@ from pathlib import Path
 from threading import Event
 
 from penstock.config.pipeline_config import OnError
-from penstock.destinations.contract import UNRECORDED, Batch, Destination, Part, Receipt, Stager, TableBook
+from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Destination, Part, Receipt, Stager, TableBook
 from penstock.destinations.file.config import FileConfig
-from penstock.engine.delivery.batch_protocol import Delivery
-from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import BatchReport, add_up
 from penstock.engine.failed.failed_store import FailedEntry, FailedStore
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.route_plan import RoutePlan, planned
+from penstock.engine.route_plan import RoutePlan, plan_steps
 from penstock.errors import PenstockError, RefusedError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 from penstock.steps.where.config import WhereConfig
 
@@ -35,7 +35,7 @@ class Bench:
             name="out",
             sources=("web",),
             namespace=".*",
-            steps=planned([("where", WhereConfig(condition="n > 1"))]),
+            steps=plan_steps([("where", WhereConfig(condition="n > 1"))]),
             destination_name="file",
             destination_config=FileConfig(path=folder / "out"),
             stage_dir=folder / "stage",
@@ -55,7 +55,7 @@ class Bench:
     def report(self, start: int, end: int) -> BatchReport:
         partition = self.writer.partition
         batches = self.log.read(partition, start, end)
-        return add_up([carry(self.plan, self.plan.head_chain(), batches, partition, start, end)])
+        return add_up([run_task(self.plan, self.plan.head_chain(), batches, partition, start, end)])
 
     def deliver(self, start: int, end: int, changed: Callable[[BatchReport], BatchReport] = lambda same: same) -> None:
         delivery = Delivery(self.plan, self.destination, self.log, self.ledger, self.failed, self.stopping)
@@ -85,7 +85,7 @@ class Awkward(Destination[FileConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return self.real.stager(directory, casts)
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
@@ -100,7 +100,7 @@ class Fussy(Awkward):
         self.refused = refused
         self.tries: list[list[int]] = []
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         rows = [json.loads(line)["n"] for part in parts for line in Path(part.path).read_text().splitlines()]
         self.tries.append(rows)
         for n in rows:

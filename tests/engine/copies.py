@@ -11,14 +11,14 @@ from threading import Event
 import duckdb
 
 from penstock.config.loading import load
-from penstock.engine.delivery.batch_pieces import left_of
-from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.batch_pieces import remaining
+from penstock.engine.delivery.deliver_batch import Delivery, Halted
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.task import carried
-from penstock.engine.history.takeover import Adopted, adopt
+from penstock.engine.delivery.task import stage_ranges
+from penstock.engine.history.takeover import AdoptionResult, adopt
 from penstock.engine.ledger import Operator
 from penstock.engine.pipeline import Pipeline
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 
 ONE_ROUTE = """\
@@ -86,15 +86,15 @@ class Site:
             pending = pipeline.ledger.pending(route)
             limit = {p: end if size is None else min(end, committed[p] + size) for p, end in ends.items()}
             ranges = (
-                left_of({p: (committed[p], end) for p, end in limit.items()}, committed)
+                remaining({p: (committed[p], end) for p, end in limit.items()}, committed)
                 if pending is None
                 else dict(pending.ranges)
             )
             if not ranges:
                 return
-            delivery.deliver(carried(plan, pipeline.log, ranges))
+            delivery.deliver(stage_ranges(plan, pipeline.log, ranges))
 
-    def adopt(self, other: str = "a", route: str = "a") -> Adopted:
+    def adopt(self, other: str = "a", route: str = "a") -> AdoptionResult:
         pipeline = self.open()
         try:
             return adopt(pipeline, other, route, OPERATOR)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import Batch, Loaded
-from penstock.engine.delivery.batch_protocol import Delivery
+from penstock.destinations.contract import Batch, LoadedTable
+from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.history.adoption import LogPart, plan_adoption
 from penstock.engine.history.batch_origin import Origin, OriginStretch
@@ -36,16 +36,16 @@ class ByPlace:
         raise NotImplementedError
 
 
-def load(number: int, table: str, ranges: Ranges) -> Loaded:
+def load(number: int, table: str, ranges: Ranges) -> LoadedTable:
     stretches = {p: OriginStretch(f"log{p}", start, end, OURS.within(start, end)) for p, (start, end) in ranges.items()}
-    return Loaded(Batch("scope", "a", number, {}, Origin(stretches).to_text()), table, 1)
+    return LoadedTable(Batch("scope", "a", number, {}, Origin(stretches).to_text()), table, 1)
 
 
-def both(number: int, ranges: Ranges) -> list[Loaded]:
+def both(number: int, ranges: Ranges) -> list[LoadedTable]:
     return [load(number, table, ranges) for table in ("x", "y")]
 
 
-def planned(*loads: Loaded) -> list[tuple[Ranges, set[str], bool]]:
+def planned(*loads: LoadedTable) -> list[tuple[Ranges, set[str], bool]]:
     batches = plan_adoption(loads, LOG, {0: 0, 1: 0}, {}, ByPlace()).batches
     return [(batch.ranges, set(batch.tables), batch.settled) for batch in batches]
 
@@ -74,7 +74,7 @@ def test_a_batch_that_was_given_up_is_filled_in_where_the_history_has_not_gone_b
         ([load(3, "y", {0: (50, 60)}), *both(4, {0: (60, 70)})], set()),
     ],
 )
-def test_what_an_earlier_adoption_has_filled_in_is_there(loads: list[Loaded], missing: set[str]) -> None:
+def test_what_an_earlier_adoption_has_filled_in_is_there(loads: list[LoadedTable], missing: set[str]) -> None:
     batches = plan_adoption(
         [*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60)}), *loads], LOG, {0: 0, 1: 0}, {}, ByPlace()
     ).batches
@@ -116,12 +116,12 @@ def test_what_is_adopted_is_settled_also_if_a_record_of_it_ends_its_process(
     if killed_after_a_half:
         faults._armed = faults.parse("route.before_ledger_commit=raise")
         with pytest.raises(faults.InjectedFault):
-            Delivery(*parts, carry_again=carry).settle_adopted()
+            Delivery(*parts, restage_ranges=carry).settle_adopted()
         faults._armed = {}
-    Delivery(*parts, carry_again=carry).settle_adopted()
+    Delivery(*parts, restage_ranges=carry).settle_adopted()
     assert [(entry.record.offset, entry.code) for entry in bench.failures()] == [(4, "killed_worker")]
     assert bench.ledger.totals("out") == Totals(items=6, skipped=5, failed=1)
-    assert (bench.committed, bench.ledger.adopted("out")) == (6, [])
+    assert (bench.committed, bench.ledger.adopted_batches("out")) == (6, [])
 
 
 def test_a_history_that_goes_straight_on_is_taken_over_as_it_is() -> None:

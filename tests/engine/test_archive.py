@@ -13,8 +13,8 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.archive import read_archive
-from penstock.engine.delivery.batch_protocol import Delivery
-from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.failed.replay import replay
 from penstock.engine.ledger import TableCount, Totals
@@ -61,7 +61,7 @@ def deliver(opened: Pipeline, route: str, partition: int, cuts: list[int]) -> No
     """One batch, read by as many tasks as there are stretches between the cuts."""
     plan = opened.plan(route)
     reports = [
-        carry(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)
+        run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)
         for start, end in pairwise(cuts)
     ]
     delivery = Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event())

@@ -21,7 +21,7 @@ from penstock.engine.backup.restore_backup import Restored, restore
 from penstock.engine.history.route_history import History
 from penstock.engine.processes.engine_lock import EngineLock
 from penstock.errors import PenstockError
-from penstock.log.local import LocalLog, PartitionOwner
+from penstock.log.local_log import LocalLog, PartitionOwner
 from penstock.record import Record, entries
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 
@@ -53,12 +53,12 @@ def test_what_comes_after_a_restore_is_newer_than_all_that_was_put_back(site: Si
     for first in range(0, 60, 10):
         site.append(range(first, first + 10), worker=first // 10 % 2)
     before = LocalLog(site.data / "log")
-    reached = {partition: before.reach(partition) for partition in before.partitions()}
+    reached = {partition: before.published_end(partition) for partition in before.partitions()}
     make_backup(site)
     site.append(range(60, 70))
     put_back(site)
     after = LocalLog(site.data / "log")
-    assert {partition: after.reach(partition) for partition in after.partitions()} == reached
+    assert {partition: after.published_end(partition) for partition in after.partitions()} == reached
     site.append(range(100, 110), worker=0)
     assert after.stamp_at(0, reached[0].end) > max(reach.stamp for reach in reached.values())
 
@@ -361,7 +361,7 @@ def test_data_that_is_there_is_not_replaced_unasked(site: Site) -> None:
     with site.open().log.writer("web"), pytest.raises(PenstockError, match="PEN-BAK-014"):
         put_back(site)
     engine = EngineLock(site.data / "run")
-    engine.take()
+    engine.acquire()
     with pytest.raises(PenstockError, match=rf"PEN-BAK-014.*pid {os.getpid()}"):
         put_back(site)
     engine.release()

@@ -25,7 +25,7 @@ class RunnerWithoutSpark(RouteRunner):
         super().__init__(cast("Any", None), shop.delivery, shop.pipeline.layout, PACE, Backoff())
 
     def catch_up(self) -> bool:
-        return self._lane.try_what_is_due()
+        return self._lane.retry_due_tables()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.engine.processes.child import EXIT_AGAIN, SUPERVISOR_VARIABLE
+from penstock.engine.processes.child import EXIT_RETRY, SUPERVISOR_VARIABLE
 from tests.support.waiting import HANG, eventually
 
 PIPELINE = """\
@@ -42,7 +42,7 @@ def test_a_source_that_finds_no_room_is_started_again_and_takes_nobody_with_it(t
         command(tmp_path), preexec_fn=fill_the_disk, capture_output=True, text=True, timeout=HANG, check=False
     )
     assert "PEN-LOG-004" in ran.stderr
-    assert ran.returncode == EXIT_AGAIN
+    assert ran.returncode == EXIT_RETRY
 
 
 def test_a_child_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.ledger.target_locks import Sightings
-from penstock.engine.processes.process_identity import birth
-from penstock.engine.steady_clock import Clocks, Seen, SteadyClock, look
+from penstock.engine.processes.process_identity import start_time
+from penstock.engine.steady_clock import Clocks, ClockState, SteadyClock, observe
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 from tests.support.clock import DAY, HOUR, SteppedClock
 
@@ -28,10 +28,10 @@ class Machine:
     wall: float = 1_800_000_000.0
     running: float = 1_000.0
     boot: str = "first"
-    seen: Seen | None = field(default=None)
+    seen: ClockState | None = field(default=None)
 
     def look(self) -> float:
-        self.seen = look(self.seen, Clocks(self.wall, self.running, self.boot), WEEK)
+        self.seen = observe(self.seen, Clocks(self.wall, self.running, self.boot), WEEK)
         return self.seen.trusted
 
     def live(self, seconds: float) -> float:
@@ -109,26 +109,26 @@ def test_a_lock_is_abandoned_when_it_was_not_renewed_for_as_long_as_one_has_look
 
 def test_a_process_is_known_by_its_birth_whatever_the_clock_says(tmp_path: Path) -> None:
     clock = SteppedClock(tmp_path)
-    script = f"from penstock.engine.processes.process_identity import birth; print(birth({os.getpid()}))"
+    script = f"from penstock.engine.processes.process_identity import start_time; print(start_time({os.getpid()}))"
     told = []
     for step in (0, 2 * DAY, -5 * DAY):
         clock.step(step)
         environment = {**os.environ, **clock.environment}
         told.append(subprocess.check_output([sys.executable, "-c", script], env=environment, text=True).strip())
-    assert set(told) == {birth(os.getpid())}
+    assert set(told) == {start_time(os.getpid())}
     ended = subprocess.Popen([sys.executable, "-c", ""])
     number = ended.pid
     os.waitid(os.P_PID, number, os.WEXITED | os.WNOWAIT)
-    assert birth(number) is None, "nobody has asked for how it ended, and it runs no more"
+    assert start_time(number) is None, "nobody has asked for how it ended, and it runs no more"
     ended.wait()
-    assert birth(number) is None
+    assert start_time(number) is None
 
 
 _WRITER = """
 import sys, time
 from pathlib import Path
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 with LocalLog(Path(sys.argv[1]), LogConfig(segment_age=3600)).writer("web") as writer:
     for line in sys.stdin:

@@ -8,10 +8,10 @@ from threading import Event
 
 import pytest
 
-from penstock.engine.background_compaction import Compacting
+from penstock.engine.background_compaction import BackgroundCompaction
 from penstock.engine.engine import Engine
 from penstock.engine.pipeline import Pipeline
-from penstock.log.maintenance.maintenance_lock import housekeeping
+from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
 from tests.engine.projects import append, commit, pipeline
 from tests.support.waiting import eventually
 
@@ -44,7 +44,7 @@ def records(found: Pipeline) -> list[int]:
 
 def test_an_engine_compacts_what_its_routes_are_done_with(tmp_path: Path) -> None:
     found = opened(tmp_path, delivered=40)
-    Engine(found)._release()
+    Engine(found)._apply_retention()
     eventually(lambda: sum(records(found)) < RECORDS, "both partitions are compacted")
     kept = [offset for batch in found.log.read(0, 40) for offset in batch.column("offset").to_pylist()]
     assert kept == list(range(40, RECORDS))
@@ -52,13 +52,13 @@ def test_an_engine_compacts_what_its_routes_are_done_with(tmp_path: Path) -> Non
 
 def test_without_the_option_an_engine_compacts_nothing(tmp_path: Path) -> None:
     found = opened(tmp_path, "false")
-    Engine(found)._release()
+    Engine(found)._apply_retention()
     assert records(found) == [RECORDS, RECORDS]
 
 
 def test_a_run_is_told_and_the_next_has_nothing_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = opened(tmp_path)
-    compacting = Compacting(found.log)
+    compacting = BackgroundCompaction(found.log)
     with caplog.at_level(logging.INFO, "penstock"):
         compacting.run(found.floors())
         assert [message.split(":")[0] for message in caplog.messages] == ["compaction", "compaction"]
@@ -73,8 +73,8 @@ def test_a_partition_that_cannot_be_compacted_does_not_keep_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = opened(tmp_path)
-    with housekeeping(found.log.partition_dir(0)):
-        Compacting(found.log).run(found.floors())
+    with lock_for_maintenance(found.log.partition_dir(0)):
+        BackgroundCompaction(found.log).run(found.floors())
     assert records(found)[0] == RECORDS
     assert records(found)[1] < RECORDS
     assert "partition 0 stays as it is: PEN-LOG-013" in caplog.text

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.cli._support.exit_codes import Exit
 from penstock.engine.data_dir import require_writable
-from penstock.engine.processes.child import EXIT_HOPELESS
+from penstock.engine.processes.child import EXIT_FATAL
 from penstock.errors import DataDirError
 from tests.cli.processes import COMMAND
 from tests.support.privileges import obey_file_modes
@@ -70,8 +70,8 @@ def barred(path: str) -> Callable[[Path], Path]:
     [
         ([*COMMAND, "run"], Exit.START),
         ([*COMMAND, "run", "--once"], Exit.START),
-        ([*CHILD, "engine"], EXIT_HOPELESS),
-        ([*CHILD, "source", "web"], EXIT_HOPELESS),
+        ([*CHILD, "engine"], EXIT_FATAL),
+        ([*CHILD, "source", "web"], EXIT_FATAL),
     ],
     ids=lambda words: words[-1] if isinstance(words, list) else "",
 )

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine.delivery.batch_protocol import Stopped
+from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook, TableReceipt
+from penstock.engine.delivery.deliver_batch import Stopped
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import RouteState, Totals
 from penstock.errors import RouteError, TransientError
@@ -70,8 +70,8 @@ def test_files_that_are_written_and_noted_are_still_there_after_a_crash_before_t
 
 def test_a_destination_that_is_away_is_tried_again_until_it_is_back(bench: Bench) -> None:
     bench.append(b'{"n": 2}')
-    away = TransientError("PEN-TST-001", "away.")
-    bench.destination = Awkward(bench.destination, [away, away, None])
+    unavailable = TransientError("PEN-TST-001", "away.")
+    bench.destination = Awkward(bench.destination, [unavailable, unavailable, None])
     bench.deliver(0, 1)
     assert bench.written() == [2]
     activity = bench.ledger.activity("out")
@@ -97,7 +97,7 @@ def test_rows_that_the_destination_refuses_one_by_one_are_found_again_in_the_log
     partition = bench.writer.partition
 
     class Picky(Awkward):
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             row = {"partition": partition, "offset": 1, "code": "refused", "message": "3 is unlucky"}
             (table,) = self.real.write(batch, parts).tables
             failures = pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA)
@@ -114,7 +114,7 @@ def test_a_destination_that_loses_a_row_is_caught_before_the_commit(bench: Bench
     bench.append(b'{"n": 2}', b'{"n": 3}')
 
     class Forgetful(Awkward):
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             return Receipt()
 
     bench.destination = Forgetful(bench.destination, [])
@@ -131,12 +131,12 @@ def test_a_table_that_is_loaded_is_not_loaded_again_while_its_neighbour_is_away(
     class HalfAway(Awkward):
         """Two tables, of which the second can be reached only when ``errors`` is empty."""
 
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             asked.append([part.table for part in parts])
             shut = TransientError("PEN-TST-001", "away.")
             return Receipt(
                 [
-                    TableReceipt(part.table, 0, away=shut)
+                    TableReceipt(part.table, 0, unavailable=shut)
                     if self.errors and part.table == "b"
                     else TableReceipt(part.table, part.rows)
                     for part in parts
@@ -155,7 +155,7 @@ def test_a_table_that_is_loaded_is_not_loaded_again_while_its_neighbour_is_away(
     bench.deliver(0, 3, in_two_tables)
     assert asked == [["a", "b"], ["b"]]
     assert bench.ledger.totals("out") == Totals(items=3, loaded=2, skipped=1)
-    assert {name: count.rows for name, count in bench.ledger.delivered("out").items()} == {"a": 1, "b": 1}
+    assert {name: count.rows for name, count in bench.ledger.table_counts("out").items()} == {"a": 1, "b": 1}
 
 
 def test_a_range_in_which_everything_is_skipped_still_advances(bench: Bench) -> None:

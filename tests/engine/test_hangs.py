@@ -14,12 +14,12 @@ import pytest
 
 from penstock.engine.layout import Layout
 from penstock.engine.processes import hang_detection
-from penstock.engine.processes.hang_detection import START_SILENCE, EngineLife, StoppedProcesses
-from penstock.engine.processes.heartbeat_writer import Pulse
-from penstock.engine.processes.idle_timer import Stillness
-from penstock.engine.processes.presence import engine_silence, routes_still
-from penstock.engine.processes.process_identity import birth
-from penstock.engine.spark.spark_session import slots
+from penstock.engine.processes.hang_detection import START_SILENCE, EngineWatch, StoppedProcesses
+from penstock.engine.processes.heartbeat_writer import HeartbeatWriter
+from penstock.engine.processes.idle_timer import IdleTimer
+from penstock.engine.processes.presence import engine_silence, stalled_routes
+from penstock.engine.processes.process_identity import start_time
+from penstock.engine.spark.spark_session import master_with_slots
 from penstock.heartbeat import Beat, HeartbeatFile, read_beat
 from penstock.sources.http.readiness import Readiness
 from tests.cli.processes import Terminal
@@ -34,9 +34,9 @@ routes: {audit: {from: web, to: {type: "null"}}}
 
 
 def test_time_in_which_the_watcher_itself_did_not_run_is_not_held_against_anybody() -> None:
-    stillness = Stillness()
-    assert [stillness.look("a", now) for now in (0.0, 0.5, 1.0, 9_000.0, 9_000.5)] == [0.0, 0.5, 1.0, 2.0, 2.5]
-    assert stillness.look("b", 9_001.0) == 0.0
+    stillness = IdleTimer()
+    assert [stillness.observe("a", now) for now in (0.0, 0.5, 1.0, 9_000.0, 9_000.5)] == [0.0, 0.5, 1.0, 2.0, 2.5]
+    assert stillness.observe("b", 9_001.0) == 0.0
 
 
 class Clock:
@@ -47,7 +47,7 @@ class Clock:
         monkeypatch.setattr("penstock.engine.processes.hang_detection.time.monotonic", lambda: self.now)
 
 
-def watch(clock: Clock, life: EngineLife, pid: int, seconds: float) -> float:
+def watch(clock: Clock, life: EngineWatch, pid: int, seconds: float) -> float:
     """The longest silence that is found too long in so many seconds of looking."""
     found = 0.0
     for _ in range(int(seconds)):
@@ -59,7 +59,7 @@ def watch(clock: Clock, life: EngineLife, pid: int, seconds: float) -> float:
 def test_an_engine_is_given_up_when_its_number_does_not_move_and_only_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, life, file = Clock(monkeypatch), EngineLife(tmp_path, 60.0), HeartbeatFile(tmp_path, 1)
+    clock, life, file = Clock(monkeypatch), EngineWatch(tmp_path, 60.0), HeartbeatFile(tmp_path, 1)
     assert watch(clock, life, 7, START_SILENCE - 10) == 0, "it is starting, and may take its time"
     for number in range(100):
         file.write(Beat(7, number, 0.0, running=True))
@@ -88,7 +88,7 @@ def test_a_stopped_process_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -
         stopped = StoppedProcesses(stopped_for=1.5)
 
         def go_on() -> bool:
-            stopped.continue_them()
+            stopped.resume_stopped()
             return psutil.STATUS_STOPPED not in {each.status() for each in both}
 
         assert not go_on(), "somebody may look at it for a moment"
@@ -104,7 +104,7 @@ def test_a_stopped_process_that_is_ended_at_that_moment_takes_nobody_with_it(mon
     clock, stopped = Clock(monkeypatch), StoppedProcesses(stopped_for=1.5)
     for _ in range(5):
         clock.now += 1.0
-        stopped.continue_them()
+        stopped.resume_stopped()
 
 
 def test_an_engine_with_fewer_routes_than_the_one_before_is_heard(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_pa
     (tmp_path / "web.ndjson").write_text("")
     terminal, layout = Terminal(tmp_path), Layout(tmp_path / "data")
     layout.run.mkdir(parents=True)
-    (layout.run / "engine.lock").write_text(f"{os.getpid()} {birth(os.getpid())}")
+    (layout.run / "engine.lock").write_text(f"{os.getpid()} {start_time(os.getpid())}")
     pipeline(tmp_path, CONFIG).ledger.close()
     readiness, file = Readiness(), HeartbeatFile(layout.run, 1)
     readiness.run_dir = layout.run
@@ -128,7 +128,7 @@ def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_pa
     file.write(Beat(os.getpid(), 1, time.monotonic(), True, {"audit": 40.0}))
     assert engine_silence(layout, os.getpid()) is None
     assert readiness.engine == "ok"
-    assert routes_still(layout, os.getpid()) == {"audit": 40.0}
+    assert stalled_routes(layout, os.getpid()) == {"audit": 40.0}
     assert "audit: its tasks have not moved for 40 s" in terminal.penstock("status").stdout
 
     file.write(Beat(os.getpid(), 2, time.monotonic() - 100, True))
@@ -142,7 +142,7 @@ def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_pa
 
 
 def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_disk(tmp_path: Path) -> None:
-    pulse = Pulse(tmp_path / "run", 7, 1)
+    pulse = HeartbeatWriter(tmp_path / "run", 7, 1)
     pulse.running = True
     pulse.start()
     eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.number > 0, "it beats")
@@ -155,7 +155,7 @@ def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_dis
     assert pulse.is_alive()
     pulse.ask = lambda: None
     eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() < 2, "it beats again")
-    pulse.end()
+    pulse.stop()
     pulse.join(HANG)
 
 
@@ -174,4 +174,4 @@ def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_dis
 def test_a_route_whose_tasks_all_hang_leaves_places_for_the_others(
     master: str, routes: int, tasks: int, chosen: str
 ) -> None:
-    assert slots(master, 2, routes, tasks) == chosen
+    assert master_with_slots(master, 2, routes, tasks) == chosen

@@ -57,12 +57,12 @@ def test_numbers_that_have_met_again_are_told_apart_by_what_was_loaded(site: Sit
     plan = pipeline.plan("a")
     from threading import Event
 
-    from penstock.engine.delivery.batch_protocol import Delivery, Halted
-    from penstock.engine.delivery.task import carried
+    from penstock.engine.delivery.deliver_batch import Delivery, Halted
+    from penstock.engine.delivery.task import stage_ranges
 
     delivery = Delivery(plan, plan.destination(), pipeline.log, pipeline.ledger, pipeline.failed_store, Event())
     with pytest.raises(Halted, match="PEN-DST-110"):
-        delivery.deliver(carried(plan, pipeline.log, {0: (100, 200)}))
+        delivery.deliver(stage_ranges(plan, pipeline.log, {0: (100, 200)}))
     pipeline.ledger.close()
     assert site.totals() == (100, 90, 10, 0)
 

@@ -25,11 +25,11 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from penstock import faults
 from penstock.config.loading import load
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Capabilities,
     Destination,
-    Loaded,
+    LoadedTable,
     Part,
     Receipt,
     Stager,
@@ -37,16 +37,16 @@ from penstock.destinations.contract import (
     TableReceipt,
 )
 from penstock.destinations.file.config import FileConfig
-from penstock.engine.delivery.batch_pieces import left_of
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.batch_pieces import remaining
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import Operator
 from penstock.engine.pipeline import Pipeline, route_plan
 from penstock.engine.route_plan import RoutePlan
 from penstock.errors import ContradictionError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.outcome import NO_FAILURES, Outcome
 from penstock.record import Record, entries
 
@@ -91,7 +91,7 @@ class Store:
     """What outlives every copy of the data."""
 
     rows: list[int] = field(default_factory=list)
-    marks: dict[tuple[str, str, int, str], Loaded] = field(default_factory=dict)
+    marks: dict[tuple[str, str, int, str], LoadedTable] = field(default_factory=dict)
 
 
 class Warehouse(Destination[FileConfig]):
@@ -106,7 +106,7 @@ class Warehouse(Destination[FileConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return ByParity(directory)
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         receipts = []
         for table in TABLES:
             mine = [part for part in parts if part.table == table]
@@ -121,18 +121,18 @@ class Warehouse(Destination[FileConfig]):
                 continue
             rows = [n for part in mine for n in json.loads(Path(part.path).read_text())]
             self._store.rows += rows
-            self._store.marks[place] = Loaded(batch, table, len(rows))
+            self._store.marks[place] = LoadedTable(batch, table, len(rows))
             receipts.append(TableReceipt(table, len(rows)))
             faults.reach("between tables")
         return Receipt(receipts)
 
-    def newest_loads(self) -> Sequence[Loaded]:
+    def newest_loads(self) -> Sequence[LoadedTable]:
         newest: dict[tuple[str, str], int] = {}
         for scope, route, number, _ in self._store.marks:
             newest[scope, route] = max(number, newest.get((scope, route), 0))
         return [load for (s, r, n, _), load in self._store.marks.items() if newest[s, r] == n]
 
-    def loads(self, scope: str, route: str) -> Sequence[Loaded]:
+    def loads(self, scope: str, route: str) -> Sequence[LoadedTable]:
         found = [load for (s, r, _, _), load in self._store.marks.items() if (s, r) == (scope, route)]
         return sorted(found, key=lambda load: load.batch.number)
 
@@ -256,12 +256,12 @@ class Copies(RuleBasedStateMachine):
             ranges = (
                 dict(pending.ranges)
                 if pending is not None
-                else left_of({p: (committed[p], end) for p, end in limit.items()}, committed)
+                else remaining({p: (committed[p], end) for p, end in limit.items()}, committed)
             )
             if not ranges:
                 return
             clean_stage(plan.stage_dir)
-            delivery.deliver(carried(plan, pipeline.log, ranges))
+            delivery.deliver(stage_ranges(plan, pipeline.log, ranges))
 
     def _adopt(self, pipeline: Pipeline) -> None:
         adopt(pipeline, "a", "a", ADA)

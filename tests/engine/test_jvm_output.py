@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engine.spark.jvm_output import Sieve
+from penstock.engine.spark.jvm_output import OutputFilter
 from penstock.engine.spark.spark_session import _cause
 
 WRITTEN = """\
@@ -23,8 +23,8 @@ a line at the end (of it)
 
 def test_frames_of_traces_are_kept_aside_and_what_happened_is_shown(tmp_path: Path) -> None:
     traces = tmp_path / "traces.log"
-    sieve = Sieve(traces)
-    assert "".join(map(sieve.shown, WRITTEN.splitlines(keepends=True))).splitlines() == [
+    sieve = OutputFilter(traces)
+    assert "".join(map(sieve.filter_line, WRITTEN.splitlines(keepends=True))).splitlines() == [
         "2026-11-16 03:08:55,400 ERROR spark: Error initializing SparkContext.",
         "org.apache.spark.SparkException: Could not parse Master URL: 'locall[2]'",
         f"  (traces are in {traces})",
@@ -53,8 +53,8 @@ pyspark.errors.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket
 
 def test_the_frames_of_python_traces_are_kept_aside_too(tmp_path: Path) -> None:
     traces = tmp_path / "traces.log"
-    sieve = Sieve(traces)
-    assert [line for line in map(sieve.shown, PYTHON.splitlines(keepends=True)) if line.strip()] == [
+    sieve = OutputFilter(traces)
+    assert [line for line in map(sieve.filter_line, PYTHON.splitlines(keepends=True)) if line.strip()] == [
         f"  (traces are in {traces})\n",
         "ConnectionRefusedError: [Errno 111] Connection refused\n",
         "pyspark.errors.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket\n",
@@ -64,8 +64,8 @@ def test_the_frames_of_python_traces_are_kept_aside_too(tmp_path: Path) -> None:
 
 
 def test_traces_that_cannot_be_kept_stop_nothing(tmp_path: Path) -> None:
-    sieve = Sieve(tmp_path / "nowhere" / "traces.log")
-    assert [sieve.shown(line) for line in ("\tat a.b(C.java:1)\n", "what happened\n")][1] == "what happened\n"
+    sieve = OutputFilter(tmp_path / "nowhere" / "traces.log")
+    assert [sieve.filter_line(line) for line in ("\tat a.b(C.java:1)\n", "what happened\n")][1] == "what happened\n"
 
 
 def test_of_what_spark_says_the_innermost_cause_is_told() -> None:

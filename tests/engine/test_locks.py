@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import TransientError
 from tests.support.waiting import HANG, eventually
 
@@ -20,7 +20,7 @@ LEASE = 1.5
 
 _HOLDER = f"""
 import sys
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.ledger import Ledger
 from penstock.errors import TransientError
 try:

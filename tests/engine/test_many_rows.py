@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook
-from penstock.engine.delivery.batch_protocol import Delivery
-from penstock.engine.delivery.task import carry
+from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import Totals
@@ -54,7 +54,7 @@ def deliver(opened: Pipeline, destination: Any = None, start: int = 0, source: s
     (partition,) = opened.log.partitions([source])
     end = opened.log.bounds(partition).end
     opened.ledger.open_route("out", {partition: 0})
-    report = add_up([carry(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
+    report = add_up([run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
     chosen = destination or plan.destination()
     Delivery(plan, chosen, opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 
@@ -88,7 +88,7 @@ def test_a_batch_that_is_refused_keeps_each_record_once(tmp_path: Path) -> None:
     real = opened.plan("out").destination()
 
     class Refusing(type(real)):  # type: ignore[misc]
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             raise RefusedError("PEN-TST-002", "no.")
 
     deliver(opened, Refusing(real.config))
@@ -104,7 +104,7 @@ def test_rows_that_are_refused_one_by_one_keep_their_record_once(tmp_path: Path)
     real = opened.plan("out").destination()
 
     class Picky(type(real)):  # type: ignore[misc]
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             row = {"partition": partition, "offset": 3, "code": "refused", "message": "no sku"}
             (table,) = super().write(batch, parts).tables
             failures = pa.RecordBatch.from_pylist([row, row], schema=FAILURE_SCHEMA)

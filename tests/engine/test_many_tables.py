@@ -11,8 +11,8 @@ import pytest
 
 from penstock import faults
 from penstock.config.loading import load
-from penstock.engine.delivery.batch_protocol import Delivery, clean_stage
-from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
+from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
@@ -41,7 +41,7 @@ def deliver(config: Path) -> None:
     clean_stage(plan.stage_dir)
     (partition,) = opened.log.partitions(["web"])
     start, end = opened.ledger.open_route("out", {partition: 0})[partition].committed, opened.log.bounds(partition).end
-    report = add_up([carry(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
+    report = add_up([run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
     Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 
 
@@ -79,4 +79,4 @@ def test_a_sender_makes_no_more_tables_than_allowed_and_every_row_is_there_once_
         assert ask("SELECT count(*) FROM customers").fetchall() == [(0,)]
         rows = ask("SELECT _penstock_table, id FROM _penstock_overflow_out ORDER BY id").fetchall()
         assert rows == [("t3", 3), ("t4", 5), ("t5", 6), ("t3", 7)]
-    assert opened.ledger.delivered("out")["_penstock_overflow_out"].rows == 4
+    assert opened.ledger.table_counts("out")["_penstock_overflow_out"].rows == 4

@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 
 def test_a_committed_batch_shows_in_the_metrics() -> None:
     port = free_port()
-    events.show_metrics("127.0.0.1", port)
+    events.serve_metrics("127.0.0.1", port)
     events.batch_committed("told", 1, loaded=7, skipped=2, failed=1, waiting=0, seconds=0.5)
     shown = httpx.get(f"http://127.0.0.1:{port}/metrics").text
     assert 'penstock_items_total{outcome="loaded",route="told"} 7.0' in shown
@@ -26,4 +26,4 @@ def test_a_port_in_use_is_said_with_the_option_to_change() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(RouteError, match=r"engine\.metrics"):
-            events.show_metrics("127.0.0.1", taken.getsockname()[1])
+            events.serve_metrics("127.0.0.1", taken.getsockname()[1])

@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from penstock import faults
 from penstock.config.pipeline_config import OnError
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Destination,
     Part,
@@ -37,10 +37,10 @@ from penstock.destinations.contract import (
 )
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
-from penstock.engine.delivery.batch_protocol import Delivery, Halted
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.ledger import Operator, RouteState
-from penstock.engine.operate.offset_control import acknowledge, resume, rewind, stretches_since
+from penstock.engine.operate.offset_control import acknowledge, plan_rewind, resume, rewind
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError, RefusedError
 from tests.engine.projects import append_all, pipeline
@@ -73,7 +73,7 @@ class Table(Destination[FileConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return LineStager(directory, "file", whole_records=False)
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         rows = [json.loads(line) for part in parts for line in Path(part.path).read_text().splitlines()]
         if batch.number not in self.batches:
             if self.refuses and any(row["kind"] == REFUSED for row in rows):
@@ -226,10 +226,10 @@ class OffsetsMachine(RuleBasedStateMachine):
 
     def try_to_deliver(self, name: str, start: int, end: int) -> None:
         opened, plan = self.opened, self.opened.plan(name)
-        report = carried(plan, opened.log, {self.partition: (start, end)})
+        report = stage_ranges(plan, opened.log, {self.partition: (start, end)})
         delivery = Delivery(plan, self.tables[name], opened.log, opened.ledger, opened.failed_store, Event())
         # As the engine says that starts or resumes the route.
-        opened.ledger.note(name, RouteState.RUNNING)
+        opened.ledger.set_state(name, RouteState.RUNNING)
         self.expected[name].resumed = True
         try:
             delivery.deliver(report)
@@ -258,7 +258,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         oldest = self.opened.log.bounds(self.partition).oldest
         if not oldest <= to <= expected.committed:
             with pytest.raises(PenstockError):
-                stretches_since(self.opened, name, to, None)
+                plan_rewind(self.opened, name, to, None)
             return
         generation = self.opened.ledger.generation(name)
         stays = to == expected.committed and name in self.under_way
@@ -266,7 +266,7 @@ class OffsetsMachine(RuleBasedStateMachine):
             # What the target got from a batch that is given up stays there, beside what it gets again.
             expected.rows.update(self.begun_and_written(name))
         changes = to < expected.committed or expected.halted or expected.acknowledged or name in self.under_way
-        rewind(self.opened, stretches_since(self.opened, name, to, None), ADA)
+        rewind(self.opened, plan_rewind(self.opened, name, to, None), ADA)
         assert self.opened.ledger.generation(name) == generation + bool(changes)
         if not changes:
             return

@@ -9,12 +9,12 @@ from threading import Event
 import duckdb
 import pytest
 
-from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery, Halted
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.failed.replay import replay_source
 from penstock.engine.ledger import Operator
-from penstock.engine.operate.offset_control import rewind, stretches_since
+from penstock.engine.operate.offset_control import plan_rewind, rewind
 from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import next_offsets
 from penstock.log.record_order import ends
@@ -65,7 +65,7 @@ def deliver(shop: Pipeline, most: int | None = None, limit: int | None = None) -
         if end == start:
             return
         ranges = {p: (start.get(p, 0), stop) for p, stop in end.items() if start.get(p, 0) < stop}
-        delivery.deliver(carried(plan, shop.log, ranges))
+        delivery.deliver(stage_ranges(plan, shop.log, ranges))
 
 
 def rows(folder: Path) -> dict[int, int]:
@@ -120,7 +120,7 @@ def test_a_rewind_of_one_partition_takes_the_others_back_to_the_same_moment(tmp_
     shop = project(tmp_path)
     append_in_turns(shop, range(TIMES))
     deliver(shop, 50)
-    found = stretches_since(shop, "lake", 30, partition)
+    found = plan_rewind(shop, "lake", 30, partition)
     assert {each.partition for each in found} == {0, 1}
     oldest = shop.log.stamp_at(partition, 30)
     for each in found:
@@ -139,7 +139,7 @@ def test_a_rewind_takes_back_what_was_replayed_since(tmp_path: Path) -> None:
         replays.append(entries([event(3, 100)]))
     deliver(shop)
     assert rows(tmp_path)[3] == 100
-    found = stretches_since(shop, "lake", 5, 1)
+    found = plan_rewind(shop, "lake", 5, 1)
     assert {each.source for each in found} == {"web", replay_source("lake")}
     rewind(shop, found, WHO)
     deliver(shop)
@@ -151,7 +151,7 @@ def test_where_the_order_does_not_decide_a_rewind_moves_one_partition_only(tmp_p
     shop = project(tmp_path, key=key)
     append_in_turns(shop, range(TIMES))
     deliver(shop)
-    assert [each.partition for each in stretches_since(shop, "lake", 30, 1)] == [1]
+    assert [each.partition for each in plan_rewind(shop, "lake", 30, 1)] == [1]
 
 
 def test_a_route_stops_at_the_record_that_came_first_in_whichever_partition(tmp_path: Path) -> None:

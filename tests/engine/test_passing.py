@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.batch_protocol import Delivery
 from penstock.engine.delivery.batch_writer import Stopped
-from penstock.engine.delivery.passed_records import rounds
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.passed_records import staging_rounds
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, RouteState, Totals
 from penstock.errors import LedgerError
@@ -127,12 +127,12 @@ def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None
     shop.ledger.adopt("out", Adoption([AdoptedBatch({partition: (0, 6)}, {"a": "[]"}, settled=False)], 4), ADA)
 
     def carry(ranges: Ranges) -> BatchReport:
-        report = carried(shop.plan, shop.log, ranges)
+        report = stage_ranges(shop.plan, shop.log, ranges)
         for offset in (1, 3, 4) if shop.ledger.pending("out") is None else ():
             shop.acknowledge(offset, offset + 1)
         return report
 
-    delivery = replace(shop.delivery(), carry_again=carry)
+    delivery = replace(shop.delivery(), restage_ranges=carry)
     thread = threading.Thread(target=delivery.settle_adopted, daemon=True)
     thread.start()
     thread.join(HANG)
@@ -140,7 +140,7 @@ def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None
     assert shop.store.tables["b"].rows == []
     assert shop.ledger.totals("out") == Totals(items=6, loaded=3, skipped=3)
     assert shop.ledger.skips("out") == {"acknowledged": 3}
-    assert (shop.committed, shop.ledger.adopted("out")) == (6, [])
+    assert (shop.committed, shop.ledger.adopted_batches("out")) == (6, [])
 
 
 def test_an_acknowledgement_does_not_lose_what_overflows_beside_it(tmp_path: Path) -> None:
@@ -164,7 +164,9 @@ def test_what_is_left_is_all_but_what_is_passed_over(
     ranges: dict[int, tuple[int, int]], passed: dict[int, Sequence[tuple[int, int]]]
 ) -> None:
     over = {p: [(start, start + length) for start, length in each] for p, each in passed.items()}
-    found = [(p, o) for some in rounds(ranges, over) for p, (start, end) in some.items() for o in range(start, end)]
+    found = [
+        (p, o) for some in staging_rounds(ranges, over) for p, (start, end) in some.items() for o in range(start, end)
+    ]
     wanted = {
         (p, o)
         for p, (start, end) in ranges.items()

@@ -16,14 +16,14 @@ from penstock.engine.delivery.batch_pieces import (
     Place,
     Range,
     Ranges,
-    around,
-    begins,
-    behind,
-    course,
     halves,
     joined,
-    left_of,
-    span,
+    offset_count,
+    plan_pieces,
+    remaining,
+    rest_after,
+    split_around,
+    starts_with,
 )
 
 offsets = st.integers(0, 30)
@@ -72,10 +72,10 @@ def follow_each_other(ranges: Ranges, pieces: Iterable[Piece]) -> None:
 
 @given(ranges_of, orders)
 def test_halves_are_the_whole_and_each_has_something(ranges: Ranges, order: Mixed) -> None:
-    first, second = halves(ranges, span(ranges), order)
+    first, second = halves(ranges, offset_count(ranges), order)
     follow_each_other(ranges, [Piece(half) for half in (first, second) if half])
-    assert abs(span(first) - span(second)) <= 1
-    if span(ranges) > 1:
+    assert abs(offset_count(first) - offset_count(second)) <= 1
+    if offset_count(ranges) > 1:
         assert first
         assert second
         assert max(map(order.rank, places(first))) < min(map(order.rank, places(second)))
@@ -84,7 +84,7 @@ def test_halves_are_the_whole_and_each_has_something(ranges: Ranges, order: Mixe
 @given(ranges_of, orders, st.data())
 def test_what_is_around_a_record_is_before_it_or_behind_it(ranges: Ranges, order: Mixed, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(places(ranges)))
-    pieces = around(ranges, place, order)
+    pieces = split_around(ranges, place, order)
     follow_each_other(ranges, pieces)
     (at,) = [number for number, piece in enumerate(pieces) if places(piece.ranges) == [place]]
     assert all(order.rank(other) < order.rank(place) for piece in pieces[:at] for other in places(piece.ranges))
@@ -108,13 +108,13 @@ def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
     begun = None
     if data.draw(st.booleans()):
         begun = {p: (start, data.draw(st.integers(start + 1, end))) for p, (start, end) in ranges.items()}
-        assert begins(ranges, begun)
-    pieces = course(ranges, order, begun, acknowledged, stopped_at)
+        assert starts_with(ranges, begun)
+    pieces = plan_pieces(ranges, order, begun, acknowledged, stopped_at)
     follow_each_other(ranges, pieces)
     rest = ranges
     if begun is not None:
         assert pieces[0] == Piece(begun, again=True)
-        pieces, rest = pieces[1:], behind(ranges, begun)
+        pieces, rest = pieces[1:], rest_after(ranges, begun)
     done = {(p, o) for p, stretches in acknowledged.items() for start, end in stretches for o in range(start, end)}
     passed = {place for piece in pieces if piece.acknowledged for place in places(piece.ranges)}
     assert passed == done & set(places(rest))
@@ -123,7 +123,7 @@ def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
             p == stopped_at[0] and start <= stopped_at[1] for p, (start, _) in piece.ranges.items()
         )
         if careful and not piece.acknowledged:
-            assert span(piece.ranges) == 1
+            assert offset_count(piece.ranges) == 1
     delivered = [list(map(order.rank, places(piece.ranges))) for piece in pieces if not piece.acknowledged]
     assert all(max(earlier) < min(later) for earlier, later in itertools.pairwise(delivered))
 
@@ -139,7 +139,7 @@ def test_a_course_covers_everything_once_and_passes_over_what_was_acknowledged(
     ],
 )
 def test_what_is_left_begins_where_the_route_stands(ranges: Ranges, committed: dict[int, int], left: Ranges) -> None:
-    assert left_of(ranges, committed) == left
+    assert remaining(ranges, committed) == left
 
 
 @given(st.lists(stretch))
@@ -150,12 +150,12 @@ def test_joined_stretches_do_not_touch_and_have_the_same_offsets(stretches: list
 
 
 def test_nothing_special_is_one_piece() -> None:
-    assert course({0: (3, 9), 1: (0, 2)}, Mixed(1)) == [Piece({0: (3, 9), 1: (0, 2)})]
+    assert plan_pieces({0: (3, 9), 1: (0, 2)}, Mixed(1)) == [Piece({0: (3, 9), 1: (0, 2)})]
 
 
 def test_the_record_that_a_route_stopped_at_comes_alone() -> None:
     order = Mixed(3)
     before = order.before({0: (6, 20), 1: (0, 4)}, (0, 6))
     assert before == {1: (0, 4)}
-    pieces = course({0: (6, 20), 1: (0, 4)}, order, stopped_at=(0, 6))
+    pieces = plan_pieces({0: (6, 20), 1: (0, 4)}, order, stopped_at=(0, 6))
     assert pieces == [Piece({1: (0, 4)}), Piece({0: (6, 7)}), Piece({0: (7, 20)})]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import UNRECORDED, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, Stopped
-from penstock.engine.delivery.task import carried
+from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook, TableReceipt
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
 from penstock.errors import RefusedError, RouteError, TransientError
@@ -112,10 +112,12 @@ def test_a_refusal_of_everything_after_a_table_was_written_is_a_defect_that_is_s
     bench.append(*numbers(2, 3))
 
     class Confused(Awkward):
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             if len(parts) == 1:
                 raise RefusedError("PEN-TST-002", "no")
-            return Receipt([TableReceipt("a", 1), TableReceipt("b", 0, away=TransientError("PEN-TST-001", "away"))])
+            return Receipt(
+                [TableReceipt("a", 1), TableReceipt("b", 0, unavailable=TransientError("PEN-TST-001", "away"))]
+            )
 
     def in_two_tables(report: BatchReport) -> BatchReport:
         (part,) = report.parts
@@ -229,7 +231,7 @@ def test_a_destination_that_cannot_take_rows_back_stops_behind_the_batch_with_th
     partition = bench.writer.partition
 
     class Hasty(Awkward):
-        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+        def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             row = {"partition": partition, "offset": 1, "code": "refused", "message": "3 is unlucky"}
             (table,) = self.real.write(batch, parts).tables
             failures = pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA)
@@ -276,11 +278,11 @@ def test_of_several_partitions_the_lower_one_comes_first(
     deliver = Delivery(bench.plan, destination, bench.log, bench.ledger, bench.failed, bench.stopping).deliver
     everything = {first: (0, 3), second: (0, 3)}
     with pytest.raises(Halted):
-        deliver(carried(bench.plan, bench.log, everything))
+        deliver(stage_ranges(bench.plan, bench.log, everything))
     assert sorted(bench.written()) == delivered
     assert tuple(bench.ledger.offsets("out")[p].committed for p in (first, second)) == stands
     destination.refused = ()
-    deliver(carried(bench.plan, bench.log, everything))
+    deliver(stage_ranges(bench.plan, bench.log, everything))
     assert sorted(bench.written()) == [2, 3, 4, 11, 12, 13]
 
 

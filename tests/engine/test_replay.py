@@ -62,7 +62,7 @@ def test_a_replay_that_was_killed_is_finished_or_done_again(tmp_path: Path, reac
     writer.close()
     replay("a", failed, found.log, found.ledger)
     assert replayed(found) == [b'{"n": 0}', b'{"n": 1}', b'{"n": 2}']
-    assert set(found.ledger.settled("a")) == {0, 1, 2}
+    assert set(found.ledger.settled_entries("a")) == {0, 1, 2}
 
 
 def test_two_replays_at_once_are_refused(tmp_path: Path) -> None:

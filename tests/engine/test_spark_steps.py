@@ -21,7 +21,7 @@ import json
 from pathlib import Path
 
 from penstock.config.component import StepConfig
-from penstock.destinations.contract import UNRECORDED
+from penstock.destinations.contract import NULL_TABLE_BOOK
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.errors import RefusedError
@@ -50,7 +50,7 @@ class FussyConfig(FileConfig):
 
 
 class Fussy(FileDestination):
-    def write(self, batch, parts, book=UNRECORDED):
+    def write(self, batch, parts, book=NULL_TABLE_BOOK):
         rows = [json.loads(line)["n"] for part in parts for line in Path(part.path).read_text().splitlines()]
         if 8 in rows:
             raise RefusedError("PEN-TST-002", "8 is unlucky")

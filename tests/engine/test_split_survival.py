@@ -13,8 +13,8 @@ import pytest
 
 from penstock import faults
 from penstock.config.loading import load
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
-from penstock.engine.delivery.task import carry
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
+from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Operator, Totals
 from penstock.engine.pipeline import Pipeline
@@ -71,7 +71,7 @@ def deliver(config: Path) -> None:
     clean_stage(plan.stage_dir)
     (partition,) = opened.log.partitions(["web"])
     start, end = opened.ledger.open_route("out", {partition: 0})[partition].committed, opened.log.bounds(partition).end
-    report = add_up([carry(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
+    report = add_up([run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
     Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 
 

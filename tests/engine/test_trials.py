@@ -10,10 +10,10 @@ from threading import Event
 import pytest
 
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.batch_protocol import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery, Halted
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Totals
-from penstock.engine.lost_workers.isolation import TRIES_ALONE, Apart
+from penstock.engine.lost_workers.isolation import TRIES_ALONE, Isolation
 from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
 from penstock.engine.lost_workers.trial_process import Trial, TrialServer
 from penstock.engine.pipeline import Pipeline
@@ -63,13 +63,13 @@ def test_a_record_that_ends_its_process_is_told_with_its_step_and_the_next_is_ca
     partition = append_all(opened, "web", [record(1, does), record(2)])
     end = opened.log.bounds(partition).end
     with pytest.raises(WorkerLost) as lost:
-        server.carry(Trial({partition: (end - 2, end)}, 1.0))
+        server.run(Trial({partition: (end - 2, end)}, 1.0))
     assert (lost.value.step, lost.value.code) == ("python", code)
     assert what in lost.value.what
     if code is LostCode.TIMED_OUT:
         assert "steps.py, line" in lost.value.what
         assert lost.value.what.endswith("in treat")
-    assert server.carry(Trial({partition: (end - 1, end)}, 1.0)).staged == 1
+    assert server.run(Trial({partition: (end - 1, end)}, 1.0)).staged == 1
 
 
 def test_what_carrying_raises_is_raised_here_and_a_server_that_was_killed_is_started_again(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_what_carrying_raises_is_raised_here_and_a_server_that_was_killed_is_sta
     (tmp_path / "steps.py").write_text("raise SystemExit\ndef treat(table): ...\n")
     server = TrialServer(opened.plan("lenient"), opened.layout.log)
     with pytest.raises(PenstockError, match="PEN-STP-002"):
-        server.carry(Trial({partition: (0, 1)}, None))
+        server.run(Trial({partition: (0, 1)}, None))
     assert server._process is not None
     server._process.kill()
     with pytest.raises(WorkerLost):
-        server.carry(Trial({partition: (0, 1)}, None))
+        server.run(Trial({partition: (0, 1)}, None))
     write_steps(tmp_path)
-    assert server.carry(Trial({partition: (0, 1)}, None)).staged == 1
+    assert server.run(Trial({partition: (0, 1)}, None)).staged == 1
     server.close()
     opened.ledger.close()
 
@@ -93,9 +93,9 @@ def test_what_carrying_raises_is_raised_here_and_a_server_that_was_killed_is_sta
 def delivery(opened: Pipeline, route: str, server: TrialServer, limit: float = 1.0) -> Delivery:
     plan = opened.plan(route)
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
-    apart = Apart(lambda ranges, share: server.carry(Trial(ranges, share)), limit, plenty=5.0)
+    apart = Isolation(lambda ranges, share: server.run(Trial(ranges, share)), limit, plenty=5.0)
     return Delivery(
-        plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event(), carry_again=apart.carry
+        plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event(), restage_ranges=apart.stage
     )
 
 
@@ -107,7 +107,7 @@ def test_of_a_range_with_deadly_records_only_those_fail_and_a_strict_route_stops
     for route in ("lenient", "strict"):
         opened.ledger.open_route(route, {partition: 0})
     server = TrialServer(opened.plan("lenient"), opened.layout.log)
-    delivery(opened, "lenient", server).deliver_apart({partition: (0, 20)})
+    delivery(opened, "lenient", server).deliver_isolated({partition: (0, 20)})
     assert opened.ledger.totals("lenient") == Totals(items=20, loaded=16, failed=4)
     entries = list(opened.failed_store.read("lenient", opened.ledger.failed_extent("lenient")))
     assert sorted((entry.record.offset, entry.step, entry.code) for entry in entries) == [
@@ -121,7 +121,7 @@ def test_of_a_range_with_deadly_records_only_those_fail_and_a_strict_route_stops
 
     server = TrialServer(opened.plan("strict"), opened.layout.log)
     with pytest.raises(Halted, match="before offset 3 of partition 0: python: step 'python' ended its process"):
-        delivery(opened, "strict", server).deliver_apart({partition: (0, 20)})
+        delivery(opened, "strict", server).deliver_isolated({partition: (0, 20)})
     assert opened.ledger.totals("strict") == Totals(items=3, loaded=3)
     halt = opened.ledger.standing("strict").halt
     assert halt is not None
@@ -151,27 +151,27 @@ class Deaths:
 @pytest.mark.parametrize("times", range(TRIES_ALONE + 1))
 def test_a_record_alone_is_to_blame_only_if_it_ends_every_try(times: int) -> None:
     attempt = Deaths(times)
-    apart = Apart(attempt, 30.0)
+    apart = Isolation(attempt, 30.0)
     if times < TRIES_ALONE:
-        assert apart.carry({0: (5, 6)}).ranges == {0: (5, 6)}
+        assert apart.stage({0: (5, 6)}).ranges == {0: (5, 6)}
     else:
         with pytest.raises(WorkerLost):
-            apart.carry({0: (5, 6)})
+            apart.stage({0: (5, 6)})
     assert attempt.limits == [30.0, 30.0, 60.0][: times + 1]
 
 
 def test_after_a_hang_the_whole_is_not_tried_again_and_parts_get_a_share_of_the_time() -> None:
     attempt = Deaths(0)
     hung = WorkerLost("python", LostCode.TIMED_OUT, "took too long")
-    apart = Apart(attempt, 80.0, 100, hung)
+    apart = Isolation(attempt, 80.0, 100, hung)
     with pytest.raises(WorkerLost):
-        apart.carry({0: (0, 100)})
+        apart.stage({0: (0, 100)})
     for ranges in ({0: (0, 50)}, {0: (0, 2)}, {0: (0, 1)}):
-        apart.carry(ranges)
+        apart.stage(ranges)
     assert attempt.limits == [40.0, 10.0, 80.0]
     killed = replace_code(apart, LostCode.KILLED_WORKER)
-    assert killed.carry({0: (0, 100)}).items == 1
+    assert killed.stage({0: (0, 100)}).items == 1
 
 
-def replace_code(apart: Apart, code: LostCode) -> Apart:
+def replace_code(apart: Isolation, code: LostCode) -> Isolation:
     return replace(apart, lost=WorkerLost("python", code, "died"))

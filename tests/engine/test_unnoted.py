@@ -16,13 +16,13 @@ import pytest
 
 from penstock.config.loading import load
 from penstock.destinations.postgres.dialect import postgres_dialect
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
-from penstock.engine.delivery.batch_protocol import Delivery
-from penstock.engine.delivery.schema_drift import to_text, unnoted
-from penstock.engine.delivery.task import carry
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.schema_drift import drift_statements, to_text
+from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.pipeline import Pipeline
 from tests.engine.projects import append_all, pipeline
 
@@ -47,7 +47,7 @@ def deliver(config: Path) -> None:
     end = opened.log.bounds(partition).end
     start = opened.ledger.open_route("warehouse", {partition: 0})[partition].committed
     rows = opened.log.read(partition, start, end)
-    report = add_up([carry(plan, plan.head_chain(), rows, partition, start, end)])
+    report = add_up([run_task(plan, plan.head_chain(), rows, partition, start, end)])
     delivery = Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event())
     delivery.deliver(report)
 
@@ -146,4 +146,7 @@ def test_a_key_of_ours_that_changed_is_found_and_a_foreign_one_is_not(
 ) -> None:
     columns = {name: TypedColumn(name, "bigint") for name in ("a", "b")}
     before = to_text(Table("events", columns, was))
-    assert unnoted(postgres_dialect("public"), "events", before, Table("events", columns, now), in_the_log) == found
+    assert (
+        drift_statements(postgres_dialect("public"), "events", before, Table("events", columns, now), in_the_log)
+        == found
+    )

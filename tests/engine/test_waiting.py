@@ -16,20 +16,20 @@ import pytest
 from penstock import faults
 from penstock.config.loading import load
 from penstock.destinations.sql import session
-from penstock.engine.delivery.batch_pieces import Ranges, left_of
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.batch_pieces import Ranges, remaining
 from penstock.engine.delivery.batch_writer import Stopped
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import RouteState, Totals
-from penstock.engine.operate.offset_control import acknowledge, rewind, stretches_since
+from penstock.engine.operate.offset_control import acknowledge, plan_rewind, rewind
 from penstock.engine.operate.single_step import Stepper
 from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.errors import ContradictionError, LedgerError, PenstockError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 from tests.cli.processes import Terminal
 from tests.contract.mirror import Source
@@ -102,15 +102,15 @@ class Shop:
         committed = {p: ledger.offsets(self.route)[p].committed for p in positions}
         ends = {p: (committed[p], self.pipeline.log.bounds(p).end) for p in positions}
         pending = ledger.pending(self.route)
-        ranges: Ranges = left_of(ends, committed) if pending is None else pending.ranges
+        ranges: Ranges = remaining(ends, committed) if pending is None else pending.ranges
         if ranges:
-            delivery.deliver(carried(delivery.plan, self.pipeline.log, ranges))
+            delivery.deliver(stage_ranges(delivery.plan, self.pipeline.log, ranges))
 
     def retry(self) -> None:
         """As if every table were due."""
         layout, delivery = self.pipeline.layout, self.delivery
-        beside = replace(delivery, plan=replace(delivery.plan, stage_dir=layout.stage_anew(self.route)))
-        RetryLane(beside, beside.carry_anew, layout.stage_of_waiting(self.route)).try_what_is_due()
+        beside = replace(delivery, plan=replace(delivery.plan, stage_dir=layout.retry_stage(self.route)))
+        RetryLane(beside, beside.restage_batch, layout.waiting_stage(self.route)).retry_due_tables()
 
     @property
     def totals(self) -> Totals:
@@ -124,7 +124,7 @@ class Shop:
     @property
     def held(self) -> int:
         """From which offset on the log is kept."""
-        (needs,) = self.pipeline.needs()[self.route].values()
+        (needs,) = self.pipeline.needed_offsets()[self.route].values()
         (position,) = self.pipeline.ledger.offsets(self.route).values()
         assert needs <= position.hold
         return position.hold
@@ -353,7 +353,7 @@ def test_a_route_that_is_moved_back_gets_each_row_of_what_waited_once(shop: Shop
 
 
 def move_back(shop: Shop, offset: int) -> None:
-    rewind(shop.pipeline, stretches_since(shop.pipeline, "out", offset, None), OPERATOR)
+    rewind(shop.pipeline, plan_rewind(shop.pipeline, "out", offset, None), OPERATOR)
 
 
 def test_an_older_copy_does_not_load_again_what_has_come_to_its_table_since(shop: Shop, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.engine.delivery.log_gaps import gaps
 from penstock.engine.ledger import Totals
-from penstock.engine.operate.doctor import examine
+from penstock.engine.operate.doctor import run_checks
 from penstock.engine.operate.offset_control import acknowledge
 from penstock.engine.operate.status import status
 from penstock.errors import RouteError
@@ -206,7 +206,7 @@ def test_rows_that_wait_for_a_route_that_left_the_config_are_shown_and_kept(left
     assert found.adds_up
     assert left.pipeline.floors()[0] == 0
     left.pipeline.ledger.close()
-    told = [finding for finding in examine(left.folder / "pipeline.yaml") if "2 rows wait for it" in finding.found]
+    told = [finding for finding in run_checks(left.folder / "pipeline.yaml") if "2 rows wait for it" in finding.found]
     assert [(finding.subject, finding.verdict) for finding in told] == [("route out", "warn")]
     assert "penstock offset drop out" in told[0].fix
 
@@ -218,7 +218,7 @@ def test_who_drops_a_route_is_told_how_many_rows_wait_for_it(left: Shop) -> None
     assert "2 rows that its tables wait for" in dropped.output
     left.pipeline = left.open()
     assert left.pipeline.ledger.waiting_parts("out") == []
-    assert left.pipeline.ledger.waited_for("out") == set()
+    assert left.pipeline.ledger.waiting_partitions("out") == set()
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -34,18 +34,18 @@ from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.duckdb.session import DuckdbSession
 from penstock.destinations.sql import session as sql_session
 from penstock.destinations.sql.session import Load, Mark, Session
-from penstock.engine.delivery.batch_pieces import Ranges, left_of
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, Stopped, clean_stage
+from penstock.engine.delivery.batch_pieces import Ranges, remaining
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.history.takeover import adopt
-from penstock.engine.operate.offset_control import acknowledge, resume, rewind, stretches_since
+from penstock.engine.operate.offset_control import acknowledge, plan_rewind, resume, rewind
 from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline, route_plan
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.engine.route_plan import RoutePlan
 from penstock.errors import LedgerError, PenstockError, RefusedError, TransientError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 from tests.engine.copies import OPERATOR
 
@@ -234,7 +234,7 @@ class WaitingMachine(RuleBasedStateMachine):
             committed = pipeline.ledger.offsets(self.route)[0].committed
             to = max(pipeline.log.bounds(0).oldest, committed - back)
             try:
-                rewind(pipeline, stretches_since(pipeline, self.route, to, None), OPERATOR)
+                rewind(pipeline, plan_rewind(pipeline, self.route, to, None), OPERATOR)
             except LedgerError as error:
                 if error.code not in ("PEN-LGR-015", "PEN-LGR-016", "PEN-LGR-018"):
                     raise
@@ -279,7 +279,7 @@ class WaitingMachine(RuleBasedStateMachine):
     @rule()
     def rename(self) -> None:
         with self.opened() as pipeline:
-            if self.route not in pipeline.ledger.routes() or not pipeline.ledger.has_past(self.route):
+            if self.route not in pipeline.ledger.routes() or not pipeline.ledger.has_history(self.route):
                 return
         old, self.route = self.route, f"{self.route}x"
         with self.opened() as pipeline:
@@ -331,18 +331,18 @@ class WaitingMachine(RuleBasedStateMachine):
         committed = {p: at.committed for p, at in ledger.offsets(self.route).items()}
         limit = {p: (at, min(pipeline.log.bounds(p).end, at + size)) for p, at in committed.items()}
         pending = ledger.pending(self.route)
-        ranges: Ranges = left_of(limit, committed) if pending is None else dict(pending.ranges)
+        ranges: Ranges = remaining(limit, committed) if pending is None else dict(pending.ranges)
         if ranges:
             clean_stage(delivery.plan.stage_dir)
-            delivery.deliver(carried(delivery.plan, pipeline.log, ranges))
+            delivery.deliver(stage_ranges(delivery.plan, pipeline.log, ranges))
 
     def lane(self, pipeline: ModelPipeline, delivery: Delivery) -> None:
         layout = pipeline.layout
         plan = pipeline.fickle(
-            replace(route_plan(pipeline.config, self.route), stage_dir=layout.stage_anew(self.route))
+            replace(route_plan(pipeline.config, self.route), stage_dir=layout.retry_stage(self.route))
         )
         beside = replace(delivery, plan=plan)
-        RetryLane(beside, beside.carry_anew, layout.stage_of_waiting(self.route)).try_what_is_due()
+        RetryLane(beside, beside.restage_batch, layout.waiting_stage(self.route)).retry_due_tables()
 
     # What must hold
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.pipeline import Pipeline
 from tests.engine.projects import append_all, pipeline
 from tests.engine.test_engine import running

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.flatten import Collision, Column, Flattened, flatten, flatten_pieces
 from penstock.flatten.fit_column import plain_text
 from penstock.flatten.inner_types import InnerType, common_type
-from penstock.flatten.values.to_json import spelled
+from penstock.flatten.values.to_json import as_text
 
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
 
@@ -493,6 +493,6 @@ def test_a_double_is_what_was_sent(number: str) -> None:
     column = flat.table.column("a")
     if column.type == pa.float64():
         assert column.to_pylist() == [value]
-        assert spelled(column.combine_chunks()).to_pylist() == [number]
+        assert as_text(column.combine_chunks()).to_pylist() == [number]
     elif column.type == pa.string():
         assert column.to_pylist() == [number]

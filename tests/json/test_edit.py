@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.json.arrow_text import quote, text_of, verbatim
-from penstock.json.edit import put, wrapped
+from penstock.json.arrow_text import quote, text_of, verbatim_values
+from penstock.json.edit import put, wrap_values
 from penstock.json.find import find
-from penstock.json.members import only, renamed, without
-from penstock.json.merge import merged
-from penstock.json.numbers import numbers
+from penstock.json.members import drop_members, keep_members, rename_members
+from penstock.json.merge import merge_objects
+from penstock.json.read_numbers import numbers
 from penstock.json.tokens import FLOAT, INT
 from tests.contract.step import DOCUMENTS
 from tests.steps import reference
@@ -28,15 +28,15 @@ def array(*documents: bytes | None) -> pa.BinaryArray:
 def test_a_slice_of_an_array_is_edited_like_the_whole() -> None:
     whole = array(b'{"a":1}', b'{"a":2,"b":3}', None, b'{"b":4}', b"x")
     part = whole.slice(1, 3)
-    assert without(part, [("a",)]).data.to_pylist() == [b'{"b":3}', b"", b'{"b":4}']
-    assert only(part, [("a",)]).data.to_pylist() == [b'{"a":2}', b"", b"{}"]
-    assert renamed(part, {("b",): "c"}).data.to_pylist() == [b'{"a":2,"c":3}', b"", b'{"c":4}']
+    assert drop_members(part, [("a",)]).data.to_pylist() == [b'{"b":3}', b"", b'{"b":4}']
+    assert keep_members(part, [("a",)]).data.to_pylist() == [b'{"a":2}', b"", b"{}"]
+    assert rename_members(part, {("b",): "c"}).data.to_pylist() == [b'{"a":2,"c":3}', b"", b'{"c":4}']
     assert put(part, ("z",), array(b"1", b"2", None)).data.to_pylist() == [b'{"a":2,"b":3,"z":1}', None, b'{"b":4}']
 
 
 def test_what_is_no_object_is_marked_and_put_leaves_it_alone() -> None:
     data = array(b"[1]", b'{"a":1', None, b"{}")
-    assert without(data, [("a",)]).valid.tolist() == [False, False, False, True]
+    assert drop_members(data, [("a",)]).valid.tolist() == [False, False, False, True]
     assert put(data, ("a",), array(b"1", b"1", b"1", b"1")).data.to_pylist() == [b"[1]", b'{"a":1', None, b'{"a":1}']
 
 
@@ -46,7 +46,7 @@ def test_a_blocked_put_says_at_which_depth() -> None:
 
 
 def test_wrapping_nests_each_value_whole() -> None:
-    assert wrapped(array(b'{"x":1.0}', None, b"[]"), ("a", "b")).to_pylist() == [
+    assert wrap_values(array(b'{"x":1.0}', None, b"[]"), ("a", "b")).to_pylist() == [
         b'{"a":{"b":{"x":1.0}}}',
         None,
         b'{"a":{"b":[]}}',
@@ -56,11 +56,11 @@ def test_wrapping_nests_each_value_whole() -> None:
 @settings(max_examples=80, deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_merging_does_what_the_slow_way_does(target: bytes, source: bytes) -> None:
-    assert json.loads(merged(target, source)) == reference.merged(json.loads(target), json.loads(source))
+    assert json.loads(merge_objects(target, source)) == reference.merged(json.loads(target), json.loads(source))
 
 
 def test_merging_keeps_the_spelling_of_values() -> None:
-    assert merged(b'{"a" : 2.50, "b":{"c":1E2}}', b'{"b":{"d":-0}, "e":"\\u00e9"}') == (
+    assert merge_objects(b'{"a" : 2.50, "b":{"c":1E2}}', b'{"b":{"d":-0}, "e":"\\u00e9"}') == (
         b'{"a":2.50,"b":{"c":1E2,"d":-0},"e":"\\u00e9"}'
     )
 
@@ -77,7 +77,7 @@ def test_quoted_text_reads_back(texts: list[str]) -> None:
 def test_text_and_spelling_of_values(values: list[object], ascii_only: bool) -> None:
     spelled = [json.dumps(value, ensure_ascii=ascii_only).encode() for value in values]
     found = find(array(b"{}", *(b'{"k": %b }' % some for some in spelled)), [("k",)])
-    assert verbatim(found, 0).to_pylist() == [None, *spelled]
+    assert verbatim_values(found, 0).to_pylist() == [None, *spelled]
     expected = [value if isinstance(value, str) else some.decode() for value, some in zip(values, spelled, strict=True)]
     assert text_of(found, 0).to_pylist() == ["", *expected]
 

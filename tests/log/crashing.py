@@ -19,7 +19,7 @@ from pathlib import Path
 from penstock import faults
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.compaction_keys import KeyHash
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.repair import repair
 from tests.contract.log import config
 from tests.log.samples import numbered

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries, records
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import LogError
-from penstock.log.format.frame import HEADER_BYTES, SCATTERED_SCHEMA, encode, gone, pack_header, place
+from penstock.log.format.frame import HEADER_BYTES, SCATTERED_SCHEMA, encode, gone_header, pack_header, place
 from penstock.log.format.index import IndexWriter, Place
-from penstock.log.local import LocalLog
-from penstock.log.reader import Bounds, Holding
+from penstock.log.local_log import LocalLog
+from penstock.log.reader import Bounds, StoredSpan
 from tests.contract.log import config
 from tests.log.samples import START, numbered, numbers, segments
 
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> LocalLog:
         body = encode(pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA), "lz4")
         _, header = place(body, kept[0], kept[-1], stamp=1 + kept[0] // 10, generation=1)
         last = int(segment.stem) + 9
-        rest = pack_header(gone(kept[-1] + 1, last, generation=1)) if kept[-1] < last else b""
+        rest = pack_header(gone_header(kept[-1] + 1, last, generation=1)) if kept[-1] < last else b""
         segment.write_bytes(header + b"".join(piece.to_pybytes() for piece in body.pieces) + rest)
     return log
 
@@ -72,7 +72,7 @@ def test_a_time_is_found_among_what_is_left(log: LocalLog) -> None:
 
 def test_what_is_held_is_told_by_its_records_not_by_its_files(log: LocalLog) -> None:
     assert log.bounds(0) == Bounds(0, 40)
-    assert log.holding(0) == Holding(first=2, last=39)
+    assert log.stored_span(0) == StoredSpan(first=2, last=39)
 
 
 def test_a_segment_cut_off_behind_a_whole_frame_is_no_compacted_one(log: LocalLog) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES, MAX_FRAME_BYTES
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import Compacted, compact, is_due
-from penstock.log.maintenance.maintenance_lock import housekeeping
+from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
 from penstock.log.maintenance.verify import verify
 from penstock.record import ENTRY_SCHEMA, Record, entries, records
 from tests.contract.log import config
@@ -135,7 +135,7 @@ def test_old_segments_are_not_put_together_with_young_ones_where_retention_goes_
     done = one(compact(log, {0: 400}))
     assert 400 / 60 - 1 <= done.segments_after < done.segments_before / 3
     assert log.apply_retention({0: 400}, START + timedelta(hours=1, seconds=200))
-    oldest = log.holding(0).first
+    oldest = log.stored_span(0).first
     assert oldest is not None
     assert 200 - 60 <= oldest <= 200
 
@@ -245,7 +245,7 @@ def test_a_reader_does_not_take_an_end_that_it_knew_for_a_place_in_the_compacted
 
 def test_one_at_a_time_changes_closed_segments(tmp_path: Path) -> None:
     log = filled(tmp_path, retention={"max_age": "1s"})
-    with housekeeping(tmp_path / "0") as ours:
+    with lock_for_maintenance(tmp_path / "0") as ours:
         assert ours
         with pytest.raises(LogError, match=r"PEN-LOG-013.*partition 0"):
             compact(log, {0: 400})
@@ -271,7 +271,7 @@ _WITH_A_QUOTA = """
 import resource, sys
 from pathlib import Path
 from penstock.log.maintenance.compaction import compact
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers
 log = LocalLog(Path(sys.argv[1]), config(segment_bytes=100_000))

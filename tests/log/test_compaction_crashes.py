@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.verify import verify
 from tests.contract.log import config

@@ -7,14 +7,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.log.samples import key_of, number, numbers, seal_holds, segments
 
 _WRITER = """
 import sys
 from pathlib import Path
 from penstock.log.group_commit import Entry, entry_batch
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import sealed
 with LocalLog(Path(sys.argv[1]), config(segment_bytes=20_000)).writer("web") as writer:
@@ -52,7 +52,7 @@ _COMPACTOR = """
 import sys
 from pathlib import Path
 from penstock.log.maintenance.compaction import compact
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import repeating
 log = LocalLog(Path(sys.argv[1]), config(segment_bytes=5000, fsync="never", retention={"max_age": None}))

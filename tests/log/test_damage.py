@@ -9,8 +9,8 @@ import pytest
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES
-from penstock.log.format.partition_head import pack, read_head
-from penstock.log.local import LocalLog
+from penstock.log.format.published_end import pack, read_head
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers, segments
 
@@ -56,7 +56,7 @@ def test_the_error_names_the_frame_that_is_damaged(log: LocalLog) -> None:
 def test_a_head_that_is_lost_does_not_make_the_log_look_empty(log: LocalLog) -> None:
     (log.partition_dir(0) / "head").unlink()
     fresh = LocalLog(log.directory)
-    for look in (lambda: numbers(fresh), lambda: fresh.bounds(0), lambda: fresh.holding(0)):
+    for look in (lambda: numbers(fresh), lambda: fresh.bounds(0), lambda: fresh.stored_span(0)):
         with pytest.raises(LogError, match=r"PEN-LOG-007: .*head is missing, and there are records"):
             look()
     with fresh.writer("web"):

@@ -16,7 +16,7 @@ from penstock.log.exchange.encode import encode
 from penstock.log.exchange.entry_layout import MODES, OPS
 from penstock.log.exchange.export_log import export_transporter
 from penstock.log.exchange.import_log import import_transporter
-from penstock.log.local import LocalLog, PartitionOwner
+from penstock.log.local_log import LocalLog, PartitionOwner
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.verify import verify
 from penstock.record import Mode, Op, Record, entries, placed

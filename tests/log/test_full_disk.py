@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import LogFull
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers
 
@@ -18,7 +18,7 @@ _WITH_A_QUOTA = """
 import resource, sys
 from pathlib import Path
 from penstock.errors import LogFull
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.errors import LogError, PenstockError
 from penstock.log.format.frame import Body
 from penstock.log.group_commit import LARGE, Entry, GroupCommit, entry_batch
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.record import ENTRY_SCHEMA
 from tests.contract.log import config

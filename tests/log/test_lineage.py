@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import LogError
 from penstock.log.lineage import LINEAGE_FILE, Incarnation, Lineage
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import LogContract, config
 
 

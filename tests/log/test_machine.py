@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.verify import verify
-from penstock.log.reader import Holding
+from penstock.log.reader import StoredSpan
 from penstock.log.writer import PartitionWriter
 from tests.contract.log import config
 from tests.log.samples import START, key_of, numbers, repeating
@@ -143,7 +143,7 @@ class LogBesideAList(RuleBasedStateMachine):
         assert bounds.end == self.next
         assert self.log.usage()[0].records == len(self.kept)
         assert bounds.oldest <= min(self.kept, default=self.next)
-        assert self.log.holding(0) == Holding(min(self.kept, default=None), max(self.kept, default=None))
+        assert self.log.stored_span(0) == StoredSpan(min(self.kept, default=None), max(self.kept, default=None))
 
     def teardown(self) -> None:
         self.writer.close()

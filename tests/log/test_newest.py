@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.maintenance.compaction_keys import KeyHash
-from penstock.log.maintenance.newest_entries import Known, Newest, settled
+from penstock.log.maintenance.newest_entries import EntryColumns, NewestEntries, separate_older
 from penstock.record import Record, entries
 
 Key = tuple[str, str | None]
@@ -27,9 +27,9 @@ def batch(pairs: Sequence[Key]) -> pa.RecordBatch:
 
 
 def superseded(pairs: Sequence[Key], droppable: int, room: int, scratch: Path) -> list[bool]:
-    newest = Newest(scratch, len(pairs), droppable, room)
+    newest = NewestEntries(scratch, len(pairs), droppable, room)
     for first in range(0, len(pairs), 7):
-        newest.tell(batch(pairs[first : first + 7]))
+        newest.add(batch(pairs[first : first + 7]))
     return list(map(bool, newest.superseded()))
 
 
@@ -53,11 +53,11 @@ def test_many_keys_take_disk_not_memory(tmp_path: Path, distinct: int) -> None:
 
     def peak(folder: Path) -> int:
         folder.mkdir()
-        newest = Newest(folder, len(pairs), len(pairs), room=2000)
-        newest.tell(batches[0])
+        newest = NewestEntries(folder, len(pairs), len(pairs), room=2000)
+        newest.add(batches[0])
         tracemalloc.start()
         for each in batches[1:]:
-            newest.tell(each)
+            newest.add(each)
         found = newest.superseded()
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -72,7 +72,7 @@ def test_many_keys_take_disk_not_memory(tmp_path: Path, distinct: int) -> None:
 def test_keys_that_share_half_a_hash_are_told_apart() -> None:
     high = np.array([5, 5, 5, 5, 9], np.uint64)
     low = np.array([1, 2, 1, 2, 1], np.uint64)
-    found = settled(Known(high, low, np.zeros(5, np.uint64), np.arange(5)))
+    found = separate_older(EntryColumns(high, low, np.zeros(5, np.uint64), np.arange(5)))
     assert sorted(found.left.number) == [2, 3, 4]
     assert sorted(found.older) == [0, 1]
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import penstock.log.writer
 from penstock.log.format.frame import decode_header
 from penstock.log.format.log_files import segment_bases, segment_path
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.logical_clock import CLOCK_FILE
 from penstock.log.maintenance.compaction import compact
 from penstock.log.record_order import LogOrder, Offsets, RangeOrder, beginning, ends
@@ -199,13 +199,13 @@ def test_a_look_at_the_ends_never_shows_a_record_without_one_that_was_acknowledg
         for writer in writers:
             sent.extend((writer.partition, offset) for offset in writer.append(numbered(range(2))))
 
-    look = LocalLog.reach
+    look = LocalLog.published_end
 
     def slow_look(self: LocalLog, partition: int) -> object:
         append()
         return look(self, partition)
 
-    monkeypatch.setattr(LocalLog, "reach", slow_look)
+    monkeypatch.setattr(LocalLog, "published_end", slow_look)
     for _ in range(5):
         append()
         acknowledged = len(sent)
@@ -282,7 +282,7 @@ _KILLED = """
 import os, sys
 from pathlib import Path
 from penstock import faults
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.log.samples import numbered
 
 def die(point):

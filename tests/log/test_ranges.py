@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from penstock.errors import LogError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch, next_offsets, offsets_from_json, read_options, stretches
 from penstock.log.spark_source import LogSource, LogStreamReader, StretchPartition
 from tests.log.samples import numbered

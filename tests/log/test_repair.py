@@ -11,10 +11,10 @@ import pytest
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES
-from penstock.log.format.partition_head import Head, pack
-from penstock.log.local import LocalLog
+from penstock.log.format.published_end import Head, pack
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
-from penstock.log.maintenance.maintenance_lock import housekeeping
+from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
 from penstock.log.maintenance.repair import repair
 from penstock.log.maintenance.verify import Damage, verify
 from tests.contract.log import config
@@ -218,7 +218,7 @@ def test_a_partition_with_a_writer_is_refused(log: LocalLog) -> None:
     content = segments(log)[0].read_bytes()
     with log.writer("web"), pytest.raises(LogError, match=r"PEN-LOG-001.*\(web\)"):
         repair(log)
-    with housekeeping(log.directory / "0"), pytest.raises(LogError, match="PEN-LOG-013"):
+    with lock_for_maintenance(log.directory / "0"), pytest.raises(LogError, match="PEN-LOG-013"):
         repair(log)
     assert segments(log)[0].read_bytes() == content
 

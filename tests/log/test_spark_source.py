@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.spark_source import LogSource, LogStreamReader, Stretch
 from penstock.record import records
 from tests.contract.log import config

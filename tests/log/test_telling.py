@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.maintenance.newest_entries import Newest
+from penstock.log.maintenance.newest_entries import NewestEntries
 from penstock.record import Header, Op, Record, entries
 
 COLUMNS = {str(Header.COLUMNS): '{"id":"integer","n":"integer","big":"text"}'}
@@ -87,9 +87,9 @@ def built(records: Sequence[Record]) -> dict[object, Row]:
 
 def compacted(records: Sequence[Record], droppable: int, room: int) -> list[Record]:
     with tempfile.TemporaryDirectory() as scratch:
-        newest = Newest(Path(scratch), len(records), droppable, room)
+        newest = NewestEntries(Path(scratch), len(records), droppable, room)
         for first in range(0, len(records), 5):
-            newest.tell(entries(records[first : first + 5]))
+            newest.add(entries(records[first : first + 5]))
         gone = newest.superseded()
         return [record for place, record in enumerate(records) if place >= droppable or not gone[place]]
 

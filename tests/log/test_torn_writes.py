@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import LogError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers, segments
 
@@ -98,7 +98,7 @@ def test_a_reader_says_when_the_head_cannot_be_read(tmp_path: Path) -> None:
 _APPENDER = """
 import json, sys
 from pathlib import Path
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered
 with LocalLog(Path(sys.argv[1]), config(segment_bytes=4096)).writer("web") as writer:
@@ -132,7 +132,7 @@ def test_a_failed_append_leaves_no_trace(tmp_path: Path, point: str) -> None:
     script = """
 import sys
 from pathlib import Path
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.log.samples import numbered, numbers
 log = LocalLog(Path(sys.argv[1]))
 with log.writer("web") as writer:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log.format.frame import HEADER_BYTES, gone, pack_header
+from penstock.log.format.frame import HEADER_BYTES, gone_header, pack_header
 from penstock.log.format.index import IndexWriter, Place
-from penstock.log.format.partition_head import pack, read_head
-from penstock.log.local import LocalLog
+from penstock.log.format.published_end import pack, read_head
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.verify import PartitionCheck, check_partition, verify
 from tests.contract.log import config
@@ -208,7 +208,7 @@ def test_files_that_an_interrupted_compaction_left_are_no_damage(log: LocalLog) 
 def test_bytes_that_only_look_like_a_frame_are_not_taken_for_one(tmp_path: Path) -> None:
     """A record may hold a frame of some log. Behind damage it must not be read as one of this log."""
     log = LocalLog(tmp_path, config(compression="none"))
-    fake = pack_header(gone(5, 400, 0))
+    fake = pack_header(gone_header(5, 400, 0))
     batch = numbered(range(1)).to_pylist()
     with log.writer("web") as writer:
         writer.append(numbered(range(3)))
@@ -231,7 +231,7 @@ def test_bytes_that_only_look_like_a_frame_are_not_taken_for_one(tmp_path: Path)
 _WRITER = """
 import sys
 from pathlib import Path
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered
 with LocalLog(Path(sys.argv[1]), config(segment_bytes=20_000, fsync="never")).writer("web") as writer:

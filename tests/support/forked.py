@@ -15,7 +15,7 @@ from penstock import faults
 
 _PRELOADED = [
     "penstock.engine.pipeline",
-    "penstock.engine.delivery.batch_protocol",
+    "penstock.engine.delivery.deliver_batch",
     "penstock.sources.file.source",
     "penstock.sources.http.source",
     "penstock.sources.postgres.source",

@@ -22,7 +22,7 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
 from penstock.destinations.sql.session import Load, Mark, Session
 from penstock.errors import RefusedError, TransientError
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
@@ -75,26 +75,26 @@ class ModelSession(Session):
             return None
         return Table(name, {column: TypedColumn(column, kind) for column, kind in found.columns.items()}, found.key)
 
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         for statement in statements:
             _apply(self._store.tables, statement)
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
         raise NotImplementedError(query)
 
-    def registered(self) -> Sequence[tuple[str, str]]:
+    def registered_tables(self) -> Sequence[tuple[str, str]]:
         return list(self._store.registered)
 
-    def register(self, tables: Collection[str], route: str) -> None:
+    def register_tables(self, tables: Collection[str], route: str) -> None:
         self._store.registered += [(table, route) for table in tables]
 
-    def marked(self) -> Sequence[tuple[str, str, str]]:
+    def marked_tables(self) -> Sequence[tuple[str, str, str]]:
         return [(scope, route, table) for scope, route, _, table in self._store.marks]
 
-    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
         return self._store.marks.get((batch.scope, batch.route, batch.number, table))
 
     def newest_marks(self) -> list[Mark]:
@@ -112,7 +112,7 @@ class ModelSession(Session):
         if load.table.name in self._store.away:
             raise TransientError("PEN-DST-027", f"the table {load.table.name} is away.", "The batch is tried again.")
         table = self._store.tables[load.table.name]
-        columns = {column.name: column.type for column in load.staged(self.dialect)}
+        columns = {column.name: column.type for column in load.staged_columns(self.dialect)}
         came = [row for reader in load.rows.readers() for row in _rows(reader, columns)]
         if load.merge:
             assert set(load.rows.columns()) <= set(table.columns)

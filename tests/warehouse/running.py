@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from penstock.config.component import StepConfig
-from penstock.destinations.contract import AnyDestination, Batch, Unrecorded
-from penstock.engine.delivery.task import carry, read_failed
-from penstock.engine.route_plan import PlannedStep, RoutePlan, planned
+from penstock.destinations.contract import AnyDestination, Batch, NullTableBook
+from penstock.engine.delivery.task import read_failed, run_task
+from penstock.engine.route_plan import PlannedStep, RoutePlan, plan_steps
 from penstock.record import Record, entries, placed
 from penstock.registry import Kind, component
 from tests.warehouse.case import DEFAULT_TABLE, Case, Contents, Delivery, Event, Expected, Row
@@ -21,7 +21,7 @@ UNMAPPED = "_unmapped"
 
 
 @dataclass
-class NoteBook(Unrecorded):
+class NoteBook(NullTableBook):
     """Remembers what a destination notes: its schema changes, and which paths fill which columns."""
 
     statements: list[str] = field(default_factory=list)
@@ -69,14 +69,14 @@ class Run:
         plan = CasePlan("warehouse", ("web",), ".*", steps, "", made.config, folder, made=made)
         records = placed(entries(Record(data_of(event), namespace="web") for event in events), 0, first)
         frames = [records.slice(start, frame) for start in range(0, len(events), frame)]
-        report = carry(plan, plan.head_chain(), frames)
+        report = run_task(plan, plan.head_chain(), frames)
         self.skipped += sum(report.skipped.values())
         for file in report.failed:
             for rows in read_failed(file.path):
                 self._note(rows.column("offset").to_pylist(), rows.column("message").to_pylist())
         batch = Batch("cases", "warehouse", number, {0: (first, first + len(events))})
         receipt = made.write(batch, report.parts, self.book)
-        assert not [table.away for table in receipt.tables if table.away], receipt
+        assert not [table.unavailable for table in receipt.tables if table.unavailable], receipt
         self.loaded += receipt.rows
         for failures in receipt.failures:
             self._note(failures.column("offset").to_pylist(), failures.column("message").to_pylist())
@@ -110,7 +110,7 @@ def planned_steps(steps: Sequence[Mapping[str, object]]) -> tuple[PlannedStep, .
     for step in steps:
         ((name, options),) = step.items()
         configs.append((name, component(Kind.STEP, name).config_class().model_validate(options)))
-    return planned(configs)
+    return plan_steps(configs)
 
 
 def data_of(event: Event) -> bytes:

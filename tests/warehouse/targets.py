@@ -15,7 +15,7 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
-from penstock.destinations.sql.schema.table_changes import Key
+from penstock.destinations.sql.schema.schema_operations import Key
 from tests.support.database import Database
 from tests.warehouse.case import Contents, Existing, Options, Row
 from tests.warehouse.model import SCHEMA, ModelDestination, ModelTable, Store

@@ -66,7 +66,7 @@ class Engine:
         self.made += 1
         parts = Staging(destination, self.folder, casts).stage(documents)
         receipt = destination.write(batch(self.made), parts)
-        assert not [found.away for found in receipt.tables if found.away]
+        assert not [found.unavailable for found in receipt.tables if found.unavailable]
         return len(documents) - receipt.rows
 
     def rows(self, table: str, names: Sequence[str], order: str = "n") -> list[tuple[Any, ...]]:

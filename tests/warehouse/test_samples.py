@@ -39,8 +39,8 @@ def test_9_a_table_that_fails_is_tried_again_without_its_neighbour(tmp_path: Pat
     parts = staged(destination, tmp_path, {"t": "fine"}, {"t": "broken"}, {"t": "fine"})
     target.store.away.add("broken")
     first = {table.table: table for table in destination.write(batch(), parts).tables}
-    assert (first["fine"].rows, first["fine"].away) == (2, None)
-    assert first["broken"].away is not None
+    assert (first["fine"].rows, first["fine"].unavailable) == (2, None)
+    assert first["broken"].unavailable is not None
     target.store.away.clear()
     second = {table.table: table for table in destination.write(batch(), parts).tables}
     assert second["fine"].repeated

@@ -1,4 +1,4 @@
-"""The question before something that cannot be taken back. It goes to stderr: stdout is for what was asked for."""
+"""Asks before something that cannot be undone. The question goes to stderr: stdout is for the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a verb ends, for scripts: the exit codes, and what an error looks like to a person."""
+"""How a verb ends: the exit codes for scripts, and the error text for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Exit(IntEnum):
     PROBLEMS = 1
     """A check found something, or the verb could not do what it was asked."""
     USAGE = 2
-    """A word on the command line is not known: an option, a route, a component."""
+    """The command line names something unknown: an option, a route, a component."""
     UNFINISHED = 3
     """Stopped before the work was done; what is left is in the log."""
     BUG = 70
@@ -46,13 +46,13 @@ UNKNOWN_NAME = frozenset(
         "PEN-LOG-005",
     }
 )
-"""Codes of errors that say: there is no such route, step, partition or component."""
+"""The codes of errors about an unknown route, step, partition or component."""
 
 DEBUG = "PENSTOCK_DEBUG"
 
 
-def guarded(verb: Callable[P, R]) -> Callable[P, R]:
-    """The verb, with its errors told as errors for people: on stderr, with the fix, without a stack trace."""
+def report_errors(verb: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a verb so that its errors are printed for people: on stderr, with the fix, without a stack trace."""
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -62,16 +62,16 @@ def guarded(verb: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
         except PenstockError as error:
-            code: Exit = exit_of(error)
-            tell(error)
+            code: Exit = exit_code(error)
+            print_error(error)
         except OSError as error:
             code = Exit.PROBLEMS
-            _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}\n")
+            _write_stderr(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}\n")
         except Exception as error:
             if os.environ.get(DEBUG):
                 raise
             code = Exit.BUG
-            _say(
+            _write_stderr(
                 f"{type(error).__name__}: {error}\n"
                 f"  This is a bug of Penstock. Set {DEBUG}=1 and run again for the trace that a report needs.\n"
             )
@@ -80,21 +80,21 @@ def guarded(verb: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def tell(error: PenstockError) -> None:
+def print_error(error: PenstockError) -> None:
     """Print the problems in a config one per line, any other error in two lines: what happened, what to do."""
     from penstock.config.problems import ConfigError
 
     if isinstance(error, ConfigError):
-        _say(f"{error}\n")
+        _write_stderr(f"{error}\n")
         return
-    _say(f"{error.code}: {error.what}\n" + (f"  {error.fix}\n" if error.fix else ""))
+    _write_stderr(f"{error.code}: {error.what}\n" + (f"  {error.fix}\n" if error.fix else ""))
 
 
-def _say(text: str) -> None:
+def _write_stderr(text: str) -> None:
     sys.stderr.write(redacted(text))
 
 
-def exit_of(error: PenstockError) -> Exit:
+def exit_code(error: PenstockError) -> Exit:
     from penstock.config.problems import ConfigError
 
     if isinstance(error, (ConfigError, DataDirError)):

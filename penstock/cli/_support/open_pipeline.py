@@ -1,4 +1,4 @@
-"""From the path on the command line to an open pipeline. Imports what it needs when it is called, not before."""
+"""Opens the pipeline of the path on the command line. Imports what it needs only when it is called."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def read_config(path: Path) -> PipelineConfig:
     return load(path)
 
 
-def read_config_aloud(path: Path) -> PipelineConfig:
-    """The config, with the remarks that there are on it said to the person at the terminal."""
+def read_config_with_warnings(path: Path) -> PipelineConfig:
+    """Read the config, and print its warnings on stderr."""
     from penstock.config.loading import load_with_remarks
 
     loaded = load_with_remarks(path)
@@ -31,9 +31,9 @@ def read_config_aloud(path: Path) -> PipelineConfig:
 
 
 @contextmanager
-def opened(path: Path, create: bool = False) -> Iterator[Pipeline]:
-    """A pipeline that ran before, to look at or to repair. One that never ran is an error that says so, unless its
-    ledger is to be made anew."""
+def open_pipeline(path: Path, create: bool = False) -> Iterator[Pipeline]:
+    """Open a pipeline that ran before, to inspect or repair it. Raises for one that never ran, unless its ledger is to
+    be created."""
     from penstock.engine.pipeline import Pipeline
 
     pipeline = Pipeline.open(read_config(path), create=create)

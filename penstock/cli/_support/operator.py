@@ -1,4 +1,4 @@
-"""Who sits at this terminal, for the ledger's log of interventions."""
+"""Who runs this command, for the ledger's log of interventions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.engine.ledger import Operator
 
 
-def operator(reason: str) -> Operator:
+def current_operator(reason: str) -> Operator:
     """The user of this process, on this machine, with the reason that was given."""
     from penstock.engine.ledger import Operator
 

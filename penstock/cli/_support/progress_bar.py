@@ -1,4 +1,4 @@
-"""A bar on the terminal for verbs that read whole partitions. Into a pipe nothing is shown."""
+"""A progress bar for verbs that read whole partitions. Shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(doing: str) -> Iterator[Progress]:
-    """What to call with how far it is; a line per partition on stderr, gone when all is done."""
+    """Yields the function to call with the progress; shows a line per partition on stderr, removed at the end."""
     from penstock.log.maintenance.work_progress import silent
 
     screen = console(stderr=True)

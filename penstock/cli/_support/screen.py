@@ -1,6 +1,6 @@
 """What verbs print with: tables for people, JSON for machines, and text of unknown origin made safe to show.
 
-``NO_COLOR`` and output that is no terminal are honoured. Lines into a pipe are never cut to a width.
+Honours ``NO_COLOR`` and output that is not a terminal. Lines into a pipe are never cut to a width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JsonValue = str | int | float | bool | None | Sequence["JsonValue"] | Mapping[st
 
 
 def console(stderr: bool = False) -> Console:
-    """Made anew for each use, so that it writes to what stdout is now. Text is shown as it is: no markup."""
+    """A new console for each use, so that it writes to the current stdout. Text is shown as it is: no markup."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -45,13 +45,13 @@ def show(*what: RenderableType) -> None:
 
 
 def note(text: str) -> None:
-    """A remark for the person at the terminal; stdout stays clean for what was asked for."""
+    """Print a remark on stderr; stdout stays clean for the output."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
-    """An empty table; columns in ``numbers`` are set flush right."""
+    """An empty table; columns in ``numbers`` are right-aligned."""
     from rich import box
     from rich.table import Table
 
@@ -82,8 +82,8 @@ def print_json_line(value: JsonValue) -> None:
 
 
 def printable(text: str) -> str:
-    """The text without secrets, and with its control characters spelled out: what came from outside must not steer a
-    terminal. Secrets go before a table breaks its lines, where they could not be found any more."""
+    """The text without secrets, and with control characters escaped: foreign text must not control a terminal. Secrets
+    are removed before a table breaks its lines, where they could not be found any more."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted(text))
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 
 @contextmanager
-def handling(stop: Callable[[], None]) -> Iterator[None]:
+def handle_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call ``stop`` on every SIGINT and SIGTERM; afterwards signals do what they did before."""
 
     def received(_: int, __: FrameType | None) -> None:
@@ -27,7 +27,7 @@ def handling(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def stopping_in_two_steps(drain: float) -> Iterator[tuple[Event, Event]]:
+def stop_in_two_steps(drain: float) -> Iterator[tuple[Event, Event]]:
     """Events for the first signal (finish what is there) and for the second (stop now)."""
     stopping, hurry = Event(), Event()
 
@@ -41,5 +41,5 @@ def stopping_in_two_steps(drain: float) -> Iterator[tuple[Event, Event]]:
         # A signal may come in the middle of a buffered write; the descriptor itself is always safe.
         os.write(sys.stderr.fileno(), message.encode())
 
-    with handling(stop):
+    with handle_signals(stop):
         yield stopping, hurry

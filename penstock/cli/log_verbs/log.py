@@ -16,7 +16,7 @@ from penstock.cli._support.screen import count, note, print_json, show, table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.log.local import LocalLog
+    from penstock.log.local_log import LocalLog
     from penstock.log.reader import Bounds
     from penstock.record import Record
 
@@ -40,7 +40,7 @@ def show_log(
     log = open_log(config)
     bounds = _bounds(log, partition)
     if print_records(_records(log, bounds, wanted, last), json, full) == 0:
-        there = {p: log.holding(p) for p in bounds}
+        there = {p: log.stored_span(p) for p in bounds}
         held = ", ".join(f"partition {p} holds {h.first}..{h.last}" for p, h in there.items() if h.first is not None)
         note(f"no records there; {held or 'the log is empty'}")
 
@@ -49,7 +49,7 @@ def current(partition: PartitionOption = None, config: ConfigOption = CONFIG, js
     """Show the newest offset of every partition, and the one that the next record gets."""
     log = open_log(config)
     owners = log.partitions()
-    found = {p: (log.holding(p).last, b.end) for p, b in _bounds(log, partition).items()}
+    found = {p: (log.stored_span(p).last, b.end) for p, b in _bounds(log, partition).items()}
     if json:
         print_json(
             [
@@ -68,7 +68,7 @@ def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, jso
     """Show the oldest offset that every partition still holds."""
     log = open_log(config)
     owners = log.partitions()
-    found = {p: log.holding(p).first for p in chosen_partitions(log, partition)}
+    found = {p: log.stored_span(p).first for p in chosen_partitions(log, partition)}
     if json:
         print_json([{"partition": p, "source": owners[p].source, "oldest": first} for p, first in found.items()])
         return
@@ -81,7 +81,7 @@ def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, jso
 def open_log(config: Path) -> LocalLog:
     """The log of a pipeline, to read. It need not have run."""
     from penstock.engine.layout import Layout
-    from penstock.log.local import LocalLog
+    from penstock.log.local_log import LocalLog
 
     read = read_config(config)
     return LocalLog(Layout(read.data_dir).log, read.log)

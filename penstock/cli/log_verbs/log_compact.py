@@ -1,4 +1,4 @@
-"""``penstock log compact``: keeps the newest record of each key in what every route is done with. Works while the
+"""``penstock log compact``: keeps only the newest record of each key, in segments that no route needs. Works while the
 pipeline runs."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli._support.confirm import require_yes
-from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.progress_bar import progress_bar
 from penstock.cli._support.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.engine.pipeline import Pipeline
-    from penstock.log.maintenance.compaction import Compacted, Foreseen, Going
+    from penstock.log.maintenance.compaction import Compacted, CompactionPreview, DroppedRecords
 
 _NAMED = 20
-"""So many namespaces of a partition are named one by one to a person."""
+"""How many namespaces of a partition are listed to a person."""
 
 
 def compact_log(
@@ -39,18 +39,18 @@ def compact_log(
     """
     from penstock.log.maintenance.compaction import compact
 
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         pipeline.check_log()
         partitions = chosen_partitions(pipeline.log, partition)
-        needs, floors = pipeline.needs(), pipeline.floors()
+        needs, floors = pipeline.needed_offsets(), pipeline.floors()
         sources = {number: owner.source for number, owner in pipeline.log.partitions().items()}
-        found = _foreseen(pipeline, floors, partitions) if dry_run or not yes else []
+        found = _preview(pipeline, floors, partitions) if dry_run or not yes else []
         if dry_run:
-            _show_foreseen(found, sources, json)
+            _show_preview(found, sources, json)
             return
         going = sum(each.dropped for each in found)
         if going:
-            for line in foreseen_lines(found, sources):
+            for line in preview_lines(found, sources):
                 note(line)
             require_yes(f"Drop {counted(going, 'record')} for good?")
         with progress_bar("compacting") as progress:
@@ -69,22 +69,22 @@ def compact_log(
             note(f"partition {each.partition}: offsets from {each.floor} on are held by {routes}")
 
 
-def _foreseen(pipeline: Pipeline, floors: Mapping[int, int], partitions: Sequence[int]) -> list[Foreseen]:
-    from penstock.log.maintenance.compaction import foresee
+def _preview(pipeline: Pipeline, floors: Mapping[int, int], partitions: Sequence[int]) -> list[CompactionPreview]:
+    from penstock.log.maintenance.compaction import preview_compaction
 
     with progress_bar("looking through") as progress:
-        return foresee(pipeline.log, floors, partitions, progress)
+        return preview_compaction(pipeline.log, floors, partitions, progress)
 
 
-def _show_foreseen(found: Sequence[Foreseen], sources: Mapping[int, str], as_json: bool) -> None:
+def _show_preview(found: Sequence[CompactionPreview], sources: Mapping[int, str], as_json: bool) -> None:
     if as_json:
-        print_json([foreseen_object(each, sources[each.partition]) for each in found])
+        print_json([preview_object(each, sources[each.partition]) for each in found])
         return
-    lines = list(foreseen_lines(found, sources))
+    lines = list(preview_lines(found, sources))
     show("\n".join(lines)) if lines else note("nothing would be dropped")
 
 
-def foreseen_object(each: Foreseen, source: str) -> dict[str, JsonValue]:
+def preview_object(each: CompactionPreview, source: str) -> dict[str, JsonValue]:
     return {
         "partition": each.partition,
         "source": source,
@@ -95,20 +95,20 @@ def foreseen_object(each: Foreseen, source: str) -> dict[str, JsonValue]:
     }
 
 
-def foreseen_lines(found: Sequence[Foreseen], sources: Mapping[int, str]) -> Iterator[str]:
-    """What would go, partition by partition and namespace by namespace."""
+def preview_lines(found: Sequence[CompactionPreview], sources: Mapping[int, str]) -> Iterator[str]:
+    """What would be dropped, by partition and namespace."""
     for each in found:
         if not each.going:
             continue
         where = f"partition {each.partition} ({sources[each.partition]})"
         yield f"{where}: {count(each.dropped)} of {counted(each.records, 'record')} below offset {each.floor} go:"
-        yield from (f"  {_going_line(going)}" for going in each.going[:_NAMED])
+        yield from (f"  {_dropped_line(going)}" for going in each.going[:_NAMED])
         others = each.going[_NAMED:]
         if others:
             yield f"  {counted(sum(going.dropped for going in others), 'record')} of {len(others)} more namespaces"
 
 
-def _going_line(going: Going) -> str:
+def _dropped_line(going: DroppedRecords) -> str:
     line = f"{printable(going.namespace) or '(no namespace)'}: {counted(going.dropped, 'record')}"
     if not going.without_key:
         return line
@@ -116,7 +116,7 @@ def _going_line(going: Going) -> str:
 
 
 def _holders(needs: Mapping[str, Mapping[int, int]], done: Compacted, end: int) -> list[str]:
-    """The routes because of which no more could be compacted."""
+    """The routes that keep more from being compacted."""
     if done.floor >= end:
         return []
     return [route for route, lowest in needs.items() if lowest.get(done.partition) == done.floor]

@@ -1,4 +1,4 @@
-"""``penstock log import``: a file of another program taken into the log, with its offsets."""
+"""``penstock log import``: imports a file of another program into the log, with its offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def import_log(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Append the entries of a file to a partition of its own. A damaged file is refused whole."""
+    """Append the entries of a file to a partition of its own. Refuses a damaged file completely."""
     from penstock.config.pipeline_config import checked_name
     from penstock.log.exchange.import_log import import_transporter
 

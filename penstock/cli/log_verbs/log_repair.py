@@ -1,4 +1,4 @@
-"""``penstock log repair``: goes on without what is damaged, and says exactly which offsets that costs."""
+"""``penstock log repair``: removes damage from the log, and says exactly which offsets are lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def repair_log(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Move damaged bytes to quarantine/ and go on without them. Asks first. The pipeline must be stopped."""
+    """Move damaged bytes to quarantine/ and continue without them. Asks first. The pipeline must be stopped."""
     from penstock.log.maintenance.repair import repair, require_no_writer
     from penstock.log.maintenance.verify import verify
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli._support.exit_codes import Exit
-from penstock.cli._support.open_pipeline import opened, read_config
+from penstock.cli._support.open_pipeline import open_pipeline, read_config
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.progress_bar import progress_bar
 from penstock.cli._support.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
@@ -52,8 +52,8 @@ def verify_log(partition: PartitionOption = None, config: ConfigOption = CONFIG,
 
 
 def _gaps(config: Path) -> list[Gap]:
-    """What routes have not read and the log no longer has. A pipeline that never ran knows of none, nor one
-    whose ledger is away or whose log's end is not to be found."""
+    """What routes have not read and the log no longer has. None for a pipeline that never ran, whose ledger is away, or
+    whose log has no readable end."""
     from penstock.engine.delivery.log_gaps import gaps
     from penstock.engine.layout import Layout
 
@@ -61,7 +61,7 @@ def _gaps(config: Path) -> list[Gap]:
     if read.ledger.url is None and not Layout(read.data_dir).ledger.exists():
         return []
     try:
-        with opened(config) as pipeline:
+        with open_pipeline(config) as pipeline:
             return [
                 gap
                 for route in read.routes
@@ -107,7 +107,7 @@ def checks_table(found: Sequence[PartitionCheck]) -> Table:
 
 
 def damage_lines(found: Sequence[PartitionCheck]) -> list[str]:
-    """A line for everything that is wrong, or was and is repaired."""
+    """A line for each damage, and for each earlier repair."""
     lines: list[str] = []
     for check in found:
         lines += [damage_line(damage) for damage in check.damage]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli._support.open_pipeline import opened
+from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import JsonValue, count, moment_of, note, print_json, printable, show, table
 
@@ -25,7 +25,7 @@ def list_offsets(config: ConfigOption = CONFIG, json: JsonOption = False) -> Non
     """Show committed offset, hold, end and lag of every route, per partition."""
     from penstock.engine.delivery.route_positions import positions
 
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         routes = (*pipeline.config.routes, *pipeline.left_routes())
         found = [position for route in routes for position in positions(pipeline, route)]
     if json:
@@ -43,7 +43,7 @@ def show_offset(
     """Show one route's offsets, its newest batches, and what operators did to it."""
     from penstock.engine.delivery.route_positions import positions
 
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         found = positions(pipeline, route)
         newest = pipeline.ledger.batches(route, last=batches) if batches else []
         standing = pipeline.ledger.standing(route)

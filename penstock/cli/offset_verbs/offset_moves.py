@@ -1,4 +1,4 @@
-"""``penstock offset ack``, ``rewind`` and ``resume``: moving a route by hand. The ledger keeps who did it, and why."""
+"""``penstock offset ack``, ``rewind`` and ``resume``: offset control by hand. The ledger keeps who did it, and why."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import typer
 
 from penstock.cli._support.confirm import require_yes
 from penstock.cli._support.offset_ranges import OffsetRange, parse_range
-from penstock.cli._support.open_pipeline import opened
-from penstock.cli._support.operator import operator
+from penstock.cli._support.open_pipeline import open_pipeline
+from penstock.cli._support.operator import current_operator
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import JsonValue, counted, note, print_json
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock.engine.operate.offset_control import Rewound
+    from penstock.engine.operate.offset_control import RewindRange
 
 RouteArgument = Annotated[str, typer.Argument(help="The route's name in the config.")]
 PartitionOption = Annotated[
@@ -50,13 +50,13 @@ def acknowledge_records(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Declare records done without sending them. Works while the pipeline runs, too: of a batch that is
-    under way they are left out where they are not written yet, and of what tables wait for, too."""
+    """Acknowledge records: they are not sent. Works while the pipeline runs, too: they are left out where they
+    are not written yet, of a batch under way and of what tables wait for."""
     from penstock.engine.operate.offset_control import acknowledge
 
     wanted = _offsets(offsets)
-    with opened(config) as pipeline:
-        done = acknowledge(pipeline, route, wanted.first, wanted.last, partition, operator(reason))
+    with open_pipeline(config) as pipeline:
+        done = acknowledge(pipeline, route, wanted.first, wanted.last, partition, current_operator(reason))
     if json:
         print_json(
             {
@@ -96,14 +96,14 @@ def rewind_route(
     json: JsonOption = False,
 ) -> None:
     """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
-    from penstock.engine.history.takeover import decide, meets_past
+    from penstock.engine.history.takeover import accept_past, conflicts_with_past
     from penstock.engine.ledger import Act
-    from penstock.engine.operate.offset_control import rewind, stretches_since
+    from penstock.engine.operate.offset_control import plan_rewind, rewind
 
     start = _start(to)
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         mirrors = pipeline.plan(route).mirrors
-        found = stretches_since(pipeline, route, start, partition)
+        found = plan_rewind(pipeline, route, start, partition)
         for each in found:
             for line in _rewound_lines(each):
                 note(line)
@@ -114,14 +114,14 @@ def rewind_route(
         total = sum(each.before - each.start for each in found)
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
-        met = meets_past(pipeline, route)
+        met = conflicts_with_past(pipeline, route)
         if met and not found:
             note("it was delivered from this log before: the route delivers it again from where it stands")
             if not yes:
                 require_yes("Deliver it again?")
-        rewind(pipeline, found, operator(reason))
+        rewind(pipeline, found, current_operator(reason))
         if met:
-            decide(pipeline, route, operator(reason), Act.REWIND)
+            accept_past(pipeline, route, current_operator(reason), Act.REWIND)
     if json:
         warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
         print_json({"route": route, "rewound": [rewound_object(each) for each in found], **warning})
@@ -135,7 +135,7 @@ def rewind_route(
         note("the route has read nothing since then")
 
 
-def _rewound_lines(each: Rewound) -> Iterator[str]:
+def _rewound_lines(each: RewindRange) -> Iterator[str]:
     place = f"partition {each.partition}"
     if each.start < each.before:
         yield f"{each.route} reads {place} ({each.source}) again from {each.start} to {each.before - 1}"
@@ -150,11 +150,11 @@ def _rewound_lines(each: Rewound) -> Iterator[str]:
 def resume_route(
     route: RouteArgument, reason: ReasonOption = "", config: ConfigOption = CONFIG, json: JsonOption = False
 ) -> None:
-    """Let a route that is halted try its record again."""
+    """Let a halted route try its record again."""
     from penstock.engine.operate.offset_control import resume
 
-    with opened(config) as pipeline:
-        now = resume(pipeline, route, operator(reason))
+    with open_pipeline(config) as pipeline:
+        now = resume(pipeline, route, current_operator(reason))
     if json:
         print_json({"route": route, "resumes": now})
     else:
@@ -179,7 +179,7 @@ def _start(text: str) -> int | datetime:
         raise typer.BadParameter(f"{error}, and no offset", param_hint="--to") from None
 
 
-def rewound_object(each: Rewound) -> dict[str, JsonValue]:
+def rewound_object(each: RewindRange) -> dict[str, JsonValue]:
     return {
         "partition": each.partition,
         "source": each.source,

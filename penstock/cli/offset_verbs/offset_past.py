@@ -1,4 +1,4 @@
-"""``penstock offset adopt`` and ``drop``: what becomes of a past that a route has met, or of a route that has left."""
+"""``penstock offset adopt`` and ``drop``: adopt an earlier history of a route, or forget a route that has left."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from penstock.cli._support.confirm import require_yes
-from penstock.cli._support.open_pipeline import opened
-from penstock.cli._support.operator import operator
+from penstock.cli._support.open_pipeline import open_pipeline
+from penstock.cli._support.operator import current_operator
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import count, counted, note, print_json
 
@@ -25,12 +25,12 @@ def adopt_past(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Let a route go on behind what its destination has: after a rename, a lost ledger, an older copy put back."""
+    """Let a route continue after what its destination has: after a rename, a lost ledger, a restored older copy."""
     from penstock.engine.history.takeover import adopt
 
     route = old if new is None else new
-    with opened(config, create=True) as pipeline:
-        done = adopt(pipeline, old, route, operator(reason))
+    with open_pipeline(config, create=True) as pipeline:
+        done = adopt(pipeline, old, route, current_operator(reason))
     if json:
         places = [{"partition": p, "from": start, "to": end} for p, (start, end) in done.stretches.items()]
         aside = None if done.failed_aside is None else str(done.failed_aside)
@@ -55,10 +55,11 @@ def drop_route(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Forget a route that has left the config: its offsets, books and failed records. Retention then takes its part."""
+    """Forget a route that has left the config: its offsets, counts and failed records. Retention may then remove its
+    part of the log."""
     from penstock.engine.history.left_routes import drop, left_route
 
-    with opened(config) as pipeline:
+    with open_pipeline(config) as pipeline:
         found = left_route(pipeline, route)
         note(
             f"{route}: {counted(found.lag, 'record')} that it has not read, {count(found.failed)} in its failed store;"

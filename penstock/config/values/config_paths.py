@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
-from penstock.config.component import Reading
+from penstock.config.component import ReadingContext
 
 
 def _anchored(path: Path, info: ValidationInfo) -> Path:
     path = path.expanduser()
-    if isinstance(info.context, Reading):
+    if isinstance(info.context, ReadingContext):
         path = info.context.folder / path
     return Path(os.path.normpath(path))
 

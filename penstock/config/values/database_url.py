@@ -1,8 +1,7 @@
-"""Where a database is, as its own tools take it: a URL, or PostgreSQL's ``host=... dbname=...``.
+"""The address of a database, in its tools' own forms: a URL, or PostgreSQL's ``host=... dbname=...``.
 
-It may hold a password, so no message repeats any of it. What a driver could not read, or would read otherwise than it
-is meant, is refused here, with the file: an unescaped ``@`` in a password makes the rest of it a host, which the driver
-then looks for and names.
+It may hold a password, so no message repeats any of it. What a driver could not read, or would misread, is refused
+here, with the file: after an unescaped ``@`` in a password the driver takes the rest for a host, and names it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _HOST = re.compile(r"(?:\[[^\]@]*\]|[^:@\[\]]*)(?::\d*)?")
 
 
 def check_url(text: str, example: str) -> None:
-    """Raises ``ValueError`` unless the parts of a URL can be told apart, in one way only."""
+    """Raises ``ValueError`` unless the parts of a URL are unambiguous."""
     rest = text.partition("://")[2]
     authority, _, behind = re.split(r"([/?#])", rest, maxsplit=1) if re.search(r"[/?#]", rest) else (rest, "", "")
     hosts = authority.partition("@")[2] if "@" in authority else authority
@@ -45,7 +44,7 @@ def _is_port(host: str) -> bool:
 
 
 def check_postgres_address(text: str, example: str = "postgresql://user:password@host:5432/database") -> None:
-    """Raises ``ValueError`` for what is no address of a PostgreSQL database, or of one that speaks like it."""
+    """Raises ``ValueError`` unless it is the address of a PostgreSQL database, or a compatible one."""
     if text.startswith(_SCHEMES):
         check_url(text, example)
     elif "=" not in text:

@@ -1,4 +1,4 @@
-"""Spark's master and its common settings, checked with the config: Spark itself would tell of them by a trace."""
+"""Spark's master and its common settings, checked with the config: Spark itself would only print a stack trace."""
 
 from __future__ import annotations
 

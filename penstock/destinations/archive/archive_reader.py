@@ -1,4 +1,4 @@
-"""Reading an archive back: the events as they were, in the order of the files' times."""
+"""Reads an archive back: the events as they were, in the order of the files' times."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _TIME = re.compile(r"\d+-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}$")
 def read_archive(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The events of one file, of one day's folder, or of a whole archive, each as its bytes without the line's end.
 
-    Raises ``PenstockError`` for a path that is not there or a file that is damaged; what was whole before it has been
-    yielded by then.
+    Raises ``PenstockError`` for a missing path or a damaged file, after yielding all that is whole before the damage.
     """
     for file in archive_files(Path(path)):
         try:

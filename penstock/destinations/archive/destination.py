@@ -1,9 +1,8 @@
-"""An archive in a folder: one gzip file per day, token and batch, that appears whole or not at all.
+"""An archive in a folder: one gzip file per day, token and batch, which appears whole or not at all.
 
-A file is made under a hidden name, synced, and then given its name, so what a reader sees is whole. Its name follows
-from its own records, and its header says which batch it belongs to: writing a batch again replaces the batch's own
-files, and never one of another batch, whose name would have been the same; then the later one is called a millisecond
-later.
+A file is written under a hidden name, synced, and then given its final name, so readers only see complete files. Its
+name follows from its records, and its header names its batch: writing a batch again replaces the batch's own files, and
+never a file of another batch. If two batches would use the same name, the later one is named a millisecond later.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from pathlib import Path
 
 from penstock import faults
 from penstock.destinations.archive.config import ArchiveConfig
-from penstock.destinations.archive.file_names import Owner, between, day_folder, file_name, stem
+from penstock.destinations.archive.file_names import Owner, day_folder, file_name, is_named_between, stem
 from penstock.destinations.archive.stager import ArchiveStager, Contents, Labels
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Destination,
     Part,
@@ -32,7 +31,7 @@ from penstock.durable import make_directory, sync_directory
 from penstock.errors import PenstockError, TransientError
 
 NAMES_TO_TRY = 10_000
-"""Milliseconds by which a file may be called later than its first record was."""
+"""Milliseconds by which the time in a file's name may be later than its first record."""
 
 
 class ArchiveDestination(Destination[ArchiveConfig]):
@@ -42,7 +41,7 @@ class ArchiveDestination(Destination[ArchiveConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return ArchiveStager(directory, labels=Labels(self.config.dst, self.config.names == "streaming-archive"))
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         target = self.config.path
         rows: dict[str, int] = {}
         try:
@@ -51,7 +50,7 @@ class ArchiveDestination(Destination[ArchiveConfig]):
             for (label, day), own in files.items():
                 folder = target / day_folder(day)
                 make_directory(folder)
-                _place(folder, Owner.of(batch, label), own)
+                _publish_file(folder, Owner.of(batch, label), own)
                 rows[label] = rows.get(label, 0) + sum(part.rows for part in own)
                 faults.reach("destination.writing")
             for day in {day for _, day in files}:
@@ -60,7 +59,7 @@ class ArchiveDestination(Destination[ArchiveConfig]):
             raise TransientError(
                 "PEN-DST-060",
                 f"cannot write files of route '{batch.route}' to {target}: {error}.",
-                "Make room or mend its permissions; the batch is tried again.",
+                "Make room or fix its permissions; the batch is tried again.",
             ) from error
         faults.reach("destination.committed")
         return Receipt([TableReceipt(label, count) for label, count in rows.items()])
@@ -87,12 +86,12 @@ def _by_file(parts: Sequence[Part]) -> dict[tuple[str, int], list[Part]]:
     return files
 
 
-def _place(folder: Path, owner: Owner, parts: Sequence[Part]) -> None:
-    """The parts as one file under a name of its own. The staged ones stay: the write may have to be done again."""
+def _publish_file(folder: Path, owner: Owner, parts: Sequence[Part]) -> None:
+    """Write the parts as one file under a free name. The staged files stay: the write may have to be repeated."""
     beginning = stem(owner.label)
     first = min(Contents.of(part).first for part in parts) // 1000
     hidden = folder / f".{beginning}.{owner.digest}.part"
-    # It may be a second name of a file that is visible: such a one must not be written into.
+    # It may be a second link to a visible file, which must not be overwritten.
     hidden.unlink(missing_ok=True)
     with hidden.open("xb") as file:
         file.write(owner.mark)
@@ -101,27 +100,27 @@ def _place(folder: Path, owner: Owner, parts: Sequence[Part]) -> None:
                 shutil.copyfileobj(staged, file, 1 << 20)
         file.flush()
         os.fsync(file.fileno())
-    earlier = _placed_before(folder, owner, beginning, first)
+    earlier = _find_earlier_file(folder, owner, beginning, first)
     if earlier is not None:
         hidden.replace(earlier)
         return
     for milliseconds in range(first, first + NAMES_TO_TRY):
-        if _named(hidden, folder / file_name(beginning, milliseconds)):
+        if _claim_name(hidden, folder / file_name(beginning, milliseconds)):
             return
     raise OSError(f"all names from {file_name(beginning, first)} on are taken")
 
 
-def _placed_before(folder: Path, owner: Owner, beginning: str, first: int) -> Path | None:
-    """The file of the same lines that an earlier attempt at this batch has left."""
+def _find_earlier_file(folder: Path, owner: Owner, beginning: str, first: int) -> Path | None:
+    """The file with the same lines that an earlier attempt at this batch left."""
     last = first + NAMES_TO_TRY - 1
     for name in sorted(os.listdir(folder)):
-        if between(name, beginning, first, last) and owner.has(folder / name):
+        if is_named_between(name, beginning, first, last) and owner.owns(folder / name):
             return folder / name
     return None
 
 
-def _named(hidden: Path, final: Path) -> bool:
-    """Give the file its name unless another has it, which a rename would replace without a word."""
+def _claim_name(hidden: Path, final: Path) -> bool:
+    """Give the file its name, unless another file has it: a rename would replace that one silently."""
     try:
         os.link(hidden, final)
     except FileExistsError:

@@ -1,7 +1,7 @@
-"""How files of an archive are called, and how one tells whose a file is.
+"""The names of an archive's files, and the batch that a file belongs to.
 
 ``2026-03-01/incoming.tok=site-2026-03-01T08-15-00.123.log.gz``: the day, what the lines have in common, and the time of
-the first of them, all UTC. The name does not say which batch a file belongs to; its gzip header does, in the comment.
+the first of them, all UTC. The name does not say which batch a file belongs to; the comment in its gzip header does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.destinations.archive.archive_reader import ENDING
 from penstock.destinations.contract import Batch
 
 MAX_ID = 120
-"""Characters of a token's id in a name; with all around it, a name stays below what file systems allow (255 bytes)."""
+"""Most characters of a token's id in a name, so that names stay within the limit of file systems (255 bytes)."""
 
 _KINDS = {"dst": "streaming-archive.dst", "failed.dst": "failed.dst"}
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _COMMENT_ONLY = 0x10
 _EMPTY_BODY = b"\x03\x00" + bytes(8)
-"""Nothing, deflated, and its check sum and length."""
+"""An empty deflate stream with its checksum and length."""
 
 
 def day_folder(day: int) -> str:
@@ -33,8 +33,8 @@ def day_folder(day: int) -> str:
 
 
 def stem(label: str) -> str:
-    """What a file's name begins with. ``label`` is ``tok=<token id>``, or ``ns=<namespace>`` for lines without one; or
-    ``dst=<route>`` and, for what was replayed, ``failed.dst=<route>``."""
+    """The beginning of a file's name. ``label`` is ``tok=<token id>``, or ``ns=<namespace>`` for lines without a token;
+    or ``dst=<route>`` and, for replayed records, ``failed.dst=<route>``."""
     variable, _, value = label.partition("=")
     safe = quote(value, safe="")
     if len(safe) > MAX_ID:
@@ -46,8 +46,8 @@ def file_name(beginning: str, milliseconds: int) -> str:
     return f"{beginning}-{_time(milliseconds)}{ENDING}"
 
 
-def between(name: str, beginning: str, first: int, last: int) -> bool:
-    """Whether a file of this beginning is called by a time from ``first`` to ``last`` (milliseconds)."""
+def is_named_between(name: str, beginning: str, first: int, last: int) -> bool:
+    """Whether a name with this beginning has a time from ``first`` to ``last`` (milliseconds)."""
     return name.startswith(f"{beginning}-") and _time(first) <= name[len(beginning) + 1 : -len(ENDING)] <= _time(last)
 
 
@@ -64,7 +64,7 @@ class Owner:
     batch: int
     label: str
     origin: str = ""
-    """A digest of which records the batch is made of: its number may come again for others."""
+    """A digest of the batch's records: its number may be used again for others."""
 
     @classmethod
     def of(cls, batch: Batch, label: str) -> Owner:
@@ -82,11 +82,11 @@ class Owner:
 
     @property
     def mark(self) -> bytes:
-        """A gzip member without content whose header carries the comment. Others may follow it in the same file."""
+        """An empty gzip member whose header carries the comment. Other members may follow it in the same file."""
         header = _GZIP_MAGIC + bytes([_COMMENT_ONLY]) + bytes(5) + b"\xff"
         return header + self.comment + b"\0" + _EMPTY_BODY
 
-    def has(self, path: Path) -> bool:
+    def owns(self, path: Path) -> bool:
         """Whether the file begins with this mark."""
         mark = self.mark
         with path.open("rb") as file:

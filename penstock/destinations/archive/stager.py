@@ -1,7 +1,7 @@
-"""Events into gzip files, one per token and day, inside a task.
+"""Stages events as gzip files, one per token and day, inside a task.
 
-Lines are held back until there are many, then compressed and put behind what their file has: a gzip file may consist of
-several. So a task holds little, however many tokens there are, and no file stays open.
+Lines are held back until there are many, then compressed and appended to their file: a gzip file may have several
+members. So a task holds little, however many tokens there are, and no file stays open.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from penstock.outcome import Outcome
 from penstock.steps.chain import tokens
 
 HELD_BYTES = 16 << 20
-"""What a task holds back before it compresses, over all files."""
+"""How much a task holds back over all files before it compresses."""
 LEVEL = 1
-"""Of zlib. The higher ones make events a tenth smaller and take two to six times as long."""
+"""The level of zlib. Higher ones make events a tenth smaller and take two to six times as long."""
 REPLAY_OF = "replay_of"
 """The header of a record that was put through its route again."""
 _DAY = 86_400_000_000
@@ -34,7 +34,7 @@ _GZIP = 31
 
 @dataclass(frozen=True)
 class Contents:
-    """What ``write`` needs to know of a part: the day of its events, and when the first of them was (microseconds)."""
+    """What ``write`` needs to know about a part: the day of its events, and the time of the first (microseconds)."""
 
     day: int
     first: int
@@ -91,7 +91,7 @@ class _File:
         self._held: list[pa.Buffer] = []
 
     def append(self, rows: pa.RecordBatch) -> int:
-        """Returns the bytes that are held for them."""
+        """Hold the rows; returns how many bytes that takes."""
         first = int(_microseconds(rows).min())
         self._first = first if self._first is None else min(self._first, first)
         self._rows += rows.num_rows
@@ -136,11 +136,11 @@ def _by_label_and_day(batch: pa.RecordBatch, texts: pa.Array) -> Iterator[tuple[
 
 @dataclass(frozen=True)
 class Labels:
-    """What the lines of a file have in common, and its name says. ``dst``: the route that the archive is of."""
+    """What the lines of a file have in common, which is in its name. ``dst``: the route that is archived."""
 
     dst: str | None = None
     by_route: bool = False
-    """Whether all of the route's records are kept together, and not by token."""
+    """Whether all records of the route are kept together, not by token."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         if self.dst is None:

@@ -1,4 +1,4 @@
-"""The few calls of Google's client that are made, and what its errors mean."""
+"""The few calls of Google's client that we use, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Job(Protocol):
         """Why it failed, once it has."""
 
     def result(self, *, timeout: float | None = None) -> object:
-        """Wait for its end; raises what it failed with."""
+        """Wait for its end; raises the error that it failed with."""
 
 
 class Query(Job, Protocol):
     def result(self, *, timeout: float | None = None) -> Iterable[Sequence[object]]:
-        """Wait for its end, and give the rows of its last statement."""
+        """Wait for its end, and return the rows of its last statement."""
 
 
 class PrimaryKey(Protocol):
@@ -70,9 +70,9 @@ ERRORS = (GoogleAPIError, GoogleAuthError, RequestException, JobTimeout, OSError
 """Whatever the client may raise that is not a bug of ours."""
 
 
-def explained(error: Exception, refuses: bool = True) -> TransientError | RefusedError:
-    """Whether BigQuery says no to the rows themselves or cannot take them now (quotas, servers, transactions that met
-    each other, a right that is missing, a table that somebody changes)."""
+def as_penstock_error(error: Exception, refuses: bool = True) -> TransientError | RefusedError:
+    """Whether BigQuery refuses the rows themselves or cannot load them now (quotas, servers, conflicting transactions,
+    a missing permission, a table that somebody changes)."""
     said = error.message if isinstance(error, GoogleAPIError) and hasattr(error, "message") else str(error)
     said = " ".join(str(said).split()) or type(error).__name__
     message = f"BigQuery says: {said[:1_000]}"
@@ -92,4 +92,4 @@ _NOT_THE_ROWS = (
     "rateLimitExceeded",
     "quotaExceeded",
 )
-"""Words of errors that come as a bad request but are not about the data."""
+"""Words of errors that come as a bad request but do not concern the data."""

@@ -1,6 +1,6 @@
-"""Batches into Google BigQuery, each table of a batch exactly once.
+"""Loads batches into Google BigQuery, each table of a batch exactly once.
 
-A client is made for every batch: nothing is held while there is nothing to write.
+Every batch opens its own client: nothing is held while there is nothing to write.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BigqueryDestination(SqlDestination[BigqueryConfig]):
     @contextmanager
     def _session(self) -> Iterator[BigquerySession]:
         try:
-            from penstock.destinations.bigquery.client import ERRORS, explained
+            from penstock.destinations.bigquery.client import ERRORS, as_penstock_error
             from penstock.destinations.bigquery.session import BigquerySession
         except ImportError as error:
             raise PenstockError(
@@ -44,14 +44,14 @@ class BigqueryDestination(SqlDestination[BigqueryConfig]):
         try:
             client = self.client()
         except ERRORS as error:
-            raise explained(error, refuses=False) from error
+            raise as_penstock_error(error, refuses=False) from error
         with closing(client):
             yield BigquerySession(client, self.dialect, self.config.job_timeout)
 
     def check(self) -> str:
-        """Makes the table of marks, so that it is known that tables can be made."""
+        """Creates the table of marks, to find out whether tables can be created."""
         with self._session() as session:
-            session.make_marks()
+            session.ensure_marks_table()
         return f"{self.config.project}.{self.config.dataset} can be written"
 
     def client(self) -> Client:

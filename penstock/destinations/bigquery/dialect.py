@@ -1,4 +1,4 @@
-"""BigQuery's words for things."""
+"""BigQuery's dialect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from penstock.destinations.bigquery.type_names import BIGQUERY_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
-from penstock.destinations.sql.load.wrapped_json import wrapped
-from penstock.destinations.sql.schema.table_changes import AddColumn, Operation, TypedColumn
+from penstock.destinations.sql.load.wrapped_json import wrap_lossy_json
+from penstock.destinations.sql.schema.schema_operations import AddColumn, Operation, TypedColumn
 from penstock.flatten.casts import Cast, parse_cast
 from penstock.flatten.inner_types import InnerType
 
@@ -43,7 +43,7 @@ class BigqueryDialect(Dialect):
     dataset: str = ""
 
     def identifier(self, name: str) -> str:
-        """Names have no backticks in them and no backslashes; a table that somebody else made may not be asked for."""
+        """Names contain no backticks and no backslashes; asking for any other table is an error."""
         if "`" in name or "\\" in name:
             raise ValueError(f"{name!r} is no name in BigQuery")
         return f"`{name}`"
@@ -52,7 +52,7 @@ class BigqueryDialect(Dialect):
         return ".".join(map(self.identifier, (self.project, self.dataset, table)))
 
     def cast_type(self, asked: str) -> str:
-        """BigQuery's own name for a type of any engine. A bare numeric has the digits that it has elsewhere."""
+        """BigQuery's name for a type of any engine. A bare numeric has as many digits as elsewhere."""
         plain = " ".join(super().cast_type(asked).lower().split())
         word = _WORDS.get(plain, plain.upper())
         if word in PLAIN and word != "NUMERIC":
@@ -68,27 +68,27 @@ class BigqueryDialect(Dialect):
 
     def target(self, sql_type: str) -> Cast:
         if not is_plain(sql_type):
-            # Nothing goes into an array or a struct; no text is short enough.
+            # An array or a struct holds none of our values: no text is short enough.
             return Cast(sql_type, _T.STRING, max_bytes=-1)
         if sql_type == "NUMERIC":
             return Cast(sql_type, _T.FLOAT64, precision=_NUMERIC_DIGITS + _NUMERIC_SCALE, scale=_NUMERIC_SCALE)
         return parse_cast(re.sub(r"^BIGNUMERIC\(", "NUMERIC(", sql_type))
 
-    def spare_values(self, text: pa.Array) -> pa.Array:
-        return wrapped(text)
+    def unmapped_json(self, text: pa.Array) -> pa.Array:
+        return wrap_lossy_json(text)
 
-    def is_aside(self, spare: str, name: str) -> str:
+    def is_unmapped(self, spare: str, name: str) -> str:
         return f"JSON_QUERY({spare}, {self.literal(f'$.{name}')}) IS NOT NULL"
 
     def render(self, operation: Operation) -> str:
         if isinstance(operation, AddColumn):
-            return f"{self.adding(operation.table)}{self._definition(operation.column)}"
+            return f"{self.add_column_prefix(operation.table)}{self._definition(operation.column)}"
         return super().render(operation)
 
-    def adding(self, table: str) -> str:
+    def add_column_prefix(self, table: str) -> str:
         return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS "
 
-    def widening(self, table: str, column: TypedColumn, was: str) -> str:
+    def widen_statement(self, table: str, column: TypedColumn, was: str) -> str:
         name = self.identifier(column.name)
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} SET DATA TYPE {column.type}"
 
@@ -101,7 +101,7 @@ def bigquery_dialect(project: str, dataset: str) -> BigqueryDialect:
         known=BIGQUERY_TYPES,
         quote="`",
         widens=frozenset({(_T.INT64, _T.FLOAT64)}),
-        # A key there has no name by which ours could be told from its owner's, and is not enforced.
+        # A key has no name there by which we could recognise ours, and is not enforced.
         has_keys=False,
         project=project,
         dataset=dataset,

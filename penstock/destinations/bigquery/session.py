@@ -1,8 +1,8 @@
-"""BigQuery as the loader uses it: rows go by a Parquet file into a table of their own, then one script takes them over.
+"""BigQuery as the loader uses it: a Parquet file brings rows into a staging table, then one script loads them.
 
-The script is one transaction with the mark in it. Jobs go on when their client dies, so the script's job has an id that
-every attempt at the same load would give it: BigQuery itself then refuses to run it beside one that is under way, and
-what that one did is waited for.
+The script is one transaction with the mark in it. Jobs go on when their client dies, so every attempt at the same load
+gives the script's job the same id: BigQuery itself then refuses to run it beside one that is under way, and we wait for
+the result of that one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyarrow import parquet
 
 from penstock import faults
 from penstock.destinations.bigquery import statements
-from penstock.destinations.bigquery.client import ERRORS, Client, Job, Query, explained
+from penstock.destinations.bigquery.client import ERRORS, Client, Job, Query, as_penstock_error
 from penstock.destinations.bigquery.dialect import BigqueryDialect
 from penstock.destinations.bigquery.statements import LOADED_ALREADY, STAGED_PREFIX, Statement
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, Session, listed_mark
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import MARKS, Load, Mark, Session, mark_from_row
 from penstock.errors import TransientError
 
 
@@ -43,7 +43,7 @@ class BigquerySession(Session):
     # Tables
 
     def table(self, name: str) -> Table | None:
-        with _explained(refuses=False):
+        with _translate_errors(refuses=False):
             try:
                 found = self._client.get_table(self._reference(name))
             except NotFound:
@@ -54,16 +54,16 @@ class BigquerySession(Session):
         return Table(name, columns, Key("", tuple(column.lower() for column in key.columns)) if key else None)
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        with _explained(refuses=False):
+        with _translate_errors(refuses=False):
             return [tuple(row) for row in self._query(Statement(query, {})).result(timeout=self._timeout)]
 
-    def change(self, steps: Sequence[str]) -> None:
-        with _explained(refuses=False):
-            for statement in statements.together(self.dialect, self._patching, steps):
+    def run_ddl(self, steps: Sequence[str]) -> None:
+        with _translate_errors(refuses=False):
+            for statement in statements.combine_added_columns(self.dialect, self._patching, steps):
                 self._wait(self._query(Statement(statement, {})))
 
     @contextmanager
-    def patching(self, table: str, book: TableBook) -> Iterator[None]:
+    def lock_schema(self, table: str, book: TableBook) -> Iterator[None]:
         """By the ledger: BigQuery has no locks."""
         with book.lock(f"bigquery {self.dialect.relation(table)}"):
             self._patching = table
@@ -71,11 +71,11 @@ class BigquerySession(Session):
 
     # Loads
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
-        with _explained(refuses=False):
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
+        with _translate_errors(refuses=False):
             try:
-                self._keep_origins()
-                query = self._query(statements.finding_mark(self.dialect, batch, table))
+                self._ensure_origin_column()
+                query = self._query(statements.mark_query(self.dialect, batch, table))
                 rows = list(query.result(timeout=self._timeout))
             except NotFound:
                 return None
@@ -83,57 +83,57 @@ class BigquerySession(Session):
         return next((Mark(marked, table, loaded, failures) for marked, loaded, failures in found), None)
 
     def newest_marks(self) -> list[Mark]:
-        return self._list_marks(partial(statements.newest_marks, self.dialect))
+        return self._list_marks(partial(statements.newest_marks_query, self.dialect))
 
     def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._list_marks(lambda origin: statements.marks_of(self.dialect, origin, scope, route))
+        return self._list_marks(lambda origin: statements.route_marks_query(self.dialect, origin, scope, route))
 
     def _list_marks(self, query: Callable[[str], Statement]) -> list[Mark]:
-        """``query`` is given what to ask for as the origin, which marks of an older release do not have."""
+        """``query`` gets the expression for the origin, which marks of an older release do not have."""
         found = self.table(MARKS)
         if found is None:
             return []
-        with _explained(refuses=False):
+        with _translate_errors(refuses=False):
             asked = self._query(query("COALESCE(m.`origin`, '')" if "origin" in found.columns else "''"))
-            return [listed_mark(tuple(row)) for row in asked.result(timeout=self._timeout)]
+            return [mark_from_row(tuple(row)) for row in asked.result(timeout=self._timeout)]
 
-    def _keep_origins(self) -> None:
+    def _ensure_origin_column(self) -> None:
         """Raises ``NotFound`` if there are no marks yet."""
         if not self._has_origins:
             schema = self._client.get_table(self._reference(MARKS)).schema
             if not any(field.name.lower() == "origin" for field in schema):
-                self._wait(self._query(statements.adding_origin(self.dialect)))
+                self._wait(self._query(statements.add_origin_statement(self.dialect)))
             self._has_origins = True
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
-        with _explained(), tempfile.TemporaryFile(prefix="penstock-", suffix=".parquet") as file:
+        with _translate_errors(), tempfile.TemporaryFile(prefix="penstock-", suffix=".parquet") as file:
             schema = statements.file_schema(self.dialect, load)
             write_rows(load, schema, file)
             if mark is not None:
-                self.make_marks()
-            with self._staged(file, schema) as staged:
+                self.ensure_marks_table()
+            with self._stage_file(file, schema) as staged:
                 note = mark() if mark is not None else None
-                script = statements.taking_over(self.dialect, load, staged, schema, note)
+                script = statements.load_script(self.dialect, load, staged, schema, note)
                 if note is None:
                     self._wait(self._query(script))
                     return
                 faults.reach("destination.writing")
-                self._once(script, note)
+                self._run_once(script, note)
             faults.reach("destination.committed")
-            old = statements.dropping_marks(self.dialect, note.batch)
+            old = statements.delete_marks_statement(self.dialect, note.batch)
             if old is not None:
                 with suppress(*ERRORS):
                     self._wait(self._query(old))
 
-    def make_marks(self) -> None:
-        with _explained(refuses=False):
-            self._wait(self._query(Statement(statements.marks_table(self.dialect), {})))
+    def ensure_marks_table(self) -> None:
+        with _translate_errors(refuses=False):
+            self._wait(self._query(Statement(statements.create_marks_statement(self.dialect), {})))
 
     @contextmanager
-    def _staged(self, file: IO[bytes], schema: pa.Schema) -> Iterator[str]:
-        """A table that has the file's rows, for as long as it is needed."""
+    def _stage_file(self, file: IO[bytes], schema: pa.Schema) -> Iterator[str]:
+        """Load the file into a staging table, which exists as long as the context."""
         name = STAGED_PREFIX + uuid.uuid4().hex
-        self._wait(self._query(Statement(statements.staged_table(self.dialect, name, schema), {})))
+        self._wait(self._query(Statement(statements.create_staged_statement(self.dialect, name, schema), {})))
         try:
             config = LoadJobConfig(
                 source_format="PARQUET",
@@ -147,14 +147,14 @@ class BigquerySession(Session):
             with suppress(*ERRORS):
                 self._client.delete_table(self._reference(name), not_found_ok=True)
 
-    def _once(self, script: Statement, mark: Mark) -> None:
-        """Run the script under the first id that no earlier attempt has used up by failing."""
+    def _run_once(self, script: Statement, mark: Mark) -> None:
+        """Run the script under the first job id whose attempt has not failed."""
         for attempt in count():
             identity = statements.job_id(mark, attempt)
             try:
                 job = self._query(script, identity)
             except Conflict:
-                if self._failed(identity):
+                if self._has_failed(identity):
                     continue
                 raise _loaded_already(mark) from None
             try:
@@ -165,8 +165,8 @@ class BigquerySession(Session):
                 raise
             return
 
-    def _failed(self, identity: str) -> bool:
-        """Whether the job of an earlier attempt came to nothing. Waits for its end."""
+    def _has_failed(self, identity: str) -> bool:
+        """Wait for the job of an earlier attempt; returns whether it failed."""
         job = self._client.get_job(identity)
         try:
             self._wait(job)
@@ -194,7 +194,7 @@ class BigquerySession(Session):
 
 
 def write_rows(load: Load, schema: pa.Schema, file: IO[bytes]) -> None:
-    """The rows of a load as one Parquet file."""
+    """Write the rows of a load as one Parquet file."""
     with parquet.ParquetWriter(file, schema) as writer:
         for reader in load.rows.readers():
             for batch in reader:
@@ -211,10 +211,10 @@ def _loaded_already(mark: Mark) -> TransientError:
 
 
 @contextmanager
-def _explained(refuses: bool = True) -> Iterator[None]:
+def _translate_errors(refuses: bool = True) -> Iterator[None]:
     try:
         yield
     except faults.InjectedFault:
         raise
     except ERRORS as error:
-        raise explained(error, refuses) from error
+        raise as_penstock_error(error, refuses) from error

@@ -1,4 +1,4 @@
-"""What is sent to BigQuery, as text and values: no connection is needed to make or to test it."""
+"""The statements sent to BigQuery, as text and values: made and tested without a connection."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from penstock.destinations.bigquery.dialect import BigqueryDialect, is_plain
 from penstock.destinations.contract import Batch
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, forgettable
-from penstock.flatten.values.to_json import spelled
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, last_expired_batch
+from penstock.flatten.values.to_json import as_text
 
 Value = str | int
 
@@ -28,14 +28,14 @@ MARK_COLUMNS = (
 class Statement:
     text: str
     values: Mapping[str, Value]
-    """By the name that stands in the text with an ``@`` before it."""
+    """By the name that the text has after an ``@``."""
 
 
 # Tables
 
 
 def column_type(field_type: str, mode: str | None, precision: int | None, scale: int | None, length: int | None) -> str:
-    """A column's type as statements spell it, from what the API says of it, which still uses older names."""
+    """A column's type as statements spell it, from the API's description, which still uses older names."""
     name = _API_NAMES.get(field_type.upper(), field_type.upper())
     if precision is not None:
         name += f"({precision}, {scale or 0})"
@@ -47,9 +47,9 @@ def column_type(field_type: str, mode: str | None, precision: int | None, scale:
 _API_NAMES = {"INTEGER": "INT64", "FLOAT": "FLOAT64", "BOOLEAN": "BOOL", "RECORD": "STRUCT"}
 
 
-def together(dialect: BigqueryDialect, table: str, statements: Iterable[str]) -> list[str]:
-    """Columns that are added one after the other, added at once: changes to one table are few per minute there."""
-    adding = dialect.adding(table)
+def combine_added_columns(dialect: BigqueryDialect, table: str, statements: Iterable[str]) -> list[str]:
+    """Combines consecutive added columns into one change: BigQuery allows only a few changes per minute and table."""
+    adding = dialect.add_column_prefix(table)
     found: list[str] = []
     for statement in statements:
         if found and statement.startswith(adding) and found[-1].startswith(adding):
@@ -63,12 +63,12 @@ def together(dialect: BigqueryDialect, table: str, statements: Iterable[str]) ->
 
 
 def file_schema(dialect: BigqueryDialect, load: Load) -> pa.Schema:
-    """The schema of the one file that has all rows of a load: what a row does not have is null there."""
-    return pa.schema([pa.field(c.name, file_type(dialect.target(c.type).arrow)) for c in load.staged(dialect)])
+    """The schema of the one file with all rows of a load; a column that a row lacks is null."""
+    return pa.schema([pa.field(c.name, file_type(dialect.target(c.type).arrow)) for c in load.staged_columns(dialect)])
 
 
 def file_type(arrow: pa.DataType | None) -> pa.DataType:
-    """Decimals travel as text: Parquet's go into one of two types by rules of their own."""
+    """Decimals travel as text: BigQuery maps Parquet's decimals to one of two types by its own rules."""
     return pa.string() if arrow is None or pa.types.is_decimal(arrow) else arrow
 
 
@@ -79,7 +79,7 @@ def file_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             columns.append(pa.nulls(rows.num_rows, field.type))
             continue
         column = rows.column(field.name)
-        columns.append(spelled(column) if column.type != field.type else column)
+        columns.append(as_text(column) if column.type != field.type else column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -93,8 +93,8 @@ def staged_type(arrow: pa.DataType) -> str:
 # Loads
 
 
-def staged_table(dialect: BigqueryDialect, name: str, schema: pa.Schema) -> str:
-    """A table for one load. It is dropped after it; if nobody is there to do so, it goes by itself."""
+def create_staged_statement(dialect: BigqueryDialect, name: str, schema: pa.Schema) -> str:
+    """Creates a table for one load. It is dropped afterwards; if nobody does so, it expires."""
     columns = ", ".join(f"{dialect.identifier(field.name)} {staged_type(field.type)}" for field in schema)
     return (
         f"CREATE TABLE {dialect.relation(name)} ({columns})"
@@ -102,10 +102,10 @@ def staged_table(dialect: BigqueryDialect, name: str, schema: pa.Schema) -> str:
     )
 
 
-def taking_over(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema, mark: Mark | None) -> Statement:
+def load_script(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema, mark: Mark | None) -> Statement:
     """The script that moves staged rows into their table and writes the mark: one transaction, in one job.
 
-    Without a mark it is tried, and taken back.
+    Without a mark it rolls back: a trial.
     """
     script = ["BEGIN TRANSACTION"]
     if mark is not None:
@@ -129,7 +129,7 @@ def taking_over(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Sc
 
 
 def _move(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema) -> str:
-    types = {column.name: column.type for column in load.staged(dialect)}
+    types = {column.name: column.type for column in load.staged_columns(dialect)}
     fields = [field for field in schema if is_plain(types[field.name])]
     selected = ", ".join(
         typed(dialect.identifier(field.name), staged_type(field.type), types[field.name]) for field in fields
@@ -145,7 +145,7 @@ def _move(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema) 
 
 def typed(name: str, staged: str, real: str) -> str:
     """A staged column as a value for a real one."""
-    # Types in a cast have no length; the column's own still holds.
+    # Types in a cast have no length; the column's own length still applies.
     bare = real.partition("(")[0]
     if bare == staged:
         return name
@@ -157,30 +157,30 @@ def typed(name: str, staged: str, real: str) -> str:
 # Marks
 
 
-def marks_table(dialect: BigqueryDialect) -> str:
+def create_marks_statement(dialect: BigqueryDialect) -> str:
     return f"CREATE TABLE IF NOT EXISTS {dialect.relation(MARKS)} ({MARK_COLUMNS})"
 
 
-def finding_mark(dialect: BigqueryDialect, batch: Batch, table: str) -> Statement:
+def mark_query(dialect: BigqueryDialect, batch: Batch, table: str) -> Statement:
     return Statement(
         f"SELECT `loaded`, `failures`, COALESCE(`origin`, '') FROM {dialect.relation(MARKS)} WHERE {_MARKED}",
         _place(batch, table),
     )
 
 
-def adding_origin(dialect: BigqueryDialect) -> Statement:
+def add_origin_statement(dialect: BigqueryDialect) -> Statement:
     """For a table of marks that an older release made."""
     return Statement(f"ALTER TABLE {dialect.relation(MARKS)} ADD COLUMN IF NOT EXISTS `origin` STRING", {})
 
 
-def newest_marks(dialect: BigqueryDialect, origin: str) -> Statement:
+def newest_marks_query(dialect: BigqueryDialect, origin: str) -> Statement:
     marks = dialect.relation(MARKS)
     newest = f"SELECT `scope`, `route`, MAX(`batch`) AS `batch` FROM {marks} GROUP BY `scope`, `route`"
     joined = f"JOIN ({newest}) AS n ON n.`scope` = m.`scope` AND n.`route` = m.`route` AND n.`batch` = m.`batch`"
     return Statement(f"SELECT {_listed(origin, empty=True)} FROM {marks} AS m {joined} ORDER BY 3, 5", {})
 
 
-def marks_of(dialect: BigqueryDialect, origin: str, scope: str, route: str) -> Statement:
+def route_marks_query(dialect: BigqueryDialect, origin: str, scope: str, route: str) -> Statement:
     text = f"SELECT {_listed(origin)} FROM {dialect.relation(MARKS)} AS m"
     condition = "WHERE m.`scope` = @scope AND m.`route` = @route ORDER BY 3, 5"
     return Statement(f"{text} {condition}", {"scope": scope, "route": route})
@@ -191,18 +191,18 @@ def _listed(origin: str, empty: bool = False) -> str:
     return f"m.`scope`, m.`route`, m.`batch`, {origin}, m.`table_name`, m.`loaded`, {failures}"
 
 
-def dropping_marks(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
-    """Old marks go now and then, outside of the load: deleting makes concurrent transactions fail."""
+def delete_marks_statement(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
+    """Deletes old marks now and then, outside of the load: a DELETE makes concurrent transactions fail."""
     if batch.number < KEPT_MARKS or batch.number % 100:
         return None
     return Statement(
         f"DELETE FROM {dialect.relation(MARKS)} WHERE `scope` = @scope AND `route` = @route AND `batch` <= @batch",
-        {"scope": batch.scope, "route": batch.route, "batch": forgettable(batch)},
+        {"scope": batch.scope, "route": batch.route, "batch": last_expired_batch(batch)},
     )
 
 
 def job_id(mark: Mark, attempt: int) -> str:
-    """The same for the same attempt at the same load, whoever makes it: BigQuery runs a job of one id only once."""
+    """The same id for the same attempt at the same load, whoever makes it: BigQuery runs a job id only once."""
     batch = mark.batch
     place = json.dumps([batch.scope, batch.route, batch.number, batch.origin, mark.table])
     return f"penstock_{hashlib.sha256(place.encode()).hexdigest()[:40]}_{attempt}"

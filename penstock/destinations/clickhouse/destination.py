@@ -1,6 +1,6 @@
-"""Batches into a ClickHouse database. A batch that comes again is recognised by its mark, or by its pieces.
+"""Loads batches into a ClickHouse database. A repeated batch is recognised by its mark, or by its pieces.
 
-A client is made for every batch: nothing is held while there is nothing to write.
+Every batch opens its own client: nothing is held while there is nothing to write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.dialect import ClickhouseDialect, clickhouse_dialect
-from penstock.destinations.clickhouse.errors import explained
+from penstock.destinations.clickhouse.errors import as_penstock_error
 from penstock.destinations.clickhouse.session import ClickhouseSession
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.sql.destination import SqlDestination
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 _SETTINGS = {
-    # An insert must be there when it returns, and must say what was wrong.
+    # An insert must be complete when it returns, and must report what was wrong.
     "async_insert": "0",
     "insert_deduplicate": "1",
-    # A time that its column does not reach is an error, not the nearest that it does.
+    # A time out of the column's range is an error, not the nearest one in range.
     "date_time_overflow_behavior": "throw",
 }
 _turns: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
@@ -49,14 +49,14 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
             yield ClickhouseSession(client, self.dialect)
 
     @contextmanager
-    def looking(self) -> Iterator[Session | None]:
+    def read_only_session(self) -> Iterator[Session | None]:
         with closing(self._connect()) as client:
             yield ClickhouseSession(client, self.dialect) if self._has_database(client) else None
 
     def check(self) -> str:
         with self.session() as session:
             assert isinstance(session, ClickhouseSession)
-            version, tables = session.described()
+            version, tables = session.server_info()
         return f"ClickHouse {version} can be written, {tables} tables in {self.config.database}"
 
     def _has_database(self, client: Client) -> bool:
@@ -66,7 +66,7 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
         try:
             return bool(client.query(query, parameters={"name": self.config.database}).result_rows[0][0])
         except ClickHouseError as error:
-            raise explained(error, refuses=False) from error
+            raise as_penstock_error(error, refuses=False) from error
 
     def _make_database(self, client: Client) -> None:
         from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -76,7 +76,7 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
         try:
             client.command(f"CREATE DATABASE IF NOT EXISTS {self.dialect.identifier(self.config.database)}")
         except ClickHouseError as error:
-            raise explained(error, refuses=False) from error
+            raise as_penstock_error(error, refuses=False) from error
 
     def _connect(self) -> Client:
         try:
@@ -101,9 +101,9 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
                 autogenerate_session_id=False,
             )
         except (ClickHouseError, OSError) as error:
-            raise explained(error, refuses=False) from error
+            raise as_penstock_error(error, refuses=False) from error
         except TypeError as error:
-            # The driver takes what is behind the question mark for arguments of its own.
+            # The driver takes the url's query for arguments of its own.
             raise PenstockError(
                 "PEN-DST-045",
                 f"the driver does not know an option of the url: {error}.",

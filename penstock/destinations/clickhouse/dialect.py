@@ -1,7 +1,7 @@
-"""ClickHouse's words for things.
+"""ClickHouse's dialect.
 
-A table's key is what it is sorted by: it is there from the beginning or never. Ours bears its name as the table's
-comment. A merge is an insert of whole rows, of which ClickHouse keeps the last one of each key.
+A table's key is its sorting key, which only CREATE TABLE can set. The name of our key is the table's comment. A merge
+inserts whole rows, and ClickHouse keeps the last one of each key.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
-from penstock.destinations.clickhouse.type_syntax import asked_type, bare, held_by, not_nullable, nullable
+from penstock.destinations.clickhouse.type_syntax import asked_type, bare, column_cast, not_nullable, nullable
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -27,8 +27,8 @@ from penstock.errors import PenstockError
 from penstock.flatten.casts import Cast
 from penstock.flatten.inner_types import InnerType, promote, promotions
 
-REMEMBERED = 1_000
-"""How many of the newest inserts a table knows again."""
+DEDUP_WINDOW = 1_000
+"""How many of the newest inserts a table recognises if they are repeated."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class ClickhouseDialect(Dialect):
         return found
 
     def target(self, sql_type: str) -> Cast:
-        return held_by(sql_type)
+        return column_cast(sql_type)
 
-    def wider(self, real: str, values: InnerType) -> str | None:
+    def wider_type(self, real: str, values: InnerType) -> str | None:
         if not real.startswith("Nullable("):
-            return None  # part of a key, or its owner's in a way that we would not keep
+            return None  # part of a key, or made by its owner in a way that we would not keep
         there = InnerType.BOOL if bare(real) in ("UInt8", "Bool") else self.target(real).type
         if there is None:
             return None
@@ -79,7 +79,7 @@ class ClickhouseDialect(Dialect):
             case _:
                 return super().render(operation)
 
-    def widening(self, table: str, column: TypedColumn, was: str) -> str:
+    def widen_statement(self, table: str, column: TypedColumn, was: str) -> str:
         return f"ALTER TABLE {self.relation(table)} MODIFY COLUMN {self._definition(column)}"
 
     def _create(self, table: str, columns: Sequence[TypedColumn], key: Key | None) -> str:
@@ -89,13 +89,13 @@ class ClickhouseDialect(Dialect):
         )
         created = f"CREATE TABLE IF NOT EXISTS {self.relation(table)} ({listed}) ENGINE = "
         if key is None:
-            return f"{created}MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = {REMEMBERED}"
+            return f"{created}MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = {DEDUP_WINDOW}"
         return f"{created}ReplacingMergeTree ORDER BY ({self.names(keys)}) COMMENT '{key.name}'"
 
     # Rows by way of another table
 
-    def waiting(self, staged: str, columns: Sequence[TypedColumn], key: Collection[str] = ()) -> str:
-        """Create the table in which rows wait: typed like the real one, with text where ClickHouse must decide."""
+    def create_staging(self, staged: str, columns: Sequence[TypedColumn], key: Collection[str] = ()) -> str:
+        """Creates the staging table: typed like the real one, with text where ClickHouse must convert."""
         listed = []
         for column in columns:
             kind = "String" if self.target(column.type).type is None else column.type
@@ -105,7 +105,7 @@ class ClickhouseDialect(Dialect):
             " ENGINE = MergeTree ORDER BY tuple()"
         )
 
-    def taking(
+    def insert_statement(
         self,
         table: Table,
         staged: str,
@@ -113,9 +113,9 @@ class ClickhouseDialect(Dialect):
         merge: Merge | None = None,
         into: str | None = None,
     ) -> str:
-        """Insert the rows of ``staged`` (a table's name) ``into`` a table, which is ``table`` unless told otherwise.
+        """Inserts the rows of ``staged`` (a table's name) ``into`` a table, by default ``table``.
 
-        To be merged whole rows are inserted: what a row does not carry is taken from the row that has its key now.
+        A merge inserts whole rows: columns that a row does not carry are taken from the row that has its key now.
         """
         target = self.relation(into or table.name)
         key = merge.key if merge else ()
@@ -124,9 +124,9 @@ class ClickhouseDialect(Dialect):
         if merge is None:
             listed = ", ".join(self._real(table, column) for column in columns)
             return f"INSERT INTO {target} ({listed}) SELECT {values} FROM {waiting}"
-        rows = f"SELECT {values} FROM {self.due(table, waiting, columns, merge)}"
+        rows = f"SELECT {values} FROM {self.due_rows(table, waiting, columns, merge)}"
         newer = self.is_newer(table, columns, merge)
-        changes = self.changes(table, columns, merge)
+        changes = self.update_values(table, columns, merge)
         taken = []
         for name in table.columns:
             real = self._real(table, name)
@@ -137,20 +137,20 @@ class ClickhouseDialect(Dialect):
         whole = self.names([column.name for column in table.columns.values()])
         return (
             f"INSERT INTO {target} ({whole}) SELECT {', '.join(taken)} FROM ({rows}) AS s LEFT JOIN"
-            f" {self.present(table, waiting, merge)} AS t ON {self.same(table, merge)}"
+            f" {self.current_rows(table, waiting, merge)} AS t ON {self.key_match(table, merge)}"
         )
 
-    def present(self, table: Table, staged: str, merge: Merge) -> str:
-        """The newest rows of the staged keys: the others are not looked at."""
+    def current_rows(self, table: Table, staged: str, merge: Merge) -> str:
+        """The newest rows of the staged keys; no other rows are read."""
         whole = self.names([column.name for column in table.columns.values()])
         keys = ", ".join(self._real(table, name) for name in merge.key)
         waiting = ", ".join(self._value(table.columns[name], in_key=True) for name in merge.key)
         there = f"SELECT {whole} FROM {self.relation(table.name)} FINAL"
         return f"({there} WHERE ({keys}) IN (SELECT {waiting} FROM {staged}))"
 
-    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        """Members are cut out of the text and put together as text: ClickHouse's own functions for JSON spell numbers
-        their own way."""
+    def merged_unmapped(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        """Cuts members out of the text and joins them as text: ClickHouse's own JSON functions would rewrite
+        numbers."""
         old, new = f"ifNull({there}, '{{}}')", f"ifNull({comes}, '{{}}')"
         names = ", ".join(f"if(isNull({value}), '', {self.literal(name)})" for name, value in carried.items())
         gone = f"arrayConcat(array({names or chr(39) * 2}), {_keys(new)})"
@@ -160,19 +160,19 @@ class ClickhouseDialect(Dialect):
         both = f"arrayStringConcat(arrayFilter(x -> x != '', [{kept}, {_inside(new)}]), ',')"
         return f"if(isNull({there}), {comes}, nullIf(concat('{{', {both}, '}}'), '{{}}'))"
 
-    def is_aside(self, spare: str, name: str) -> str:
+    def is_unmapped(self, spare: str, name: str) -> str:
         kept = f"ifNull({spare}, '{{}}')"
         return f"has({_keys(kept)}, {self.literal(name)})"
 
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
-        return self.taking(table, staged, columns, merge)
+        return self.insert_statement(table, staged, columns, merge)
 
     def _real(self, table: Table, column: str) -> str:
         return self.identifier(table.columns[column].name)
 
     def _value(self, column: TypedColumn, in_key: bool) -> str:
-        """A waiting value in its column's type. A plain cast to a nullable type would make NULL of what it cannot
-        read; this one is an error."""
+        """A staged value in its column's type. A plain cast to a nullable type would turn what it cannot read into
+        NULL; this one raises an error."""
         name = self.identifier(column.name)
         if self.target(column.type).type is not None:
             return name
@@ -187,8 +187,7 @@ def _inside(members: str) -> str:
 
 
 def _members(inside: str) -> str:
-    """The members that stand between an object's braces, each as an array of pieces of text, of which the first is its
-    name."""
+    """The members between an object's braces, each as an array of pieces of text that begins with its name."""
     pieces = f"extractAll({inside}, '{_PIECES}')"
     depths = f"arrayCumSum(arrayMap(p -> multiIf(p IN ('[', '{{'), 1, p IN (']', '}}'), -1, 0), {pieces}))"
     split = f"arraySplit((p, depth) -> p = ',' AND depth = 0, {pieces}, {depths})"
@@ -196,7 +195,7 @@ def _members(inside: str) -> str:
 
 
 def _keys(text: str) -> str:
-    """The names of an object's members. ClickHouse's own function finds none where a number is beyond a double."""
+    """The names of an object's members. ClickHouse's own function finds none if a number is beyond a double."""
     return f"arrayMap(m -> JSONExtractString(m[1]), {_members(_inside(text))})"
 
 
@@ -216,7 +215,7 @@ def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:
         json_type="Nullable(String)",
         max_name=127,
         known=CLICKHOUSE_TYPES,
-        # Not from a boolean to text: 1 would stand where the event had true.
+        # Not from a boolean to text: 1 would replace the event's true.
         widens=promotions() - {(_T.BOOL, _T.STRING)},
         database=database,
     )

@@ -1,4 +1,4 @@
-"""A digest of rows, by which ClickHouse is told whether it has them."""
+"""A digest of rows, by which ClickHouse recognises rows that it has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 
 def digest(piece: pa.Table) -> bytes:
-    """Equal rows have equal digests, however their arrays came to be. (Arrow's own bytes may differ behind a null.)"""
+    """Equal rows have equal digests, however their arrays were made. (Arrow's bytes behind a null may differ.)"""
     seen = hashlib.blake2b(digest_size=16)
     for column in piece.columns:
         for chunk in column.chunks:

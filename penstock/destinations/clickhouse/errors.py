@@ -1,4 +1,4 @@
-"""What ClickHouse's errors mean: whether it says no to the rows themselves, or cannot take them now."""
+"""What ClickHouse's errors mean: whether it refuses the rows themselves, or cannot load them now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REFUSALS = frozenset(
 _NO_TABLE = 60
 
 
-def explained(error: Exception, refuses: bool = True) -> PenstockError:
+def as_penstock_error(error: Exception, refuses: bool = True) -> PenstockError:
     said = str(error).strip().partition("\n")[0].removeprefix(f"Code: {_code(error)}. DB::Exception: ")
     message = f"ClickHouse says: {said}"
     if refuses and _code(error) in _REFUSALS:

@@ -1,11 +1,11 @@
 """A ClickHouse client as the loader uses it.
 
-ClickHouse has no transactions. Rows are inserted in pieces; each is there whole or not at all and carries a token made
-of the batch and the piece's own rows, by which the table knows it again. The mark comes last. So a load that was cut
-short and is tried again inserts only what is missing, as long as its table remembers (``REMEMBERED`` inserts). With a
-key rows are merged, and merging them again changes nothing.
+ClickHouse has no transactions. Rows are inserted in pieces; each piece is inserted as a whole and carries a token made
+of the batch and the piece's rows, by which the table recognises a repeated insert. The mark comes last. So a load that
+was interrupted and is tried again inserts only what is missing, as long as its table remembers (``DEDUP_WINDOW``
+inserts). With a key rows are merged, and merging them again changes nothing.
 
-Text for columns whose type is ClickHouse's business, and rows to be merged, wait in a table of their own first.
+Text for columns that ClickHouse must convert, and rows to be merged, go through a staging table.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import pyarrow as pa
 from penstock import faults
 from penstock.destinations.clickhouse.dialect import ClickhouseDialect
 from penstock.destinations.clickhouse.digest import digest
-from penstock.destinations.clickhouse.errors import explained, is_no_table
+from penstock.destinations.clickhouse.errors import as_penstock_error, is_no_table
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sql.load.row_pieces import pieces
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, listed_mark
+from penstock.destinations.sql.load.row_pieces import load_pieces
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, mark_from_row
 from penstock.errors import PenstockError, TransientError
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 _WAITING = "_penstock_waiting_"
 _TRIAL = "_penstock_trial_"
 KEPT_FOR = "1 DAY"
-"""A table that passes is not older than this while somebody uses it."""
-_UNKNOWN = {"insert_deduplicate": "0"}
-"""For inserts that must not be taken for an earlier one: without a token, equal rows would be."""
+"""No temporary table is in use for longer than this."""
+_NO_DEDUPLICATION = {"insert_deduplicate": "0"}
+"""For inserts that must never be dropped as repeated: without a token, equal rows would be."""
 _IN_ORDER = {"max_threads": "1", "max_insert_threads": "1"}
-_MERGING = {**_UNKNOWN, "join_use_nulls": "1", "insert_null_as_default": "1"}
+_MERGING = {**_NO_DEDUPLICATION, "join_use_nulls": "1", "insert_null_as_default": "1"}
 
 
 class ClickhouseSession(Session):
@@ -49,9 +49,9 @@ class ClickhouseSession(Session):
         self.dialect: ClickhouseDialect = dialect
         self._has_origins = False
 
-    def described(self) -> tuple[str, int]:
+    def server_info(self) -> tuple[str, int]:
         """The server's version, and how many tables there are."""
-        ((version, tables),) = self._ask(
+        ((version, tables),) = self._query(
             "SELECT version(), count() FROM system.tables WHERE database = {database:String}"
         )
         return str(version), int(str(tables))
@@ -59,20 +59,20 @@ class ClickhouseSession(Session):
     # Tables
 
     def table(self, name: str) -> Table | None:
-        found = self._ask(
+        found = self._query(
             "SELECT engine, comment FROM system.tables WHERE database = {database:String} AND name = {name:String}",
             name=name,
         )
         if not found:
             return None
         engine, comment = found[0]
-        # What ClickHouse computes by itself cannot be inserted.
-        rows = self._ask(
+        # Columns that ClickHouse computes cannot be inserted.
+        rows = self._query(
             "SELECT name, type, is_in_sorting_key FROM system.columns WHERE database = {database:String}"
             " AND table = {name:String} AND default_kind IN ('', 'DEFAULT') ORDER BY position",
             name=name,
         )
-        # Of two names that differ only in case, ours is the one in lower case.
+        # If two names differ only in case, the one in lower case is ours.
         ordered = sorted(rows, key=lambda row: row[0] == str(row[0]).lower())
         columns = {str(column).lower(): TypedColumn(str(column), str(kind)) for column, kind, _ in ordered}
         sorted_by = tuple(str(column).lower() for column, _, in_key in rows if in_key)
@@ -80,23 +80,23 @@ class ClickhouseSession(Session):
         return Table(name, columns, Key(str(comment), sorted_by) if replaces else None)
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        return self._ask(query)
+        return self._query(query)
 
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         for statement in statements:
-            self._do(statement, refuses=False)
+            self._execute(statement, refuses=False)
 
-    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
         return book.lock(f"clickhouse {self.dialect.relation(table)}")
 
     # Loads
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
         try:
             if not self._has_origins:
-                self._do(f"ALTER TABLE {self.dialect.relation(MARKS)} {_ADD_ORIGIN}", refuses=False)
+                self._execute(f"ALTER TABLE {self.dialect.relation(MARKS)} {_ADD_ORIGIN}", refuses=False)
                 self._has_origins = True
-            found = self._ask(
+            found = self._query(
                 f"SELECT loaded, failures, origin FROM {self.dialect.relation(MARKS)} WHERE scope = {{scope:String}}"
                 " AND route = {route:String} AND table_name = {name:String} AND batch = {batch:Int64} LIMIT 1",
                 scope=batch.scope,
@@ -122,13 +122,13 @@ class ClickhouseSession(Session):
         if found is None:
             return []
         origin = "origin" if "origin" in found.columns else "''"
-        rows = self._ask(
+        rows = self._query(
             f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures}"
             f" FROM {self.dialect.relation(MARKS)} FINAL WHERE {condition} ORDER BY batch, table_name",
             scope=scope,
             route=route,
         )
-        return [listed_mark(row) for row in rows]
+        return [mark_from_row(row) for row in rows]
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         if mark is None:
@@ -137,65 +137,67 @@ class ClickhouseSession(Session):
             return
         self._insert(load, load.table.name, mark().batch)
         faults.reach("destination.writing")
-        self._note(mark())
+        self._write_mark(mark())
         faults.reach("destination.committed")
 
     def _insert(self, load: Load, into: str, batch: Batch | None) -> None:
         undecided = any(self.dialect.target(load.table.columns[name].type).type is None for name in load.rows.columns())
         if load.merge or undecided:
-            self._insert_by_way_of_another(load, into, batch)
+            self._insert_through_staging(load, into, batch)
             return
-        for number, piece in enumerate(pieces(load, self.dialect)):
-            self._put(into, piece, _token(batch, into, number, digest(piece)))
+        for number, piece in enumerate(load_pieces(load, self.dialect)):
+            self._insert_rows(into, piece, _token(batch, into, number, digest(piece)))
             faults.reach("destination.piece")
 
-    def _insert_by_way_of_another(self, load: Load, into: str, batch: Batch | None) -> None:
+    def _insert_through_staging(self, load: Load, into: str, batch: Batch | None) -> None:
         columns = load.rows.columns()
         waiting = _WAITING + uuid.uuid4().hex
         key = [load.table.columns[name].name for name in (load.merge.key if load.merge else ())]
-        with self._passing(waiting, self.dialect.waiting(waiting, load.staged(self.dialect), key)):
+        with self._temporary_table(
+            waiting, self.dialect.create_staging(waiting, load.staged_columns(self.dialect), key)
+        ):
             seen = hashlib.blake2b(digest_size=16)
-            for piece in pieces(load, self.dialect):
+            for piece in load_pieces(load, self.dialect):
                 seen.update(digest(piece))
-                self._put(waiting, piece, _UNKNOWN)
-            statement = self.dialect.taking(load.table, waiting, columns, load.merge, into)
+                self._insert_rows(waiting, piece, _NO_DEDUPLICATION)
+            statement = self.dialect.insert_statement(load.table, waiting, columns, load.merge, into)
             settings = _MERGING if load.merge else {**_token(batch, into, 0, seen.digest()), **_IN_ORDER}
-            self._do(statement, settings)
+            self._execute(statement, settings)
 
     @contextmanager
     def _trial(self, table: str) -> Iterator[str]:
-        """A table like another, constraints and all, to see what it would say."""
+        """A copy of a table's definition with its constraints, to try an insert."""
         trial = _TRIAL + uuid.uuid4().hex
         like = f"{self.dialect.relation(trial)} AS {self.dialect.relation(table)}"
-        with self._passing(trial, f"CREATE TABLE {like} ENGINE = MergeTree ORDER BY tuple()"):
+        with self._temporary_table(trial, f"CREATE TABLE {like} ENGINE = MergeTree ORDER BY tuple()"):
             yield trial
 
     @contextmanager
-    def _passing(self, name: str, create: str) -> Iterator[None]:
-        self._sweep()
-        self._do(create, refuses=False)
+    def _temporary_table(self, name: str, create: str) -> Iterator[None]:
+        self._drop_leftovers()
+        self._execute(create, refuses=False)
         try:
             yield
         finally:
-            # If it cannot be dropped now, a later load sweeps it away.
+            # If it cannot be dropped now, a later load drops it.
             with suppress(PenstockError):
-                self._do(f"DROP TABLE {self.dialect.relation(name)}")
+                self._execute(f"DROP TABLE {self.dialect.relation(name)}")
 
-    def _sweep(self) -> None:
-        """Drop what killed loads left behind."""
-        left = self._ask(
+    def _drop_leftovers(self) -> None:
+        """Drop temporary tables that killed loads left behind."""
+        left = self._query(
             "SELECT name FROM system.tables WHERE database = {database:String} AND (startsWith(name, {waiting:String})"
             f" OR startsWith(name, {{trial:String}})) AND metadata_modification_time < now() - INTERVAL {KEPT_FOR}",
             waiting=_WAITING,
             trial=_TRIAL,
         )
         for (name,) in left:
-            self._do(f"DROP TABLE IF EXISTS {self.dialect.relation(str(name))}", refuses=False)
+            self._execute(f"DROP TABLE IF EXISTS {self.dialect.relation(str(name))}", refuses=False)
 
-    def _note(self, mark: Mark) -> None:
-        """A mark takes the place of the one that is too old to be asked for."""
+    def _write_mark(self, mark: Mark) -> None:
+        """A mark replaces the one that is too old to be needed."""
         batch = mark.batch
-        self._do(_CREATE_MARKS.format(marks=self.dialect.relation(MARKS)), refuses=False)
+        self._execute(_CREATE_MARKS.format(marks=self.dialect.relation(MARKS)), refuses=False)
         row = {
             "scope": batch.scope,
             "route": batch.route,
@@ -206,39 +208,39 @@ class ClickhouseSession(Session):
             "failures": mark.failures,
             "origin": batch.origin,
         }
-        self._put(MARKS, pa.Table.from_pylist([row]), _UNKNOWN, refuses=False)
+        self._insert_rows(MARKS, pa.Table.from_pylist([row]), _NO_DEDUPLICATION, refuses=False)
 
     # The client
 
-    def _ask(self, query: str, **parameters: str | int) -> Sequence[Sequence[object]]:
-        with self._explained(refuses=False):
+    def _query(self, query: str, **parameters: str | int) -> Sequence[Sequence[object]]:
+        with self._translate_errors(refuses=False):
             rows: Sequence[Sequence[object]] = self._client.query(
                 query, parameters={"database": self.dialect.database, **parameters}
             ).result_rows
             return rows
 
-    def _do(self, statement: str, settings: Mapping[str, str] | None = None, refuses: bool = True) -> None:
-        with self._explained(refuses):
+    def _execute(self, statement: str, settings: Mapping[str, str] | None = None, refuses: bool = True) -> None:
+        with self._translate_errors(refuses):
             self._client.command(statement, settings=dict(settings or {}))
 
-    def _put(self, table: str, rows: pa.Table, settings: Mapping[str, str], refuses: bool = True) -> None:
-        with self._explained(refuses):
+    def _insert_rows(self, table: str, rows: pa.Table, settings: Mapping[str, str], refuses: bool = True) -> None:
+        with self._translate_errors(refuses):
             self._client.insert_arrow(self.dialect.relation(table), rows, settings=dict(settings))
 
     @contextmanager
-    def _explained(self, refuses: bool) -> Iterator[None]:
+    def _translate_errors(self, refuses: bool) -> Iterator[None]:
         from clickhouse_connect.driver.exceptions import ClickHouseError
 
         try:
             yield
         except ClickHouseError as error:
             if is_no_table(error):
-                raise _NoTable(*explained(error, refuses).args) from error
-            raise explained(error, refuses) from error
+                raise _NoTable(*as_penstock_error(error, refuses).args) from error
+            raise as_penstock_error(error, refuses) from error
 
 
 class _NoTable(TransientError):
-    """A table is not there (any more)."""
+    """A table does not exist (any more)."""
 
 
 _CREATE_MARKS = (
@@ -251,9 +253,9 @@ _ADD_ORIGIN = "ADD COLUMN IF NOT EXISTS origin String"
 
 
 def _token(batch: Batch | None, table: str, number: int, content: bytes) -> dict[str, str]:
-    """The rows are in it, not only their place: if a batch is cut otherwise at another try, no other rows are taken for
-    those that are there."""
+    """The token covers the rows, not only their place: if another attempt cuts the batch differently, no other rows are
+    mistaken for those that are there."""
     if batch is None:
-        return _UNKNOWN
+        return _NO_DEDUPLICATION
     name = json.dumps([batch.scope, batch.route, batch.number, batch.origin, table, number, content.hex()])
     return {"insert_deduplication_token": hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}

@@ -46,7 +46,7 @@ def not_nullable(sql_type: str) -> str:
 
 
 def asked_type(text: str) -> str | None:
-    """The type that a step means: one of ClickHouse's own, or a word of standard SQL. ``None``: it is neither."""
+    """The type that a step asks for: one of ClickHouse's own, or of standard SQL. ``None``: it is neither."""
     text = text.strip()
     if _ASKED.fullmatch(text):
         return nullable(text)
@@ -64,9 +64,9 @@ def asked_type(text: str) -> str | None:
 
 
 @lru_cache(maxsize=4_096)
-def held_by(sql_type: str) -> Cast:
-    """What a column of this type takes. Without a type of ours the text of a value goes there, and ClickHouse decides:
-    so it is for times that do not reach as far, or count finer, than ours."""
+def column_cast(sql_type: str) -> Cast:
+    """What a column of this type holds. Without a type of ours the value is sent as text, and ClickHouse converts it:
+    so it is for times of a smaller range, or a finer resolution, than ours."""
     inner = bare(sql_type)
     if (integer := _INTEGER.fullmatch(inner)) is not None:
         unsigned, bits = bool(integer[1]), int(integer[2])
@@ -88,5 +88,5 @@ _HOLDS = {
     "Float64": InnerType.FLOAT64,
 }
 _PATTERNS = dict.fromkeys(("Int128", "Int256"), INTEGER) | dict.fromkeys(("UInt128", "UInt256"), r"^(0|[1-9][0-9]*)$")
-"""Of what ClickHouse reads into these, texts that it does not cut."""
+"""Texts that ClickHouse reads into these types without truncating them."""
 _FORMS = {"Date": Form.DATE, "Date32": Form.DATE, "UUID": Form.UUID}

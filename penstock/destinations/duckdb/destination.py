@@ -1,7 +1,7 @@
-"""Batches into a DuckDB file, each table of a batch exactly once.
+"""Loads batches into a DuckDB file, each table of a batch exactly once.
 
-The file is open only while a batch is written; between batches anybody can query it. While somebody else has it open, a
-write is a transient error. Rows are read from mapped files, so memory does not grow with the batch.
+The file is open only while a batch is written; between batches anybody can query it. While somebody else has it open,
+writing raises a transient error. Rows are read from mapped files, so memory does not grow with the batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.destinations.sql.session import Session
 from penstock.errors import PenstockError, TransientError
 
 _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""Routes of one process that share a file take turns: their schema changes cannot clash, it is free between them."""
+"""Routes of one process that share a file take turns, so their schema changes cannot clash."""
 
 
 class DuckdbDestination(SqlDestination[DuckdbConfig]):
@@ -42,7 +42,7 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
             yield DuckdbSession(connection, self.config.path)
 
     @contextmanager
-    def looking(self) -> Iterator[Session | None]:
+    def read_only_session(self) -> Iterator[Session | None]:
         if not self.config.path.exists():
             yield None
             return
@@ -61,7 +61,7 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
 
     @contextmanager
     def _open(self, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection of this call's own. Leaving it without a commit takes everything back."""
+        """A connection for this call alone. Leaving it without a commit rolls everything back."""
         path = self.config.path
         with _turns[os.path.realpath(path)]:
             try:
@@ -69,16 +69,16 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
                 connection = duckdb.connect(path, read_only=read_only)
                 connection.execute("SET TimeZone = 'UTC'")
                 if self.config.mirrors:
-                    # Changes are all over the table: to write them into it costs more than all else, and DuckDB does it
-                    # by itself once its log has 16 MB of them.
+                    # Changes are spread over the table: writing them into it costs more than all else, and DuckDB does
+                    # it by itself once its write-ahead log has 16 MB.
                     connection.execute("PRAGMA disable_checkpoint_on_shutdown")
             except (duckdb.Error, OSError) as error:
-                raise _not_opened(path, error) from error
+                raise _cannot_open(path, error) from error
             with closing(connection):
                 yield connection
 
 
-def _not_opened(path: Path, error: Exception) -> TransientError:
+def _cannot_open(path: Path, error: Exception) -> TransientError:
     if "lock" in str(error):
         return TransientError(
             "PEN-DST-021",

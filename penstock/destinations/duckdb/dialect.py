@@ -1,4 +1,4 @@
-"""DuckDB's words for things."""
+"""DuckDB's dialect."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import duckdb
 from penstock.destinations.duckdb.merge_function import MERGE_UNMAPPED
 from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
-from penstock.destinations.sql.mirror.stage.declared_types import declared
+from penstock.destinations.sql.mirror.stage.declared_types import parse_declared
 from penstock.flatten.casts import INTEGER, Cast
 from penstock.flatten.inner_types import InnerType, promotions
 
 
 class DuckdbDialect(Dialect):
     def cast_type(self, asked: str) -> str:
-        """Spelled as DuckDB's catalogue does; a type that it does not have is refused."""
+        """As DuckDB's catalogue spells it; a type that DuckDB does not have is refused."""
         return _canonical(super().cast_type(asked))
 
     def target(self, sql_type: str) -> Cast:
         return _OWN_TYPES.get(sql_type) or super().target(sql_type)
 
-    def mirrored(self, declared_type: str) -> str | None:
-        asked = declared(declared_type)
+    def mirror_type(self, declared_type: str) -> str | None:
+        asked = parse_declared(declared_type)
         if asked.is_array:
             return None
         if asked.name == "numeric":
@@ -34,20 +34,20 @@ class DuckdbDialect(Dialect):
         return _MIRRORED.get(asked.name)
 
     def holds(self, real: str, other: str) -> bool:
-        # Both have the form of text, but not of the same one.
+        # Both are read from text, but not of the same format.
         if "TIMESTAMP" in real and "TIMESTAMP" in other:
             return real == other
         return super().holds(real, other)
 
-    def reads(self, sql_type: str) -> str | None:
+    def readable_pattern(self, sql_type: str) -> str | None:
         target = self.target(sql_type)
         if target.precision:
             whole, scale = target.precision - target.scale, target.scale
             return rf"^-?0*[0-9]{{0,{whole}}}(\.[0-9]{{0,{scale}}}0*)?$"
         return _READS.get(sql_type)
 
-    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        """Text is left as it is where all of the old members go, or none. Else a function of ours takes it apart."""
+    def merged_unmapped(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        """Leaves the text as it is if all old members go, or none; else our own function rebuilds it."""
         names = ", ".join(
             f"CASE WHEN {value} IS NOT NULL THEN {self.literal(name)} END" for name, value in carried.items()
         )
@@ -60,7 +60,7 @@ class DuckdbDialect(Dialect):
             f" ELSE {added} END"
         )
 
-    def is_aside(self, spare: str, name: str) -> str:
+    def is_unmapped(self, spare: str, name: str) -> str:
         return f"json_exists({spare}, {self.literal(f'$.{json.dumps(name)}')})"
 
 
@@ -73,7 +73,7 @@ _OWN_TYPES = {
     "UTINYINT": Cast("UTINYINT", _T.INT64, bits=9, unsigned=True),
     "USMALLINT": Cast("USMALLINT", _T.INT64, bits=17, unsigned=True),
     "UINTEGER": Cast("UINTEGER", _T.INT64, bits=33, unsigned=True),
-    # As many digits as the type always has room for.
+    # As many digits as the type can always hold.
     "UBIGINT": Cast("UBIGINT", _T.FLOAT64, precision=19, unsigned=True),
     "HUGEINT": Cast("HUGEINT", _T.FLOAT64, precision=38),
     "UHUGEINT": Cast("UHUGEINT", _T.FLOAT64, precision=38, unsigned=True),
@@ -106,7 +106,7 @@ _READS = {
     "TIMESTAMP": rf"^(-?infinity|{_DAY}([T ]{_TIME})?)$",
     "TIMESTAMP WITH TIME ZONE": rf"^(-?infinity|{_DAY}([T ]{_TIME}(Z|[+-][0-9]{{2}}(:[0-9]{{2}})?))?)$",
 }
-"""What DuckDB reads as PostgreSQL means it: it takes years before the first for those after it."""
+"""Texts that DuckDB reads as PostgreSQL means them: it reads years BC as years AD."""
 
 DUCKDB = DuckdbDialect(
     types={
@@ -127,8 +127,8 @@ DUCKDB = DuckdbDialect(
         "timestamp_tz": "TIMESTAMPTZ",
     },
     widens=promotions(),
-    # DuckDB can neither drop a key again nor widen a column of a table that has one. It has one writer at a time, so
-    # merging is safe without.
+    # DuckDB can neither drop a key nor widen a column of a table with one. It has one writer at a time, so merging is
+    # safe without a key.
     has_keys=False,
 )
 

@@ -1,4 +1,4 @@
-"""What a DuckDB table keeps in ``_unmapped``, read in pieces and taken over by one UPDATE."""
+"""What a DuckDB table keeps in ``_unmapped``: read in pieces, written back by one UPDATE."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.temporary_tables import make_staged
-from penstock.destinations.sql.schema.table_changes import Table
-from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, KeptValues, update
+from penstock.destinations.duckdb.temporary_tables import create_staging_table
+from penstock.destinations.sql.schema.schema_operations import Table
+from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, UnmappedStore, update_statement
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 _KEPT = "_penstock_kept"
@@ -19,14 +19,14 @@ _RUN = "_penstock_run"
 _ROWS_AT_A_TIME = 100_000
 
 
-class DuckdbKeptValues(KeptValues):
+class DuckdbUnmappedStore(UnmappedStore):
     row_id = "rowid"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
     def rows(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """A connection has one result at a time, so the rows are set aside first and read piece by piece."""
+        """A connection has one result at a time, so the rows are copied aside first and read piece by piece."""
         spare = DUCKDB.identifier(table.columns[UNMAPPED].name)
         flags = "".join(
             f", {DUCKDB.identifier(table.columns[name].name)} IS NULL AS {DUCKDB.identifier(name)}" for name in columns
@@ -39,7 +39,7 @@ class DuckdbKeptValues(KeptValues):
         )
         count = self._connection.execute(f"SELECT count(*) FROM {_KEPT}").fetchall()[0][0]
         for start in range(0, count, _ROWS_AT_A_TIME):
-            # Its own numbers: the row ids of a table that is not committed yet do not count from zero.
+            # Own numbers, because the row ids of an uncommitted table do not start at zero.
             piece = (
                 f"SELECT * EXCLUDE {_PLACE} FROM {_KEPT}"
                 f" WHERE {_PLACE} > {start} AND {_PLACE} <= {start + _ROWS_AT_A_TIME}"
@@ -47,17 +47,17 @@ class DuckdbKeptValues(KeptValues):
             yield from list(self._connection.sql(piece).to_arrow_reader(_ROWS_AT_A_TIME))
         self._connection.execute(f"DROP TABLE {_KEPT}")
 
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         for statement in statements:
             self._connection.execute(statement)
 
-    def take_over(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
+    def write_back(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
         real = DUCKDB.names([table.columns[name].name for name in (*columns, UNMAPPED)])
         shape = f"rowid AS {DUCKDB.identifier(ROW)}, {real}"
-        make_staged(self._connection, REMAPPED, shape, DUCKDB.relation(table.name))
+        create_staging_table(self._connection, REMAPPED, shape, DUCKDB.relation(table.name))
         for batch in rows:
             self._connection.register(_RUN, pa.Table.from_batches([batch]))
             self._connection.execute(f"INSERT INTO {REMAPPED} SELECT * FROM {_RUN}")
             self._connection.unregister(_RUN)
-        self._connection.execute(update(DUCKDB, table, columns, self.row_id))
+        self._connection.execute(update_statement(DUCKDB, table, columns, self.row_id))
         self._connection.execute(f"DROP TABLE {REMAPPED}")

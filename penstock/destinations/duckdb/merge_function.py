@@ -1,7 +1,7 @@
-"""The SQL function that puts two ``_unmapped`` together, member by member, each value as it is written.
+"""The SQL function that merges two ``_unmapped`` objects, member by member, each value as it is written.
 
-DuckDB's own ``json_merge_patch`` reads numbers into doubles and writes them anew: digits that a double does not keep
-would be gone.
+DuckDB's own ``json_merge_patch`` reads numbers into doubles and writes them again: digits that a double does not keep
+would be lost.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from penstock.json.merge import members_of
 MERGE_UNMAPPED = "penstock_merge_unmapped"
 
 
-def register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give the connection the function ``MERGE_UNMAPPED(there, comes, outdated)``."""
+def register_merge_function(connection: duckdb.DuckDBPyConnection) -> None:
+    """Register the function ``MERGE_UNMAPPED(there, comes, outdated)`` with the connection."""
     text = duckdb.sqltypes.VARCHAR
     texts = connection.list_type(text)
-    connection.create_function(MERGE_UNMAPPED, merged, [text, text, texts], text, null_handling=SPECIAL)
+    connection.create_function(MERGE_UNMAPPED, merge_unmapped, [text, text, texts], text, null_handling=SPECIAL)
 
 
-def merged(there: str, comes: str | None, outdated: Sequence[str | None]) -> str | None:
-    """The members of both objects without the ``outdated`` ones of the first; where both have one, the second's."""
+def merge_unmapped(there: str, comes: str | None, outdated: Sequence[str | None]) -> str | None:
+    """The members of both objects, without the ``outdated`` ones of the first; the second object's value wins."""
     kept = members_of(there.strip().encode())
     for name in outdated:
         if name is not None:

@@ -1,7 +1,7 @@
-"""Changes into a table of a DuckDB file, in one transaction.
+"""Applies changes to a table of a DuckDB file, in one transaction.
 
-Rows that come replace those that are there: to take a row out and put another in is the fastest way to change it here.
-A statement that fails ends the whole transaction, so what was done before it is done again.
+Incoming rows replace existing ones: deleting a row and inserting another is the fastest way to change it here. A failed
+statement ends the whole transaction, so what was done before it is done again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.temporary_tables import make_staged
-from penstock.destinations.sql.load.prefetch import ahead
+from penstock.destinations.duckdb.temporary_tables import create_staging_table
+from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.mirror import mirror_statements
-from penstock.destinations.sql.mirror.applier import Mirror
+from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.row_changes import Changes
 from penstock.destinations.sql.session import Mark
 from penstock.errors import RefusedError, TransientError
@@ -25,7 +25,7 @@ COMING, GOING = "_penstock_coming", "_penstock_going"
 _RUN = "_penstock_run"
 
 
-class DuckdbMirror(Mirror):
+class DuckdbMirrorTransaction(MirrorTransaction):
     whole_rows = True
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, write_mark: Callable[[Mark], None]) -> None:
@@ -42,12 +42,12 @@ class DuckdbMirror(Mirror):
                 self._apply(before())
             raise RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.") from error
         except duckdb.ProgrammingError as error:
-            # It is not the rows: what stands there (a view, say) takes none at all.
+            # It is not the rows: what has the table's name (a view, say) accepts none at all.
             raise TransientError(
-                "PEN-DST-023", f"DuckDB says: {line(error)}", "Mend the table; the batch is tried again."
+                "PEN-DST-023", f"DuckDB says: {line(error)}", "Fix the table; the batch is tried again."
             ) from error
 
-    def note(self, mark: Mark) -> None:
+    def write_mark(self, mark: Mark) -> None:
         self._write_mark(mark)
         faults.reach("destination.writing")
 
@@ -57,24 +57,24 @@ class DuckdbMirror(Mirror):
         if changes.truncates:
             run(f"DELETE FROM {table}")
         if changes.count:
-            self._stage(COMING, mirror_statements.staging(DUCKDB, changes), table, changes.come())
+            self._stage(COMING, mirror_statements.coming_columns(DUCKDB, changes), table, changes.come())
         if changes.fills:
-            run(mirror_statements.filling(DUCKDB, changes, COMING))
+            run(mirror_statements.fill_gaps(DUCKDB, changes, COMING))
         if changes.gone.num_rows:
-            self._stage(GOING, mirror_statements.leaving(DUCKDB, changes), table, iter(changes.gone.to_batches()))
-            run(mirror_statements.removing(DUCKDB, changes, GOING) if changes.key else _removing_equals(changes))
+            self._stage(GOING, mirror_statements.gone_columns(DUCKDB, changes), table, iter(changes.gone.to_batches()))
+            run(mirror_statements.delete(DUCKDB, changes, GOING) if changes.key else _delete_equals(changes))
             run(f"DROP TABLE {GOING}")
         if changes.count:
             if changes.key:
-                run(mirror_statements.removing(DUCKDB, changes, COMING))
-            for columns, rows in mirror_statements.arriving(DUCKDB, changes, COMING):
+                run(mirror_statements.delete(DUCKDB, changes, COMING))
+            for columns, rows in mirror_statements.insert_selects(DUCKDB, changes, COMING):
                 run(f"INSERT INTO {table} ({mirror_statements.real_names(DUCKDB, changes, columns)}) {rows}")
             run(f"DROP TABLE {COMING}")
 
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
-        make_staged(self._connection, name, columns, table)
+        create_staging_table(self._connection, name, columns, table)
         first = next(rows)
-        reader = pa.RecordBatchReader.from_batches(first.schema, ahead(_all(first, rows)))
+        reader = pa.RecordBatchReader.from_batches(first.schema, prefetch(_all(first, rows)))
         self._connection.register(_RUN, reader)
         names = DUCKDB.names(first.schema.names)
         self._connection.execute(f"INSERT INTO {name} ({names}) SELECT {names} FROM {_RUN}")
@@ -92,7 +92,7 @@ def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     yield from rest
 
 
-def _removing_equals(changes: Changes) -> str:
+def _delete_equals(changes: Changes) -> str:
     names = [DUCKDB.identifier(changes.table.columns[name].name) for name in changes.columns]
     alike = " AND ".join(f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in names)
-    return mirror_statements.removing_equals(DUCKDB, changes, GOING, ["rowid"], "rowid", alike)
+    return mirror_statements.delete_equals(DUCKDB, changes, GOING, ["rowid"], "rowid", alike)

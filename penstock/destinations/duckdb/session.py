@@ -14,15 +14,15 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.kept_values import DuckdbKeptValues
-from penstock.destinations.duckdb.mirror_applier import DuckdbMirror, line
+from penstock.destinations.duckdb.kept_values import DuckdbUnmappedStore
+from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, line
 from penstock.destinations.duckdb.row_groups import row_groups
-from penstock.destinations.duckdb.temporary_tables import make_staged
+from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.prefetch import ahead
+from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.load.row_pieces import load_schema
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, forgettable, listed_mark
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, last_expired_batch, mark_from_row
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -45,7 +45,7 @@ _COMMENTS = """
 
 
 class DuckdbSession(Session):
-    """Nobody else can have the file open while this does, so it needs no lock of its own."""
+    """Nobody else can open the file while this session has it, so it needs no lock of its own."""
 
     dialect = DUCKDB
     max_tries = 50_000
@@ -53,17 +53,17 @@ class DuckdbSession(Session):
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        merge_function.register(connection)
+        merge_function.register_merge_function(connection)
 
     def table(self, name: str) -> Table | None:
-        with self._explained():
+        with self._translate_errors():
             found = self._connection.execute(_COLUMNS, [name]).fetchall()
             if not found:
                 return None
             return Table(name, {column.lower(): TypedColumn(column, kind) for column, kind in found}, self._key(name))
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        with self._explained():
+        with self._translate_errors():
             return self._connection.execute(query).fetchall()
 
     def _key(self, name: str) -> Key | None:
@@ -75,15 +75,15 @@ class DuckdbSession(Session):
         return Key(found[0] or "", tuple(column.lower() for column in found[1])) if found else None
 
     def comments(self, table: str) -> Comments:
-        with self._explained():
+        with self._translate_errors():
             texts = dict(self._connection.execute(_COMMENTS, [table, table]).fetchall())
         return Comments(texts.pop("", ""), texts)
 
     def has_rows(self, table: str) -> bool:
-        with self._explained():
+        with self._translate_errors():
             return self._connection.execute(f"FROM {DUCKDB.relation(table)} LIMIT 1").fetchone() is not None
 
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         try:
             with self._transaction():
                 for statement in statements:
@@ -91,16 +91,16 @@ class DuckdbSession(Session):
         except RefusedError as error:
             raise _table_refused(error.what) from error
 
-    def loses(self, widening: WidenColumn) -> bool:
-        query = DUCKDB.lost_by(widening)
-        with self._explained():
+    def would_lose_values(self, widening: WidenColumn) -> bool:
+        query = DUCKDB.lossy_rows_query(widening)
+        with self._translate_errors():
             return query is not None and self._connection.execute(query).fetchone() is not None
 
-    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
-        with self._explained():
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._translate_errors():
             self._connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {MARKS} (scope VARCHAR, route VARCHAR, batch BIGINT, table_name VARCHAR,"
                 " loaded BIGINT, failures VARCHAR, committed_at TIMESTAMPTZ, origin VARCHAR)"
@@ -125,13 +125,13 @@ class DuckdbSession(Session):
         if self.table(MARKS) is None:
             return []
         origin = "coalesce(origin, '')" if self._has_origins() else "''"
-        with self._explained():
+        with self._translate_errors():
             found = self._connection.execute(
                 f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures} FROM {MARKS}"
                 f" WHERE {condition} ORDER BY batch, table_name",
                 list(values),
             ).fetchall()
-        return [listed_mark(row) for row in found]
+        return [mark_from_row(row) for row in found]
 
     def _has_origins(self) -> bool:
         return any(name == "origin" for name, _ in self._connection.execute(_COLUMNS, [MARKS]).fetchall())
@@ -143,14 +143,14 @@ class DuckdbSession(Session):
             else:
                 self._insert(DUCKDB.relation(load.table.name), load)
             if mark is not None:
-                self._note(mark())
+                self._write_mark(mark())
                 faults.reach("destination.writing")
         if mark is not None:
             faults.reach("destination.committed")
 
     def _insert(self, relation: str, load: Load) -> None:
         schema = load_schema(load, DUCKDB)
-        self._connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, ahead(row_groups(load))))
+        self._connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, prefetch(row_groups(load))))
         names = DUCKDB.names(schema.names)
         self._connection.execute(f"INSERT INTO {relation} ({names}) SELECT {names} FROM {_RUN}")
         # Not after an error: the aborted transaction would refuse this too, and hide why.
@@ -158,24 +158,24 @@ class DuckdbSession(Session):
 
     def _merge(self, load: Load, merge: Merge) -> None:
         columns = load.rows.columns()
-        staging = DUCKDB.staging(load.table, columns, merge)
-        make_staged(self._connection, _STAGED, staging, DUCKDB.relation(load.table.name))
+        staging = DUCKDB.staging_select(load.table, columns, merge)
+        create_staging_table(self._connection, _STAGED, staging, DUCKDB.relation(load.table.name))
         self._insert(_STAGED, load)
         self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, merge))
         self._connection.execute(f"DROP TABLE {_STAGED}")
 
     @contextmanager
-    def mirroring(self) -> Iterator[DuckdbMirror]:
+    def open_mirror(self) -> Iterator[DuckdbMirrorTransaction]:
         with self._transaction():
-            yield DuckdbMirror(self._connection, self._note)
+            yield DuckdbMirrorTransaction(self._connection, self._write_mark)
         faults.reach("destination.committed")
 
     @contextmanager
-    def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[DuckdbKeptValues]:
+    def open_unmapped(self, table: str, book: TableBook | None = None) -> Iterator[DuckdbUnmappedStore]:
         with self._transaction():
-            yield DuckdbKeptValues(self._connection)
+            yield DuckdbUnmappedStore(self._connection)
 
-    def _note(self, mark: Mark) -> None:
+    def _write_mark(self, mark: Mark) -> None:
         batch = mark.batch
         self._connection.execute(
             f"INSERT INTO {MARKS} VALUES (?, ?, ?, ?, ?, ?, current_timestamp, ?)",
@@ -183,12 +183,12 @@ class DuckdbSession(Session):
         )
         self._connection.execute(
             f"DELETE FROM {MARKS} WHERE scope = ? AND route = ? AND batch <= ?",
-            [batch.scope, batch.route, forgettable(batch)],
+            [batch.scope, batch.route, last_expired_batch(batch)],
         )
 
     @contextmanager
     def _transaction(self, keep: bool = True) -> Iterator[None]:
-        with self._explained():
+        with self._translate_errors():
             self._connection.execute("BEGIN")
             try:
                 yield
@@ -201,21 +201,21 @@ class DuckdbSession(Session):
         try:
             self._connection.execute("ROLLBACK")
         except duckdb.Error:
-            # A transaction that failed as a whole (the disk is full, say) is gone already.
+            # A transaction that failed as a whole (a full disk, say) is already rolled back.
             return
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (duckdb.InternalError, faults.InjectedFault):
             raise
         except (duckdb.Error, OSError, pa.ArrowException) as error:
-            raise explained(self._path, error) from error
+            raise as_penstock_error(self._path, error) from error
 
 
-def explained(path: Path, error: Exception) -> TransientError | RefusedError | TableRefusedError:
-    """Whether the file cannot take the rows now (the disk, the memory, another transaction) or never will."""
+def as_penstock_error(path: Path, error: Exception) -> TransientError | RefusedError | TableRefusedError:
+    """Whether the file cannot hold the rows now (the disk, the memory, another transaction) or never will."""
     if isinstance(error, (duckdb.OperationalError, duckdb.FatalException, duckdb.InterruptException, OSError)):
         return TransientError("PEN-DST-023", f"{path} was not written: {line(error)}", "The batch is tried again.")
     if isinstance(error, _NOT_THE_ROWS):
@@ -233,4 +233,4 @@ _NOT_THE_ROWS = (
 
 
 def _table_refused(what: str) -> TableRefusedError:
-    return TableRefusedError("PEN-DST-094", what, "Mend the table, then: penstock failed replay")
+    return TableRefusedError("PEN-DST-094", what, "Fix the table, then: penstock failed replay")

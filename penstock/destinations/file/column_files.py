@@ -1,7 +1,7 @@
-"""Stage files that have columns, Parquet and CSV alike: the flattened data, or the records as they are.
+"""Stage files with columns, for Parquet and CSV: the flattened data, or the records as they are.
 
-Both formats get their columns by the same rules, those of tables in a warehouse; a format only says how a file of given
-columns is made (``CreateFile``).
+Both formats get their columns by the rules of warehouse tables; a format only says how to create a file with given
+columns (``CreateFile``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.stage.stager import TypedStager
 from penstock.destinations.sql.stage.table_files import CreateFile, TableWriter
-from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.table_name import TableChooser
 from penstock.outcome import Outcome
 from penstock.record import RECORD_SCHEMA
 
@@ -27,7 +27,7 @@ _MAX_NAME = 255
 def column_stager(directory: Path, whole_records: bool, casts: Mapping[str, str], create: CreateFile) -> Stager:
     if whole_records:
         return RecordStager(directory, create)
-    return TypedStager(directory, TableNames(TABLE, _MAX_NAME), casts, _MAX_NAME, create, with_places=False)
+    return TypedStager(directory, TableChooser(TABLE, _MAX_NAME), casts, _MAX_NAME, create, with_places=False)
 
 
 def parquet_files(compression: str) -> CreateFile:

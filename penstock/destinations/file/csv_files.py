@@ -1,4 +1,4 @@
-"""CSV files: a header line, then a line per row, in UTF-8, quoted as RFC 4180 has it.
+"""CSV files: a header line, then a line per row, in UTF-8, quoted as in RFC 4180.
 
 Text is always in quotes and nothing else is: a null is nothing between two commas, an empty text is ``""``. Lines end
 with ``\\n``; a line break inside a text is inside its quotes. Timestamps are RFC 3339 text in UTC, a record's headers a
@@ -43,7 +43,7 @@ class _CsvFile:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The same columns, with text in place of all that CSV has no spelling of its own for."""
+    """The same columns, with text in place of types that CSV cannot represent."""
     return pa.table([_spelled(column) for column in table.columns], names=table.column_names)
 
 
@@ -69,7 +69,7 @@ def _objects(maps: pa.MapArray) -> pa.StringArray:
 
 
 def _readable(data: pa.BinaryArray) -> pa.StringArray:
-    """Bytes as text. Those that are none are replaced, since a file in UTF-8 has no place for them."""
+    """Bytes as text. Invalid UTF-8 is replaced, because the file is UTF-8."""
     try:
         return data.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,9 +1,9 @@
 """Files in a directory: one per part of a batch, named by route, batch and first record.
 
-A file is made under a hidden name in the directory it goes to, synced, and renamed, so what a reader sees is whole. The
+A file is written under a hidden name in its directory, synced, and renamed, so readers only see complete files. The
 names depend on the batch alone: writing a batch again replaces its files and removes those of an earlier attempt that
-was cut otherwise, so no row is there twice once ``write`` has returned. What another process left of a batch is looked
-for once, at the first one that is written here: later ones begin here, and what they leave is known.
+was cut differently, so no row is there twice once ``write`` has returned. Files that another process left are looked
+for only at the first batch that is written here: later ones begin here, so what they leave is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from penstock import faults
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Capabilities,
     Destination,
@@ -43,7 +43,7 @@ class FileDestination(Destination[FileConfig]):
 
     def __init__(self, config: FileConfig) -> None:
         super().__init__(config)
-        self._tried: dict[tuple[str, str], _Tried] = {}
+        self._last_attempts: dict[tuple[str, str], _LastAttempt] = {}
 
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         whole_records = self.config.columns == "record"
@@ -56,14 +56,14 @@ class FileDestination(Destination[FileConfig]):
         files = csv_files if self.config.format == "csv" else parquet_files
         return column_stager(directory, whole_records, casts, files(self._compression))
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         target = self.config.path
         try:
             target.mkdir(parents=True, exist_ok=True)
             names = self._names(batch, parts)
             leftovers = self._leftovers(target, batch, names)
             for name, part in names.items():
-                _place(Path(part.path), target / name)
+                _publish_file(Path(part.path), target / name)
                 faults.reach("destination.writing")
             for name in leftovers:
                 (target / name).unlink(missing_ok=True)
@@ -73,7 +73,7 @@ class FileDestination(Destination[FileConfig]):
             raise TransientError(
                 "PEN-DST-011",
                 f"cannot write files of route '{batch.route}' to {target}: {error}.",
-                "Make room or mend its permissions; the batch is tried again.",
+                "Make room or fix its permissions; the batch is tried again.",
             ) from error
         faults.reach("destination.committed")
         return Receipt([TableReceipt(TABLE, sum(part.rows for part in parts))] if parts else [])
@@ -96,19 +96,19 @@ class FileDestination(Destination[FileConfig]):
         return self.config.compression or ("zstd" if self.config.format == "parquet" else "none")
 
     def _leftovers(self, target: Path, batch: Batch, names: Collection[str]) -> set[str]:
-        """What earlier attempts at this batch may have left under other names than it has now."""
-        last = self._tried.get((batch.scope, batch.route))
+        """Files that earlier attempts at this batch may have left under names that it no longer has."""
+        last = self._last_attempts.get((batch.scope, batch.route))
         if last is not None and batch.number > last.number:
-            found = set()  # numbers grow: nobody can have tried it
+            found = set()  # numbers grow: nobody has tried it
         elif last is not None and batch.number == last.number:
             found = last.names
         else:
             found = _names_in(target, _prefix(batch))
-        self._tried[batch.scope, batch.route] = _Tried(batch.number, found | set(names))
+        self._last_attempts[batch.scope, batch.route] = _LastAttempt(batch.number, found | set(names))
         return found - set(names)
 
     def _names(self, batch: Batch, parts: Sequence[Part]) -> dict[str, Part]:
-        # Parquet is compressed inside, column by column; its name does not tell.
+        # Parquet compresses its columns; the name does not show that.
         form = self.config.format
         ending = f".{form}" if form == "parquet" else f".{form}{_COMPRESSED[self._compression]}"
         names: dict[str, Part] = {}
@@ -123,16 +123,16 @@ class FileDestination(Destination[FileConfig]):
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """The last batch of a route that was written here, or would have been, and all names its files were given."""
+class _LastAttempt:
+    """The last batch of a route that was written here, or attempted, and all names that its files got."""
 
     number: int
     names: set[str]
 
 
 def _prefix(batch: Batch) -> str:
-    """What all files of a batch begin with. The scope is in it: two pipelines may share directory and route name. So is
-    the origin: where a number comes again for other records, their files must not take the place of those there."""
+    """The prefix of all files of a batch. It has the scope, because two pipelines may share a directory and a route
+    name, and the origin, because files of other records with the same number must not replace these."""
     scope = sha256(batch.scope.encode()).hexdigest()[:8]
     origin = f"{sha256(batch.origin.encode()).hexdigest()[:8]}-" if batch.origin else ""
     return f"{quote(batch.route, safe='')}-{scope}-{batch.number:010d}-{origin}"
@@ -142,8 +142,8 @@ def _hidden(final: Path) -> Path:
     return final.with_name(f".{final.name}.part")
 
 
-def _place(staged: Path, final: Path) -> None:
-    """The staged file under its final name, on disk. The staged one stays: the write may have to be done again."""
+def _publish_file(staged: Path, final: Path) -> None:
+    """Put the staged file under its final name, durably. The staged one stays: the write may have to be repeated."""
     hidden = _hidden(final)
     hidden.unlink(missing_ok=True)
     try:
@@ -153,7 +153,7 @@ def _place(staged: Path, final: Path) -> None:
     with hidden.open("rb+") as file:
         os.fsync(file.fileno())
     hidden.replace(final)
-    # Renaming one link of a file onto another of the same file leaves both: so it is when a batch is written again.
+    # Renaming a link onto another link of the same file leaves both: that happens if a batch is written again.
     hidden.unlink(missing_ok=True)
 
 

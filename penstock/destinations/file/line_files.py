@@ -1,8 +1,7 @@
 """Records as lines of JSON: the stage files of ``file`` (NDJSON) and ``stdout``.
 
-One record is one line, always. Data is copied as it is; JSON has no line breaks inside a value, so those between its
-tokens are replaced by spaces. A record without data has no line and counts as skipped, unless whole records are asked
-for.
+One record is always one line. Data is copied as it is; JSON strings contain no line breaks, so those between tokens are
+replaced by spaces. A record without data has no line and counts as skipped, unless whole records are asked for.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def data_lines(data: pa.Array) -> pa.Buffer:
     if pc.any(pc.match_substring_regex(data, "[\r\n]")).as_py():
         data = pc.replace_substring_regex(data, "[\r\n]", " ")
     lines = pc.binary_join_element_wise(data, pa.scalar(b"\n", data.type), pa.scalar(b"", data.type))
-    # A freshly computed array lies in one buffer, end to end: the file's bytes.
+    # A freshly computed array is one contiguous buffer: the file's bytes.
     return lines.buffers()[2]
 
 

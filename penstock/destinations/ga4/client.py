@@ -1,4 +1,4 @@
-"""The measurement protocol over HTTP. No message repeats the address: the secret is in it."""
+"""The measurement protocol over HTTP. No message quotes the URL, because it contains the secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.errors import TransientError
 
 COLLECT, VALIDATE = "/mp/collect", "/debug/mp/collect"
 _TRY_AGAIN = frozenset((401, 403, 404, 408, 425, 429))
-"""With what is 500 and above: not now, or not until somebody mends the config. Any other 4xx is about the events."""
+"""These, and 500 and above: not now, or not until somebody fixes the config. Any other 4xx concerns the events."""
 
 
 _CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
@@ -20,7 +20,7 @@ _CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError
 
 class Answer(NamedTuple):
     refused: str | None
-    """Why the events will never be taken."""
+    """Why the events will never be accepted."""
     messages: tuple[str, ...] = ()
     """What the validation server says."""
 
@@ -46,25 +46,25 @@ class Client:
     def send(self, body: bytes, path: str = COLLECT) -> Answer:
         status, text = self._post(body, path)
         if status >= 500 or status in _TRY_AGAIN or 300 <= status < 400:
-            raise _away(f"{self._host} answers {status}")
+            raise _unreachable(f"{self._host} answers {status}")
         if status >= 400:
             return Answer(f"{self._host} answers {status}")
         return Answer(None, _messages(text) if path == VALIDATE else ())
 
     def _post(self, body: bytes, path: str) -> tuple[int, bytes]:
         try:
-            return self._once(body, path)
+            return self._post_once(body, path)
         except (OSError, http.client.HTTPException) as error:
             if not (self._kept_open and isinstance(error, _CLOSED)):
-                raise self._lost(error) from error
-        # It had been kept open, and may have been closed before this request: a new one tells.
+                raise self._connection_lost(error) from error
+        # The kept-alive connection may have been closed before this request: try a new one.
         self._connection.close()
         try:
-            return self._once(body, path)
+            return self._post_once(body, path)
         except (OSError, http.client.HTTPException) as error:
-            raise self._lost(error) from error
+            raise self._connection_lost(error) from error
 
-    def _once(self, body: bytes, path: str) -> tuple[int, bytes]:
+    def _post_once(self, body: bytes, path: str) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}
         self._connection.request("POST", f"{self._prefix}{path}?{self._query}", body, headers)
         answer = self._connection.getresponse()
@@ -72,10 +72,10 @@ class Client:
         self._kept_open = not answer.will_close
         return answer.status, text
 
-    def _lost(self, error: Exception) -> TransientError:
+    def _connection_lost(self, error: Exception) -> TransientError:
         self._connection.close()
         self._kept_open = False
-        return _away(f"{self._host} does not answer: {error or type(error).__name__}")
+        return _unreachable(f"{self._host} does not answer: {error or type(error).__name__}")
 
 
 def _messages(text: bytes) -> tuple[str, ...]:
@@ -83,10 +83,10 @@ def _messages(text: bytes) -> tuple[str, ...]:
         found = json.loads(text or b"{}").get("validationMessages", [])
         return tuple(f"{each.get('validationCode', '?')}: {each.get('description', '')}" for each in found)
     except (ValueError, AttributeError) as error:
-        raise _away(f"the validation server gives an answer that cannot be read: {error}") from error
+        raise _unreachable(f"the validation server gives an answer that cannot be read: {error}") from error
 
 
-def _away(what: str) -> TransientError:
+def _unreachable(what: str) -> TransientError:
     return TransientError(
         "PEN-DST-120",
         f"Google Analytics cannot be reached: {what}.",

@@ -1,8 +1,8 @@
 """Events to Google Analytics 4: at least once.
 
-Nothing there can be written together or asked for afterwards, so a batch that is tried again is sent again, but for the
-requests of it that this process knows were taken: only a crash, or an answer that got lost, repeats what was sent. Each
-event carries its record's id, by which it can be told.
+Google Analytics has no transactions and cannot be queried, so a batch that is tried again is sent again, except for
+requests that this process knows were accepted: only a crash or a lost answer repeats events. Each event carries its
+record's id, by which duplicates can be recognised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock import faults
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Capabilities,
     Destination,
@@ -29,7 +29,7 @@ from penstock.destinations.ga4.client import VALIDATE, Client
 from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.event_mapping import Mapper
 from penstock.destinations.ga4.requests import Place, Request, Staged, requests, staged_events
-from penstock.destinations.ga4.stager import TABLE, EventStager, failed
+from penstock.destinations.ga4.stager import TABLE, EventStager, failure_batch
 from penstock.errors import RefusedError
 
 _PROBE = b'{"client_id":"penstock","events":[{"name":"penstock_check","params":{}}]}'
@@ -37,7 +37,7 @@ _PROBE = b'{"client_id":"penstock","events":[{"name":"penstock_check","params":{
 
 @dataclass
 class _Progress:
-    """What is settled of the batch that is being sent."""
+    """What is settled of the batch that is under way."""
 
     batch: Batch
     sent: set[Place] = field(default_factory=set)
@@ -64,7 +64,7 @@ class Ga4Destination(Destination[Ga4Config]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return EventStager(directory, Mapper(self.config))
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         if not parts:
             return Receipt()
         if self._progress is None or self._progress.batch != batch:
@@ -77,10 +77,10 @@ class Ga4Destination(Destination[Ga4Config]):
                 faults.reach("destination.writing")
         faults.reach("destination.committed")
         rows = sum(part.rows for part in parts)
-        failures = failed([(*place[:2], *why) for place, why in sorted(progress.failures.items())])
+        failures = failure_batch([(*place[:2], *why) for place, why in sorted(progress.failures.items())])
         return Receipt([TableReceipt(TABLE, rows - failures.num_rows, failures if failures.num_rows else None)])
 
-    def write_whole(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write_all_or_nothing(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         known = self._progress is not None and self._progress.batch == batch
         old = (
             None if known else next((staged for staged in staged_events(parts) if _age(staged) > limits.MAX_AGE), None)
@@ -92,7 +92,7 @@ class Ga4Destination(Destination[Ga4Config]):
     def check(self) -> str:
         with Client(self.config) as client:
             client.send(_PROBE, VALIDATE)
-        return f"{self.config.endpoint} answers; whether it knows the secret it does not tell"
+        return f"{self.config.endpoint} answers; it does not tell whether the secret is right"
 
     def _due(self, parts: Sequence[Part], progress: _Progress) -> Iterator[Staged]:
         for staged in staged_events(parts):

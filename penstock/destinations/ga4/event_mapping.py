@@ -1,4 +1,4 @@
-"""From a record to an event of the measurement protocol, or to the rule that it breaks."""
+"""Maps a record to an event of the measurement protocol, or finds the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.destinations.ga4.config import Ga4Config
 from penstock.json.paths import Path, parse_path
 
 COLLECTORS = frozenset(("_timestamp", "source_ip", "api_key", "src", "eventn_ctx"))
-"""What the collector adds to events. An address is nothing that Google Analytics may be sent."""
+"""Fields that the collector adds to events. Google Analytics must not be sent IP addresses."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROOM = 1_000
-"""For what is around an event in a request."""
+"""Bytes for what surrounds an event in a request."""
 
 
-class Broken(Exception):
+class BrokenRule(Exception):
     """A rule that a record breaks: its code, and what is wrong."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -33,7 +33,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """What a request says of one record, and who it is about."""
+    """What a request says about one record, and whose event it is."""
 
     name: str
     params: Mapping[str, Any]
@@ -63,7 +63,7 @@ class Mapper:
         self._properties = {name: parse_path(path) for name, path in config.user_properties.items()}
 
     def event(self, data: bytes, came: datetime, record_id: str) -> Event | None:
-        """``None`` for a record without a name. Raises ``Broken``."""
+        """``None`` for a record without a name. Raises ``BrokenRule``."""
         document = _parsed(data)
         name = self._name(document)
         if not name:
@@ -71,9 +71,9 @@ class Mapper:
         _require("event_name", limits.event_name(name))
         client_id, user_id = _id(document, self._client_id), _id(document, self._user_id)
         if client_id is None and user_id is None:
-            raise Broken("client_id", "it has neither a client id nor a user id")
+            raise BrokenRule("client_id", "it has neither a client id nor a user id")
         if user_id is not None and len(user_id) > limits.MAX_USER_ID:
-            raise Broken("user_id", f"the user id has {len(user_id)} characters; {limits.MAX_USER_ID} are allowed")
+            raise BrokenRule("user_id", f"the user id has {len(user_id)} characters; {limits.MAX_USER_ID} are allowed")
         params = self._fitting_params(document, record_id)
         properties = {}
         for key, path in self._properties.items():
@@ -84,7 +84,7 @@ class Mapper:
         event = Event(name, params, self._micros(document, came), client_id, user_id, properties)
         size = len(json.dumps(event.body(), ensure_ascii=False).encode()) + len(event.owner[2].encode()) + _ROOM
         if size > limits.MAX_BODY:
-            raise Broken("body", f"it makes a request of {size} bytes; {limits.MAX_BODY} are allowed")
+            raise BrokenRule("body", f"it makes a request of {size} bytes; {limits.MAX_BODY} are allowed")
         return event
 
     @cached_property
@@ -98,8 +98,8 @@ class Mapper:
             return self._config.event_name
         try:
             return str(self._template.render(document)).strip()
-        except Exception as error:  # whatever a template can raise is the fault of this record's values
-            raise Broken("event_name", f"the template of its name failed: {str(error)[:200]}") from error
+        except Exception as error:  # whatever a template raises is caused by this record's values
+            raise BrokenRule("event_name", f"the template of its name failed: {str(error)[:200]}") from error
 
     def _fitting_params(self, document: Mapping[str, Any], record_id: str) -> dict[str, Any]:
         params: dict[str, Any] = {}
@@ -108,7 +108,7 @@ class Mapper:
                 continue
             name = _UNFIT.sub("_", "_".join(path))
             if name in params:
-                raise Broken("param_name", f"two of its fields make the parameter '{name[:80]}'")
+                raise BrokenRule("param_name", f"two of its fields make the parameter '{name[:80]}'")
             _require("param_name", limits.param_name(name))
             _require("param_value", limits.param_value(name, value, self._config.max_value))
             params[name] = value
@@ -134,7 +134,7 @@ class Mapper:
             try:
                 time = datetime.fromisoformat(str(value))
             except ValueError:
-                raise Broken("timestamp", f"'{str(value)[:80]}' is no time such as 2026-01-31T12:00:00Z") from None
+                raise BrokenRule("timestamp", f"'{str(value)[:80]}' is no time such as 2026-01-31T12:00:00Z") from None
         time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         return (time - _EPOCH) // timedelta(microseconds=1)
 
@@ -143,9 +143,9 @@ def _parsed(data: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise Broken("not_json", f"not JSON: {error}") from None
+        raise BrokenRule("not_json", f"not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise Broken("not_json", "not a JSON object")
+        raise BrokenRule("not_json", "not a JSON object")
     return document
 
 
@@ -155,7 +155,7 @@ def _no_number(text: str) -> float:
 
 def _require(code: str, wrong: str | None) -> None:
     if wrong is not None:
-        raise Broken(code, wrong)
+        raise BrokenRule(code, wrong)
 
 
 def _path(text: str | None) -> Path | None:
@@ -188,7 +188,7 @@ def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _scalar(value: Any) -> Any:
-    """Text and numbers are all there is: a boolean becomes text, what is nested JSON text."""
+    """Only text and numbers are allowed: a boolean becomes text, a nested value JSON text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):

@@ -1,7 +1,7 @@
-"""What Google Analytics takes, as functions that say what is wrong. It answers 204 to anything: what breaks a rule is
-lost there without a word, so every rule is checked here.
+"""The limits of Google Analytics, as functions that say what is wrong. It answers 204 to anything and silently drops
+what breaks a rule, so every rule is checked here.
 
-After the protocol's reference, "Limitations" and "Reserved names", and what its validation server says.
+Sources: the protocol's reference, "Limitations" and "Reserved names", and its validation server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Staged events into requests: those of one client and user together, in the order of the log."""
+"""Groups staged events into requests: those of one client and user together, in the order of the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.event_mapping import Event
 
 WINDOW = 5_000
-"""How many events are looked at together for those of one owner: what is held in memory."""
+"""How many events are grouped by owner at a time: as many are held in memory."""
 
 
 Place = tuple[int, int, int]
@@ -24,7 +24,7 @@ class Staged:
     partition: int
     offset: int
     nth: int
-    """Which of the rows that the record became."""
+    """Which of the record's rows this is."""
     event: Event
 
     @property

@@ -1,4 +1,4 @@
-"""Records into staged events, a line each, inside a task. What breaks a rule fails here, before anything is sent."""
+"""Stages records as events, a line each, inside a task. What breaks a rule fails here, before anything is sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
-from penstock.destinations.ga4.event_mapping import Broken, Mapper
+from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
 from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome
 
 TABLE = "ga4"
@@ -27,13 +27,13 @@ class EventStager(Stager):
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
-        # Record by record: each is a document of its own by rules of its own, and the network is slower than this.
+        # Record by record: each is checked by many rules, and the network is slower than this.
         kept = np.zeros(batch.num_rows, bool)
         failures: list[tuple[int, int, str, str]] = []
         lines: list[str] = []
         columns = [batch.column(name).to_pylist() for name in ("partition", "offset", "data", "timestamp")]
         for row, (partition, offset, data, came) in enumerate(zip(*columns, strict=True)):
-            # Rows of one record stand together, and count from 0 at every try.
+            # Rows of one record are adjacent, and are numbered from 0 at every try.
             self._nth = self._nth + 1 if (partition, offset) == self._last else 0
             self._last = partition, offset
             if not data:
@@ -41,7 +41,7 @@ class EventStager(Stager):
             try:
                 name = f"{partition}-{offset}" + (f"-{self._nth}" if self._nth else "")
                 event = self._mapper.event(data, came, name)
-            except Broken as broken:
+            except BrokenRule as broken:
                 failures.append((partition, offset, broken.code, broken.message))
                 continue
             if event is not None:
@@ -55,13 +55,13 @@ class EventStager(Stager):
                 file.writelines(lines)
             self._rows += len(lines)
         skipped = batch.num_rows - len(lines) - len(failures)
-        return Outcome(batch.filter(pa.array(kept)), skipped, failed(failures))
+        return Outcome(batch.filter(pa.array(kept)), skipped, failure_batch(failures))
 
     def finish(self) -> list[Part]:
         return [] if self._first is None else [Part(TABLE, str(self._path), self._rows, *self._first)]
 
 
-def failed(rows: list[tuple[int, int, str, str]]) -> pa.RecordBatch:
+def failure_batch(rows: list[tuple[int, int, str, str]]) -> pa.RecordBatch:
     if not rows:
         return NO_FAILURES
     columns = zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Capabilities,
     Destination,
@@ -30,13 +30,13 @@ class NullDestination(Destination[NullConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return CountingStager()
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         rows = sum(part.rows for part in parts)
         return Receipt([TableReceipt(TABLE, rows)] if parts else [])
 
 
 class CountingStager(Stager):
-    """Makes one part without a file: where it starts and how many rows it stands for."""
+    """Makes one part without a file: only its first place and its number of rows."""
 
     def __init__(self) -> None:
         self._first: tuple[int, int] | None = None

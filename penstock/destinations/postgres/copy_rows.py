@@ -8,23 +8,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from penstock.destinations.sql.load.prefetch import converted_ahead
+from penstock.destinations.sql.load.prefetch import prefetch_converted
 
 _ROWS_AT_A_TIME = 4_096
 _OPTIONS = csv.WriteOptions(include_header=False, batch_size=_ROWS_AT_A_TIME)
 
 
-def lines(reader: pa.RecordBatchReader, by: Sequence[str] = ()) -> Iterator[memoryview]:
-    """CSV, piece by piece: text is quoted, and what is not there is nothing between two commas.
+def csv_pieces(reader: pa.RecordBatchReader, by: Sequence[str] = ()) -> Iterator[memoryview]:
+    """CSV, piece by piece: text is quoted, and a null is nothing between two commas.
 
-    The rows of each batch come in the order of the columns ``by``: an index takes them much faster then.
+    The rows of each batch are sorted by the columns ``by``, which makes inserting into an index much faster.
     """
     keys = [(name, "ascending") for name in by if name in reader.schema.names]
-    return converted_ahead(_text, _slices(reader, keys))
+    return prefetch_converted(_text, _slices(reader, keys))
 
 
-def padded(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
-    """The same rows with all of these columns, null where they have none."""
+def with_columns(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
+    """The same rows with all of these columns, null where they lack one."""
     missing = [name for name in columns if name not in reader.schema.names]
     if not missing:
         return reader

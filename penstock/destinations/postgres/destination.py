@@ -1,7 +1,7 @@
-"""Batches into a PostgreSQL database, each table of a batch exactly once.
+"""Loads batches into a PostgreSQL database, each table of a batch exactly once.
 
-A connection is made for every batch: nothing is held while there is nothing to write. Several engines may write to one
-database; they take turns at changing a table, not at loading it.
+Every batch opens its own connection: nothing is held while there is nothing to write. Several engines may write to one
+database; they take turns to change a table, not to load it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import psycopg
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
-from penstock.destinations.postgres.errors import About, explained
+from penstock.destinations.postgres.errors import About, as_penstock_error
 from penstock.destinations.postgres.session import Connection, PostgresSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
@@ -35,7 +35,7 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
             yield PostgresSession(connection, self.dialect, self.config.mirrors)
 
     @contextmanager
-    def looking(self) -> Iterator[Session | None]:
+    def read_only_session(self) -> Iterator[Session | None]:
         with closing(self._connect(make_schema=False)) as connection:
             yield PostgresSession(connection, self.dialect, self.config.mirrors)
 
@@ -63,25 +63,25 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
                 connect_timeout=max(1, round(self.config.connect_timeout)),
                 application_name="penstock",
                 client_encoding="utf8",
-                # A server that is gone without a word is noticed.
+                # To notice a server that disappears without closing the connection.
                 keepalives_idle=30,
                 tcp_user_timeout=60_000,
             )
             connection.execute("SET TIME ZONE 'UTC'")
-            # A table that somebody has locked must not keep the others.
+            # A table that somebody has locked must not hold up the others.
             connection.execute(f"SET lock_timeout = {max(1, round(self.config.lock_timeout * 1000))}".encode())
             found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.config.database_schema,))
             if make_schema and found.fetchone() is None:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
         except psycopg.ProgrammingError as error:
             if error.sqlstate is not None:
-                raise explained(error, About.CONNECTION) from error
-            # The address itself. What the driver says quotes it, and it may hold a password.
+                raise as_penstock_error(error, About.CONNECTION) from error
+            # The url itself is wrong. The driver's message quotes it, and it may hold a password.
             raise TransientError(
                 "PEN-DST-026",
                 "the `url` of the database cannot be read.",
                 "Write postgresql://user:password@host:5432/database.",
             ) from None
         except psycopg.Error as error:
-            raise explained(error, About.CONNECTION) from error
+            raise as_penstock_error(error, About.CONNECTION) from error
         return connection

@@ -1,4 +1,4 @@
-"""PostgreSQL's words for things."""
+"""PostgreSQL's dialect."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from penstock.destinations.postgres.type_names import POSTGRES_TYPES
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.dialect import Dialect, listing
+from penstock.destinations.sql.dialect import Dialect, assignments
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.row_limit import RowLimit
-from penstock.destinations.sql.mirror.stage.declared_types import declared
-from penstock.destinations.sql.schema.table_changes import DropKey, Operation, Table, TypedColumn
+from penstock.destinations.sql.mirror.stage.declared_types import parse_declared
+from penstock.destinations.sql.schema.schema_operations import DropKey, Operation, Table, TypedColumn
 from penstock.flatten.casts import Cast
 from penstock.flatten.inner_types import InnerType, promotions
 
@@ -26,11 +26,11 @@ TYPES = {
 SYSTEM_COLUMNS = frozenset(("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"))
 
 _ROW_LIMIT = RowLimit(
-    # Of the 8,160 bytes of a page: 224 for the row's head with a bit for each of 1,600 columns, 32 for _unmapped, and
-    # 48 for what is staged beside the values of a merge.
+    # The 8,160 bytes of a page, less 224 for the row's header with a bit for each of 1,600 columns, 32 for _unmapped,
+    # and 48 for what a merge stages besides the values.
     room=8_160 - 224 - 32 - 48,
     short=23,
-    # A pointer has 18 bytes. But what compressing has made as short as 24 stays, and begins at a multiple of 4.
+    # A pointer has 18 bytes. But a text that compression made as short as 24 stays, aligned to 4.
     long=27,
     fixed={
         "bigint": (8, 8),
@@ -50,7 +50,7 @@ _ROW_LIMIT = RowLimit(
 )
 
 _SHORT_TEXTS = {"name": 63, '"char"': 1}
-"""With the bytes that they keep."""
+"""Types that cut off longer text silently, with the bytes that they keep."""
 
 BUILT_IN = frozenset((
     "smallint", "integer", "bigint", "real", "double precision", "numeric", "money", "boolean", "oid",
@@ -73,13 +73,13 @@ class PostgresDialect(Dialect):
     def render(self, operation: Operation) -> str:
         statement = super().render(operation)
         if isinstance(operation, DropKey):
-            # A key makes its columns NOT NULL, and leaves them so when it goes.
+            # A key makes its columns NOT NULL, and dropping it leaves them so.
             free = [f"ALTER COLUMN {self.identifier(name)} DROP NOT NULL" for name in operation.key.columns]
             return ", ".join([statement, *free])
         return statement
 
-    def widening(self, table: str, column: TypedColumn, was: str) -> str:
-        """Values keep their meaning: ``true`` becomes 1, a number loses the zeros that only its type gave it."""
+    def widen_statement(self, table: str, column: TypedColumn, was: str) -> str:
+        """Values keep their meaning: ``true`` becomes 1, a number loses the zeros that only its type added."""
         name = self.identifier(column.name)
         inner = self.target(was).type
         value = name
@@ -92,19 +92,18 @@ class PostgresDialect(Dialect):
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} TYPE {column.type} USING {value}::{column.type}"
 
     def target(self, sql_type: str) -> Cast:
-        # Both cut off what is longer without a word.
         if sql_type in _SHORT_TEXTS:
             return Cast(sql_type, _T.STRING, max_bytes=_SHORT_TEXTS[sql_type])
         return super().target(sql_type)
 
-    def mirrored(self, declared_type: str) -> str | None:
-        """As it is declared, if every PostgreSQL has the type. Others (enums, those of extensions) may not be here."""
-        name = declared(declared_type).name
+    def mirror_type(self, declared_type: str) -> str | None:
+        """As it is declared, if every PostgreSQL has the type. Others (enums, extensions) may not exist here."""
+        name = parse_declared(declared_type).name
         known = name in BUILT_IN or name.startswith("interval ")
         return " ".join(declared_type.split()) if known else None
 
     def holds(self, real: str, other: str) -> bool:
-        # Without a precision it is any number that is not of a floating type.
+        # Without a precision it holds any number except those of floating types.
         if real == "numeric":
             return other.startswith("numeric") or self.target(other).type is _T.INT64
         if other == "numeric" and real.startswith("numeric"):
@@ -114,19 +113,19 @@ class PostgresDialect(Dialect):
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
         listed = self.names([table.columns[name].name for name in columns])
         keys = self.names([table.columns[name].name for name in merge.key])
-        changes = self.changes(table, columns, merge, comes="EXCLUDED")
+        changes = self.update_values(table, columns, merge, comes="EXCLUDED")
         newer = self.is_newer(table, columns, merge, comes="EXCLUDED")
-        action = f"UPDATE SET {listing(changes)}{f' WHERE {newer}' if newer else ''}" if changes else "NOTHING"
+        action = f"UPDATE SET {assignments(changes)}{f' WHERE {newer}' if newer else ''}" if changes else "NOTHING"
         return (
             f"INSERT INTO {self.relation(table.name)} AS t ({listed}) SELECT {listed}"
-            f" FROM {self.due(table, staged, columns, merge)} AS s ON CONFLICT ({keys}) DO {action}"
+            f" FROM {self.due_rows(table, staged, columns, merge)} AS s ON CONFLICT ({keys}) DO {action}"
         )
 
     def comparable(self, value: str, table: Table, column: str) -> str:
         text = self.target(table.columns[column].type).type is _T.STRING
         return f'{value} COLLATE "C"' if text else value
 
-    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+    def merged_unmapped(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
         taken = ", ".join(
             f"CASE WHEN {value} IS NOT NULL THEN {self.literal(name)} END" for name, value in carried.items()
         )
@@ -134,7 +133,7 @@ class PostgresDialect(Dialect):
         merged = f"NULLIF(({left}) || COALESCE({comes}, '{{}}'), '{{}}')"
         return f"CASE WHEN {there} IS NULL THEN {comes} ELSE {merged} END"
 
-    def is_aside(self, spare: str, name: str) -> str:
+    def is_unmapped(self, spare: str, name: str) -> str:
         return f"jsonb_exists({spare}, {self.literal(name)})"
 
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL says, and who is to blame: the rows, the table, or the moment."""
+"""What PostgreSQL's errors mean: whether the rows, the table, or the moment is to blame."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.errors import PenstockError, RefusedError, RowTooLargeError, Table
 
 
 class About(Enum):
-    """What was asked of the database when it said no, which tells who is to blame."""
+    """What the failed statement was about, which tells what is to blame."""
 
     CONNECTION = auto()
     TABLE = auto()
     ROWS = auto()
 
 
-def explained(error: psycopg.Error, about: About = About.ROWS) -> PenstockError:
-    """Whether the database says no to the rows themselves (a value, a constraint, a limit), to any row in this table as
-    it is, or cannot take them now."""
+def as_penstock_error(error: psycopg.Error, about: About = About.ROWS) -> PenstockError:
+    """Whether the database refuses the rows themselves (a value, a constraint, a limit), refuses any row in this table
+    as it is, or cannot load them now."""
     said = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
     detail = error.diag.message_detail
     message = f"PostgreSQL says: {said}" + (f" ({detail})" if detail else "")
@@ -30,11 +30,11 @@ def explained(error: psycopg.Error, about: About = About.ROWS) -> PenstockError:
         return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
     if about is About.CONNECTION or not state or state[:2] in _PASSING or state in _PASSING_STATES:
         return TransientError("PEN-DST-027", message, "The batch is tried again.")
-    return TableRefusedError("PEN-DST-093", message, "Mend the table, then: penstock failed replay")
+    return TableRefusedError("PEN-DST-093", message, "Fix the table, then: penstock failed replay")
 
 
 def _is_policy(state: str, said: str) -> bool:
-    """Rows that a policy keeps out have the code of a right that is missing; only its words tell."""
+    """A row that a policy refuses has the code of a missing permission; only the message tells them apart."""
     return state == "42501" and "row-level security policy" in said
 
 

@@ -1,4 +1,4 @@
-"""What a PostgreSQL table keeps in ``_unmapped``, read through a cursor and taken over by COPY and one UPDATE."""
+"""What a PostgreSQL table keeps in ``_unmapped``: read through a cursor, written back by COPY and one UPDATE."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contextlib import closing
 import psycopg
 import pyarrow as pa
 
-from penstock.destinations.postgres.copy_rows import lines
+from penstock.destinations.postgres.copy_rows import csv_pieces
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.sql.schema.table_changes import Table
-from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, KeptValues, update
+from penstock.destinations.sql.schema.schema_operations import Table
+from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, UnmappedStore, update_statement
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 _ROWS_AT_A_TIME = 10_000
 
 
-class PostgresKeptValues(KeptValues):
+class PostgresUnmappedStore(UnmappedStore):
     row_id = "ctid"
 
     def __init__(self, connection: psycopg.Connection[tuple[object, ...]], dialect: PostgresDialect) -> None:
@@ -38,11 +38,11 @@ class PostgresKeptValues(KeptValues):
                 arrays = [pa.array(values, kind) for values, kind in zip(columns_of, schema.types, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         for statement in statements:
             self._connection.execute(statement.encode())
 
-    def take_over(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
+    def write_back(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
         real = [table.columns[name].name for name in (*columns, UNMAPPED)]
         staged = self._dialect.identifier(REMAPPED)
         names = self._dialect.names([ROW, *real])
@@ -53,10 +53,10 @@ class PostgresKeptValues(KeptValues):
         with self._connection.cursor() as cursor:
             for batch in rows:
                 with cursor.copy(f"COPY {staged} ({names}) FROM STDIN (FORMAT csv)".encode()) as copy:
-                    for text in lines(pa.RecordBatchReader.from_batches(batch.schema, [batch])):
+                    for text in csv_pieces(pa.RecordBatchReader.from_batches(batch.schema, [batch])):
                         copy.write(text)
             cursor.execute(f"ANALYZE {staged}".encode())
-            cursor.execute(update(self._dialect, table, columns, self.row_id).encode())
+            cursor.execute(update_statement(self._dialect, table, columns, self.row_id).encode())
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:

@@ -1,6 +1,6 @@
-"""Changes into a PostgreSQL table, in one transaction: COPY to temporary tables, one DELETE, one INSERT .. ON CONFLICT.
+"""Applies changes to a PostgreSQL table in one transaction: COPY to temporary tables, DELETE, INSERT .. ON CONFLICT.
 
-Rows that should not be there yet are copied straight into the table; if one is there after all, the other way is taken.
+Rows that should be new are copied straight into the table; if one exists after all, they are staged and upserted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pyarrow as pa
 from psycopg import sql
 
 from penstock import faults
-from penstock.destinations.postgres.copy_rows import lines
+from penstock.destinations.postgres.copy_rows import csv_pieces
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.sql.dialect import listing
+from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.mirror import mirror_statements
-from penstock.destinations.sql.mirror.applier import Mirror
+from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.row_changes import Changes
 from penstock.destinations.sql.session import Mark
 from penstock.errors import PenstockError, RefusedError
@@ -26,35 +26,35 @@ COMING, GOING = '"_penstock_coming"', '"_penstock_going"'
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
 
-class PostgresMirror(Mirror):
+class PostgresMirrorTransaction(MirrorTransaction):
     whole_rows = False
 
     def __init__(
         self,
         cursor: Cursor,
         dialect: PostgresDialect,
-        explained: Callable[[psycopg.Error], PenstockError],
+        as_penstock_error: Callable[[psycopg.Error], PenstockError],
         write_mark: Callable[[Cursor, Mark], None],
     ) -> None:
         self._cursor = cursor
         self._dialect = dialect
-        self._explained = explained
+        self._as_penstock_error = as_penstock_error
         self._write_mark = write_mark
 
     def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
         try:
             with self._cursor.connection.transaction():
                 self._apply(changes)
-                # Before the changes behind them, and before the end of the transaction, where nobody could tell whose.
+                # Check now: at the end of the transaction nobody could tell which changes broke a constraint.
                 self._cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.errors.CardinalityViolation as error:
-            # Keys that differ at the source and are equal here: one by one they replace each other.
-            said = self._explained(error)
+            # Keys that differ at the source but are equal here: applied one by one they replace each other.
+            said = self._as_penstock_error(error)
             raise RefusedError(said.code, said.what, said.fix) from error
         except psycopg.Error as error:
-            raise self._explained(error) from error
+            raise self._as_penstock_error(error) from error
 
-    def note(self, mark: Mark) -> None:
+    def write_mark(self, mark: Mark) -> None:
         self._write_mark(self._cursor, mark)
         faults.reach("destination.writing")
 
@@ -63,27 +63,27 @@ class PostgresMirror(Mirror):
         if changes.truncates:
             self._run(f"DELETE FROM {table}")
         if changes.fills:
-            # From rows that may be about to go.
-            self._stage(COMING, mirror_statements.staging(self._dialect, changes), table, changes.come())
+            # First, because the rows that fill the gaps may be about to go.
+            self._stage(COMING, mirror_statements.coming_columns(self._dialect, changes), table, changes.come())
             self._run(f"ANALYZE {COMING}")
-            self._run(mirror_statements.filling(self._dialect, changes, COMING))
+            self._run(mirror_statements.fill_gaps(self._dialect, changes, COMING))
         if changes.gone.num_rows:
-            self._stage(GOING, mirror_statements.leaving(self._dialect, changes), table, changes.gone.to_batches())
+            self._stage(GOING, mirror_statements.gone_columns(self._dialect, changes), table, changes.gone.to_batches())
             self._run(f"ANALYZE {GOING}")
             removing = (
-                mirror_statements.removing(self._dialect, changes, GOING) if changes.key else self._equals(changes)
+                mirror_statements.delete(self._dialect, changes, GOING) if changes.key else self._delete_equals(changes)
             )
             self._run(removing)
             self._run(f"DROP TABLE {GOING}")
-        if changes.count and not (changes.inserts and not changes.fills and self._copied(changes, table)):
+        if changes.count and not (changes.inserts and not changes.fills and self._try_copy(changes, table)):
             if not changes.fills:
-                self._stage(COMING, mirror_statements.staging(self._dialect, changes), table, changes.come())
+                self._stage(COMING, mirror_statements.coming_columns(self._dialect, changes), table, changes.come())
             for statement in self._upserts(changes):
                 self._run(statement)
             self._run(f"DROP TABLE {COMING}")
 
-    def _copied(self, changes: Changes, table: str) -> bool:
-        """Whether the rows could be copied straight into the table."""
+    def _try_copy(self, changes: Changes, table: str) -> bool:
+        """Try to copy the rows straight into the table; returns whether it worked."""
         try:
             with self._cursor.connection.transaction():
                 self._copy(table, changes.come())
@@ -102,33 +102,33 @@ class PostgresMirror(Mirror):
         names = self._dialect.names(first.schema.names)
         reader = pa.RecordBatchReader.from_batches(first.schema, _all(first, rows))
         with self._cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-            for text in lines(reader):
+            for text in csv_pieces(reader):
                 copy.write(text)
 
     def _upserts(self, changes: Changes) -> Iterator[str]:
         table = self._dialect.relation(changes.table.name)
-        for columns, rows in mirror_statements.arriving(self._dialect, changes, COMING):
+        for columns, rows in mirror_statements.insert_selects(self._dialect, changes, COMING):
             listed = mirror_statements.real_names(self._dialect, changes, columns)
-            # The source's values also where the table would count by itself.
+            # The source's values even in identity columns.
             insert = f"INSERT INTO {table} AS t ({listed}) OVERRIDING SYSTEM VALUE {rows}"
             if not changes.key:
                 yield insert
                 continue
             keys = mirror_statements.real_names(self._dialect, changes, changes.key)
-            # By key, as the index has them: rows that lie together are found and written together.
+            # In the order of the index: neighbouring rows are found and written together.
             yield f"{insert} ORDER BY {keys} ON CONFLICT ({keys}) DO {self._update(changes, columns)}"
 
     def _update(self, changes: Changes, columns: Sequence[str]) -> str:
         changed = [name for name in columns if name not in changes.key and name not in changes.table.fixed]
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changed]
-        return f"UPDATE SET {listing({name: f'EXCLUDED.{name}' for name in names})}" if names else "NOTHING"
+        return f"UPDATE SET {assignments({name: f'EXCLUDED.{name}' for name in names})}" if names else "NOTHING"
 
-    def _equals(self, changes: Changes) -> str:
-        """Rows are equal if they are written alike: that goes for every type, and for NULL."""
+    def _delete_equals(self, changes: Changes) -> str:
+        """Rows are equal if their text is equal: that works for every type, and for NULL."""
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changes.columns]
         ours, theirs = (f"ROW({', '.join(f'{row}.{name}' for name in names)})::text" for row in "ts")
         place = ["tableoid", "ctid"]
-        return mirror_statements.removing_equals(self._dialect, changes, GOING, place, "ctid", f"{ours} = {theirs}")
+        return mirror_statements.delete_equals(self._dialect, changes, GOING, place, "ctid", f"{ours} = {theirs}")
 
     def _run(self, statement: str) -> None:
         self._cursor.execute(_text(statement))

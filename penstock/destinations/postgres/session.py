@@ -1,7 +1,7 @@
 """A PostgreSQL connection as the loader uses it: COPY, one transaction per load with its mark in it, advisory locks.
 
-Rows without a key are copied straight into their table. With a key they are copied into a temporary table and taken
-over by one INSERT .. ON CONFLICT.
+Rows without a key are copied straight into their table. With a key they are copied into a temporary table and merged
+by one INSERT .. ON CONFLICT.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from psycopg import sql
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.postgres.copy_rows import lines, padded
+from penstock.destinations.postgres.copy_rows import csv_pieces, with_columns
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.errors import About, explained
-from penstock.destinations.postgres.kept_values import PostgresKeptValues
-from penstock.destinations.postgres.mirror_applier import PostgresMirror
+from penstock.destinations.postgres.errors import About, as_penstock_error
+from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
+from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransaction
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, forgettable, listed_mark
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, last_expired_batch, mark_from_row
 from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"
@@ -35,7 +35,7 @@ class PostgresSession(Session):
     max_tries = 50_000
 
     def __init__(self, connection: Connection, dialect: PostgresDialect, mirrors: bool = False) -> None:
-        """One that ``mirrors`` gives identity columns the values of the source."""
+        """With ``mirrors``, identity columns get the values of the source."""
         self._connection = connection
         self.dialect: PostgresDialect = dialect
         self._mirrors = mirrors
@@ -57,7 +57,7 @@ class PostgresSession(Session):
         key = Key(str(found[0]), tuple(found[1])) if found else None  # type: ignore[arg-type]
         return Table(name, columns, key, computed, identities)
 
-    def exists(self, name: str) -> bool:
+    def is_name_taken(self, name: str) -> bool:
         with self._transaction() as cursor:
             return cursor.execute(_TAKEN, {"schema": self.dialect.database_schema, "name": name}).fetchone() is not None
 
@@ -75,28 +75,28 @@ class PostgresSession(Session):
         with self._transaction() as cursor:
             return cursor.execute(_text(f"SELECT FROM {self.dialect.relation(table)} LIMIT 1")).fetchone() is not None
 
-    def change(self, statements: Sequence[str]) -> None:
-        # Inside the transaction that ``patching`` has open, which goes on if they are refused.
-        with self._explained(About.TABLE), self._connection.transaction(), self._connection.cursor() as cursor:
+    def run_ddl(self, statements: Sequence[str]) -> None:
+        # Nested in the transaction of ``lock_schema``, which goes on if the statements are refused.
+        with self._translate_errors(About.TABLE), self._connection.transaction(), self._connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(_text(statement))
 
-    def loses(self, widening: WidenColumn) -> bool:
-        query = self.dialect.lost_by(widening)
+    def would_lose_values(self, widening: WidenColumn) -> bool:
+        query = self.dialect.lossy_rows_query(widening)
         if query is None:
             return False
-        with self._explained(About.CONNECTION), self._connection.cursor() as cursor:
+        with self._translate_errors(About.CONNECTION), self._connection.cursor() as cursor:
             return cursor.execute(_text(query)).fetchone() is not None
 
     @contextmanager
-    def patching(self, table: str, book: TableBook) -> Iterator[None]:
+    def lock_schema(self, table: str, book: TableBook) -> Iterator[None]:
         with self._transaction(about=About.CONNECTION) as cursor:
             cursor.execute(_LOCK, (f"penstock {self.dialect.relation(table)}",))
             yield
 
     # Loads
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
         with self._transaction() as cursor:
             columns = self._mark_columns(cursor)
             if not columns:
@@ -132,7 +132,7 @@ class PostgresSession(Session):
                 + sql.SQL(" ORDER BY batch, table_name"),
                 values,
             )
-            return [listed_mark(row) for row in cursor.fetchall()]
+            return [mark_from_row(row) for row in cursor.fetchall()]
 
     def _mark_columns(self, cursor: psycopg.Cursor[tuple[object, ...]]) -> set[str]:
         """Of the table of marks; empty if there is none yet."""
@@ -148,10 +148,10 @@ class PostgresSession(Session):
                 self._merge(cursor, load, load.merge)
             else:
                 self._append(cursor, load)
-            # What a table checks at the end of a transaction is about these rows too: it is known now, also of a trial.
+            # Deferred constraints concern these rows too: check them now, and in a trial as well.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             if mark is not None:
-                self._note(cursor, mark())
+                self._write_mark(cursor, mark())
                 faults.reach("destination.writing")
         if mark is not None:
             faults.reach("destination.committed")
@@ -162,33 +162,33 @@ class PostgresSession(Session):
             with self._connection.transaction():
                 self._copy(cursor, target, load)
         except (psycopg.errors.FeatureNotSupported, psycopg.errors.WrongObjectType):
-            # COPY writes neither where rows are secured by policies nor through a view; INSERT may.
+            # COPY writes neither to tables with row-level security nor through a view; INSERT may.
             columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
             names = self.dialect.names([load.table.columns[name].name for name in columns])
             cursor.execute(
                 _text(
                     f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
-                    f" {self.dialect.staging(load.table, columns, None)} FROM {target} WITH NO DATA"
+                    f" {self.dialect.staging_select(load.table, columns, None)} FROM {target} WITH NO DATA"
                 )
             )
             self._copy(cursor, staged, load)
             cursor.execute(_text(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
 
     def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
-        if not merge.in_turns and not self.has_rows(load.table.name) and self._copied(cursor, load, merge):
+        if not merge.in_turns and not self.has_rows(load.table.name) and self._try_copy(cursor, load, merge):
             return
         columns = load.rows.columns()
         staged = self.dialect.identifier(_STAGED)
         cursor.execute(
             _text(
                 f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
-                f" {self.dialect.staging(load.table, columns, merge)}"
+                f" {self.dialect.staging_select(load.table, columns, merge)}"
                 f" FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
             )
         )
         self._copy(cursor, staged, load, [load.table.columns[name].name for name in merge.key])
         if merge.in_turns:
-            # Few rows have turns; without knowing that, PostgreSQL would read the whole table for them.
+            # Few rows have turns; without these statistics PostgreSQL would read the whole table.
             cursor.execute(_text(f"ANALYZE {staged}"))
         try:
             with self._connection.transaction():
@@ -196,9 +196,9 @@ class PostgresSession(Session):
         except psycopg.errors.CardinalityViolation:
             self._merge_equal_keys(cursor, load, merge)
 
-    def _copied(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> bool:
-        """Whether the rows could be copied straight into a table that has none to merge them with. Not if some have one
-        key to the database, and not where rows are secured by policies: COPY may not write there."""
+    def _try_copy(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> bool:
+        """Try to copy the rows straight into an empty table; returns whether it worked. It does not if some keys are
+        equal to the database, nor with row-level security, where COPY may not write."""
         real = load.table.columns
         keys, columns = ([real[name].name for name in names] for names in (merge.key, load.rows.columns()))
         try:
@@ -209,14 +209,14 @@ class PostgresSession(Session):
         return True
 
     def _merge_equal_keys(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
-        """Keys that differ to us can be equal to the database (padded text, letters of either case): of each such key
-        the rows are merged one after the other, in their order."""
+        """Merge the rows of each key one after the other, in their order: keys that differ to us can be equal to the
+        database (padded text, case-insensitive letters)."""
         columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
         cursor.execute(_text(f"TRUNCATE {staged}"))
         self._copy(cursor, staged, load)
         rows, number = self.dialect.identifier(_NUMBERED), self.dialect.identifier(_NUMBER)
         keys = self.dialect.names([load.table.columns[name].name for name in merge.key])
-        due = self.dialect.due(load.table, staged, columns, merge)
+        due = self.dialect.due_rows(load.table, staged, columns, merge)
         cursor.execute(
             _text(
                 f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {self._real(load)}, row_number() OVER"
@@ -241,18 +241,18 @@ class PostgresSession(Session):
         by: Sequence[str] = (),
         columns: Sequence[str] = (),
     ) -> None:
-        """``columns`` are NULL in rows that do not carry them; any other column then has its default."""
+        """``columns`` are NULL in rows that do not carry them; any other absent column gets its default."""
         for rows in load.rows.readers():
-            reader = padded(rows, columns)
+            reader = with_columns(rows, columns)
             names = self.dialect.names(reader.schema.names)
             with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-                for text in lines(reader, by):
+                for text in csv_pieces(reader, by):
                     copy.write(text)
 
-    def _note(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
+    def _write_mark(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
         batch = mark.batch
         if cursor.execute("SELECT to_regclass(%s)", (self._marks,)).fetchone() == (None,):
-            # Of two that make it at once one would be told that its rows are there already.
+            # Of two sessions that create it at once, one would fail with a unique violation.
             cursor.execute(_LOCK, (f"penstock {self._marks}",))
             cursor.execute(_text(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
         cursor.execute(
@@ -263,31 +263,31 @@ class PostgresSession(Session):
             (batch.scope, batch.route, batch.number, mark.table, mark.rows, mark.failures, batch.origin),
         )
         if cursor.rowcount == 0:
-            # A commit that we took for lost came through after all.
+            # A commit that seemed lost succeeded after all.
             raise TransientError(
-                "PEN-DST-029", f"table '{mark.table}' has got this batch meanwhile.", "It is looked at again."
+                "PEN-DST-029", f"table '{mark.table}' has got this batch meanwhile.", "It is looked up again."
             )
         cursor.execute(
             _text(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),
-            (batch.scope, batch.route, forgettable(batch)),
+            (batch.scope, batch.route, last_expired_batch(batch)),
         )
 
     @contextmanager
-    def mirroring(self) -> Iterator[PostgresMirror]:
+    def open_mirror(self) -> Iterator[PostgresMirrorTransaction]:
         with self._transaction() as cursor:
-            yield PostgresMirror(cursor, self.dialect, explained, self._note)
+            yield PostgresMirrorTransaction(cursor, self.dialect, as_penstock_error, self._write_mark)
         faults.reach("destination.committed")
 
     @contextmanager
-    def kept_values(self, table: str, book: TableBook | None = None) -> Iterator[PostgresKeptValues]:
-        kept = PostgresKeptValues(self._connection, self.dialect)
+    def open_unmapped(self, table: str, book: TableBook | None = None) -> Iterator[PostgresUnmappedStore]:
+        kept = PostgresUnmappedStore(self._connection, self.dialect)
         if book is None:
             with self._transaction(about=About.CONNECTION):
                 yield kept
             return
-        with self.patching(table, book):
-            # Whole, and at once: to begin with less and ask for more later would be a deadlock with a load.
-            self.change([f"LOCK TABLE {self.dialect.relation(table)} IN ACCESS EXCLUSIVE MODE"])
+        with self.lock_schema(table, book):
+            # The strongest lock at once: taking a weaker one first and upgrading it could deadlock with a load.
+            self.run_ddl([f"LOCK TABLE {self.dialect.relation(table)} IN ACCESS EXCLUSIVE MODE"])
             yield kept
 
     @property
@@ -301,18 +301,18 @@ class PostgresSession(Session):
         self, keep: bool = True, about: About = About.ROWS
     ) -> Iterator[psycopg.Cursor[tuple[object, ...]]]:
         with (
-            self._explained(about),
+            self._translate_errors(about),
             self._connection.transaction(force_rollback=not keep),
             self._connection.cursor() as cursor,
         ):
             yield cursor
 
     @contextmanager
-    def _explained(self, about: About = About.ROWS) -> Iterator[None]:
+    def _translate_errors(self, about: About = About.ROWS) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            raise explained(error, about) from error
+            raise as_penstock_error(error, about) from error
 
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"

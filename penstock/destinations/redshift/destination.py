@@ -1,7 +1,7 @@
-"""Batches into Amazon Redshift, each table of a batch exactly once.
+"""Loads batches into Amazon Redshift, each table of a batch exactly once.
 
-Redshift is reached through PostgreSQL's protocol, and reads the rows itself from files that are put into a bucket. A
-connection is made for every batch.
+Redshift speaks PostgreSQL's protocol, and reads the rows itself from files in a bucket. Every batch opens its own
+connection.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class RedshiftDestination(SqlDestination[RedshiftConfig]):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        with closing(self._connected()) as connection:
+        with closing(self._open_connection()) as connection:
             from penstock.destinations.redshift.session import RedshiftSession
 
             yield RedshiftSession(connection, self.dialect, self.bucket)
 
     @contextmanager
-    def looking(self) -> Iterator[Session | None]:
-        with closing(self._connected(make_schema=False)) as connection:
+    def read_only_session(self) -> Iterator[Session | None]:
+        with closing(self._open_connection(make_schema=False)) as connection:
             from penstock.destinations.redshift.session import RedshiftSession
 
             yield RedshiftSession(connection, self.dialect, self.bucket)
 
     def check(self) -> str:
-        """Looks at the database and the bucket; whether Redshift may read the bucket shows at the first load."""
+        """Checks the database and the bucket; only the first load shows whether Redshift may read the bucket."""
         schema = self.config.database_schema
-        with closing(self._connected()) as connection:
+        with closing(self._open_connection()) as connection:
             found = connection.execute("SELECT version(), has_schema_privilege(%s, 'CREATE')", (schema,)).fetchone()
         version, may_create = found or ("", False)
         if not may_create:
@@ -71,10 +71,10 @@ class RedshiftDestination(SqlDestination[RedshiftConfig]):
             ) from error
         return f"{str(version).rpartition(', ')[2]} can be written, {self.config.staging} too"
 
-    def _connected(self, make_schema: bool = True) -> Connection:
+    def _open_connection(self, make_schema: bool = True) -> Connection:
         import psycopg
 
-        from penstock.destinations.redshift.session import explained
+        from penstock.destinations.redshift.session import as_penstock_error
 
         schema = self.config.database_schema
         try:
@@ -84,7 +84,7 @@ class RedshiftDestination(SqlDestination[RedshiftConfig]):
             if make_schema and found.fetchone() is None:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.dialect.identifier(schema)}".encode())
         except psycopg.Error as error:
-            raise explained(error, refuses=False) from error
+            raise as_penstock_error(error, refuses=False) from error
         return connection
 
     def connect(self) -> Connection:

@@ -1,7 +1,7 @@
-"""Redshift's words for things.
+"""Redshift's dialect.
 
-It speaks PostgreSQL's language of long ago, so a statement here is one that both understand: no ON CONFLICT, no name of
-its own for the target of MERGE. A merge is therefore an UPDATE of the rows that are there and an INSERT of the others.
+It speaks an old version of PostgreSQL's SQL, so the statements here are ones that both understand: no ON CONFLICT, no
+alias for the target of MERGE. A merge is therefore an UPDATE of existing rows and an INSERT of the others.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import pyarrow as pa
 from penstock.destinations.postgres.dialect import SYSTEM_COLUMNS
 from penstock.destinations.redshift.type_names import REDSHIFT_TYPES
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.dialect import Dialect, listing, not_a_type
+from penstock.destinations.sql.dialect import Dialect, assignments, not_a_type
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.wrapped_json import wrapped
-from penstock.destinations.sql.schema.table_changes import Table
+from penstock.destinations.sql.load.wrapped_json import wrap_lossy_json
+from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.flatten.casts import Cast, parse_cast
 from penstock.flatten.inner_types import InnerType
 
 MAX_TEXT = 65_535
-"""The most bytes of a text, in a column of its own or inside a SUPER value."""
+"""The most bytes of a text, in a text column or inside a SUPER value."""
 
 _T = InnerType
 TYPES = {
@@ -62,18 +62,18 @@ class RedshiftDialect(Dialect):
         found = super().target(sql_type)
         return replace(found, max_length=None, max_bytes=found.max_length) if found.max_length else found
 
-    def spare_values(self, text: pa.Array) -> pa.Array:
-        return wrapped(text, MAX_TEXT)
+    def unmapped_json(self, text: pa.Array) -> pa.Array:
+        return wrap_lossy_json(text, MAX_TEXT)
 
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
         """Two statements, to be run in one transaction."""
         target, there = self.relation(table.name), self.identifier(table.name)
-        rows = f"{self.due(table, staged, columns, merge)} AS s"
-        same = self.same(table, merge, there)
-        changes = self.changes(table, columns, merge, there)
+        rows = f"{self.due_rows(table, staged, columns, merge)} AS s"
+        same = self.key_match(table, merge, there)
+        changes = self.update_values(table, columns, merge, there)
         newer = self.is_newer(table, columns, merge, there)
         update = (
-            f"UPDATE {target} SET {listing(changes)} FROM {rows} WHERE {same}{f' AND ({newer})' if newer else ''}; "
+            f"UPDATE {target} SET {assignments(changes)} FROM {rows} WHERE {same}{f' AND ({newer})' if newer else ''}; "
         )
         real = [self.identifier(table.columns[name].name) for name in columns]
         values = ", ".join(f"s.{name}" for name in real)
@@ -83,7 +83,7 @@ class RedshiftDialect(Dialect):
             f" LEFT JOIN {target} ON {same} WHERE {missing}"
         )
 
-    def is_aside(self, spare: str, name: str) -> str:
+    def is_unmapped(self, spare: str, name: str) -> str:
         return f"{spare}.{self.identifier(name)} IS NOT NULL"
 
 
@@ -97,7 +97,7 @@ def redshift_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         spellings=_SPELLINGS,
         takes_nul=False,
         reserved=SYSTEM_COLUMNS,
-        # Only the length of a varchar can be changed in place, and ours is the longest there is.
+        # Only the length of a varchar can be changed in place, and ours has the maximum already.
         widens=frozenset(),
         database_schema=database_schema,
     )

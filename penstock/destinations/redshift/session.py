@@ -1,9 +1,9 @@
 """A Redshift connection as the loader uses it: files are copied into a temporary table, then one short transaction
-takes its rows over and writes the mark.
+loads its rows and writes the mark.
 
-That transaction begins by locking the table of marks, so it sees every mark that was ever committed, also one whose
-COMMIT was still under way when its writer died; readers of the data are never kept waiting. Everything but COPY itself
-is plain enough for PostgreSQL, where it is tested.
+That transaction begins by locking the table of marks, so it sees every mark that was ever committed, even one whose
+COMMIT was still under way when its writer died; readers of the data never wait. Everything but COPY also runs on
+PostgreSQL, where it is tested.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.stage_files import Bucket
-from penstock.destinations.sql.load.wrapped_json import pieces
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, Session, forgettable, listed_mark
+from penstock.destinations.sql.load.wrapped_json import split_text
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import MARKS, Load, Mark, Session, last_expired_batch, mark_from_row
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 STAGED = "_penstock_staged"
@@ -41,7 +41,7 @@ class RedshiftSession(Session):
     # Tables
 
     def table(self, name: str) -> Table | None:
-        with self._explained():
+        with self._translate_errors():
             found = self._rows(COLUMNS, self.dialect.database_schema, name)
             key = self._rows(KEY, self.dialect.database_schema, name) if found else []
         if not found:
@@ -51,28 +51,28 @@ class RedshiftSession(Session):
         return Table(name, columns, _key(key[0], places) if key else None)
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        with self._explained(refuses=False):
+        with self._translate_errors(refuses=False):
             return self._rows(query.replace("%", "%%"))
 
-    def change(self, statements: Sequence[str]) -> None:
-        with self._explained(refuses=False), self._transaction():
+    def run_ddl(self, statements: Sequence[str]) -> None:
+        with self._translate_errors(refuses=False), self._transaction():
             for statement in statements:
                 self._run(statement)
 
-    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
-        """By the ledger: Redshift has no locks of one's own naming."""
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        """By the ledger: Redshift has no advisory locks."""
         return book.lock(f"redshift {self.dialect.relation(table)}")
 
     # Loads
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
-        with self._explained(refuses=False):
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._translate_errors(refuses=False):
             columns = self._mark_columns()
             if not columns:
                 return None
             if "origin" not in columns:
                 self._run(f"ALTER TABLE {self._marks} ADD COLUMN origin character varying({MAX_TEXT})")
-            return self._noted(batch, table)
+            return self._stored_mark(batch, table)
 
     def newest_marks(self) -> list[Mark]:
         newest = f"SELECT scope, route, MAX(batch) AS batch FROM {self._marks} GROUP BY scope, route"
@@ -89,7 +89,7 @@ class RedshiftSession(Session):
         return list(whole.values())
 
     def _list_marks(self, joined: str, failures: str, condition: str, *values: str) -> list[Mark]:
-        with self._explained(refuses=False):
+        with self._translate_errors(refuses=False):
             columns = self._mark_columns()
             if not columns:
                 return []
@@ -99,7 +99,7 @@ class RedshiftSession(Session):
                 f" FROM {self._marks} m {joined} {condition} ORDER BY m.batch, m.table_name, m.part",
                 *values,
             )
-            return [listed_mark(row) for row in found]
+            return [mark_from_row(row) for row in found]
 
     def _mark_columns(self) -> set[str]:
         return {str(row[1]) for row in self._rows(COLUMNS, self.dialect.database_schema, MARKS)}
@@ -108,26 +108,26 @@ class RedshiftSession(Session):
         columns = load.rows.columns()
         staged = self.dialect.identifier(STAGED)
         real = self.dialect.names([load.table.columns[name].name for name in columns])
-        with self._explained():
+        with self._translate_errors():
             self._stage(load, staged)
             if mark is not None:
                 self._run(f"CREATE TABLE IF NOT EXISTS {self._marks} ({MARK_COLUMNS})")
             with self._transaction(keep=mark is not None):
-                note = self._alone(mark) if mark is not None else None
+                note = self._lock_marks(mark) if mark is not None else None
                 if load.merge:
                     self._run(self.dialect.merge(load.table, staged, columns, load.merge))
                 else:
                     target = self.dialect.relation(load.table.name)
                     self._run(f"INSERT INTO {target} ({real}) SELECT {real} FROM {staged}")
                 if note is not None:
-                    self._note(note)
+                    self._write_mark(note)
                     faults.reach("destination.writing")
         if mark is not None:
             faults.reach("destination.committed")
 
     def _stage(self, load: Load, staged: str) -> None:
-        """The rows in a temporary table, of this session alone."""
-        columns = self.dialect.staging(load.table, load.rows.columns(), load.merge)
+        """Load the rows into a temporary table of this session."""
+        columns = self.dialect.staging_select(load.table, load.rows.columns(), load.merge)
         self._run(f"DROP TABLE IF EXISTS {staged}")
         target = self.dialect.relation(load.table.name)
         self._run(f"CREATE TEMPORARY TABLE {staged} AS SELECT {columns} FROM {target} WHERE 1 = 0")
@@ -135,18 +135,18 @@ class RedshiftSession(Session):
             for run in folder.write(load.rows.readers()):
                 self._run(self._bucket.copy(self.dialect, staged, run))
 
-    def _alone(self, mark: Callable[[], Mark]) -> Mark:
-        """The mark to write, once nobody else can write one and none is there."""
+    def _lock_marks(self, mark: Callable[[], Mark]) -> Mark:
+        """Lock the table of marks and return the mark to write; raises if it is there already."""
         self._run(f"LOCK TABLE {self._marks}")
         note = mark()
-        if self._noted(note.batch, note.table) is not None:
+        if self._stored_mark(note.batch, note.table) is not None:
             raise TransientError(
                 "PEN-DST-031", f"batch {note.batch.number} of '{note.table}' was just loaded.", "It is looked up again."
             )
         return note
 
-    def _noted(self, batch: Batch, table: str) -> Mark | None:
-        """A mark's failures may be longer than a text can be; they then lie in several rows."""
+    def _stored_mark(self, batch: Batch, table: str) -> Mark | None:
+        """Reads a mark; failures that are longer than a text can be are in several rows."""
         found = self._rows(
             f"SELECT loaded, failures, COALESCE(origin, '') FROM {self._marks}"
             f" WHERE scope = %s AND route = %s AND batch = {batch.number:d} AND table_name = %s ORDER BY part",
@@ -159,9 +159,9 @@ class RedshiftSession(Session):
         marked = replace(batch, origin=str(found[0][2]))
         return Mark(marked, table, int(str(found[0][0])), "".join(str(row[1]) for row in found))
 
-    def _note(self, mark: Mark) -> None:
+    def _write_mark(self, mark: Mark) -> None:
         batch = mark.batch
-        for part, failures in enumerate(pieces(mark.failures, MAX_TEXT) or [""]):
+        for part, failures in enumerate(split_text(mark.failures, MAX_TEXT) or [""]):
             self._run(
                 f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, part, failures, committed_at,"
                 f" origin) VALUES (%s, %s, {batch.number:d}, %s, {mark.rows:d}, {part:d}, %s, CURRENT_TIMESTAMP, %s)",
@@ -172,7 +172,7 @@ class RedshiftSession(Session):
                 batch.origin,
             )
         self._run(
-            f"DELETE FROM {self._marks} WHERE scope = %s AND route = %s AND batch <= {forgettable(batch):d}",
+            f"DELETE FROM {self._marks} WHERE scope = %s AND route = %s AND batch <= {last_expired_batch(batch):d}",
             batch.scope,
             batch.route,
         )
@@ -189,7 +189,7 @@ class RedshiftSession(Session):
             return cursor.fetchall()
 
     def _run(self, statement: str, *values: str) -> None:
-        """Values are text, always: numbers would be sent in a binary form."""
+        """Values are always text: numbers would be sent in binary form."""
         with self._connection.cursor() as cursor:
             if values:
                 cursor.execute(sql.SQL(statement), values)
@@ -202,11 +202,11 @@ class RedshiftSession(Session):
             yield
 
     @contextmanager
-    def _explained(self, refuses: bool = True) -> Iterator[None]:
+    def _translate_errors(self, refuses: bool = True) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            raise explained(error, refuses, self._load_error() if is_load_error(error) else "") from error
+            raise as_penstock_error(error, refuses, self._load_error() if is_load_error(error) else "") from error
         except faults.InjectedFault:
             raise
         except OSError as error:
@@ -214,7 +214,7 @@ class RedshiftSession(Session):
             raise TransientError("PEN-DST-032", what, "The batch is tried again.") from error
 
     def _load_error(self) -> str:
-        """Why COPY refused: its own message only says where to look."""
+        """Why COPY failed: its own message only says where to look."""
         with suppress(psycopg.Error):
             for column, reason in self._rows(LOAD_ERROR):
                 return f"{str(reason).strip()} (column {str(column).strip()})"
@@ -252,13 +252,13 @@ def _key(found: Row, places: dict[int, str]) -> Key:
 
 
 def is_load_error(error: psycopg.Error) -> bool:
-    """COPY answers bad data with the code of an internal error; only its words tell."""
+    """COPY reports bad data with the code of an internal error; only the message tells them apart."""
     said = str(error).lower()
     return "load_error" in said or "load into table" in said
 
 
-def explained(error: psycopg.Error, refuses: bool = True, detail: str = "") -> PenstockError:
-    """Whether Redshift says no to the rows themselves or cannot take them now (a serializable isolation violation, a
+def as_penstock_error(error: psycopg.Error, refuses: bool = True, detail: str = "") -> PenstockError:
+    """Whether Redshift refuses the rows themselves or cannot load them now (a serializable isolation violation, a
     cluster that is being resized, a role that may not read the bucket)."""
     said = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
     detail = detail or " ".join((error.diag.message_detail or "").split())

@@ -1,7 +1,7 @@
 """Rows as files that Redshift's COPY reads: gzip CSV below a folder of their own, and the statement that loads them.
 
-CSV cannot tell a missing text from an empty one, and whether COPY looks at the quotes is not documented. So a missing
-text is spelled with a word that is made up for each load; anything else that is missing is nothing between two commas.
+CSV cannot tell a missing text from an empty one, and it is not documented whether COPY looks at the quotes. So a
+missing text is written as a word that is made up for each load; any other missing value is nothing between two commas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, fs
 
 from penstock.destinations.sql.dialect import Dialect
-from penstock.flatten.values.to_json import spelled
+from penstock.flatten.values.to_json import as_text
 
 FILE_BYTES = 64 << 20
 """CSV per file before compression: several files are read in parallel."""
@@ -25,7 +25,7 @@ _ROWS_AT_A_TIME = 16_384
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where files are put: a URI of a file system that Arrow knows, and how Redshift gets at it."""
+    """Where files are put: a URI of a file system that Arrow supports, and how Redshift accesses it."""
 
     location: str
     iam_role: str = "default"
@@ -33,7 +33,7 @@ class Bucket:
 
     @contextmanager
     def folder(self) -> Iterator[Folder]:
-        """A new folder, gone with its files afterwards. Raises ``OSError``."""
+        """A new folder, which is removed with its files afterwards. Raises ``OSError``."""
         query = f"?region={self.region}" if self.region and self.location.startswith("s3://") else ""
         files, root = fs.FileSystem.from_uri(self.location + query)
         name = uuid.uuid4().hex
@@ -71,19 +71,19 @@ class Folder:
     path: str
     uri: str
     null: str
-    """How a missing text is spelled."""
+    """How a missing text is written."""
 
     def write(self, readers: Iterable[pa.RecordBatchReader]) -> list[Run]:
-        """All rows, as one run per set of columns: each costs a COPY, and a table's rows have no order."""
-        runs: dict[tuple[str, ...], Rolling] = {}
+        """Write all rows, as one run per set of columns: each run costs a COPY, and a table's rows have no order."""
+        runs: dict[tuple[str, ...], RollingFiles] = {}
         for reader in readers:
             for batch in reader:
                 for start in range(0, batch.num_rows, _ROWS_AT_A_TIME):
                     columns = tuple(batch.schema.names)
                     if columns not in runs:
-                        # With its dot, so that run-1 is not the beginning of run-10.
-                        runs[columns] = Rolling(self.files, f"{self.path}/run-{len(runs) + 1}.")
-                    runs[columns].write(lines(batch.slice(start, _ROWS_AT_A_TIME), self.null))
+                        # With its dot, so that run-1 is not a prefix of run-10.
+                        runs[columns] = RollingFiles(self.files, f"{self.path}/run-{len(runs) + 1}.")
+                    runs[columns].write(csv_bytes(batch.slice(start, _ROWS_AT_A_TIME), self.null))
         for writer in runs.values():
             writer.close()
         return [Run(f"{self.uri}/run-{number}.", columns, self.null) for number, columns in enumerate(runs, 1)]
@@ -94,12 +94,12 @@ class Folder:
             file.write(b"penstock")
 
     def remove(self) -> None:
-        # What cannot be deleted now is left to the bucket's lifecycle rule: it is no reason to load again.
+        # If it fails, the bucket's lifecycle rule deletes the files: no reason to load again.
         with suppress(OSError):
             self.files.delete_dir(self.path)
 
 
-class Rolling:
+class RollingFiles:
     """Files of about ``FILE_BYTES`` each: ``run-1.0.csv.gz``, ``run-1.1.csv.gz``."""
 
     def __init__(self, files: fs.FileSystem, prefix: str) -> None:
@@ -124,8 +124,8 @@ class Rolling:
             self._open = None
 
 
-def lines(rows: pa.RecordBatch, null: str) -> pa.Buffer:
-    """Rows as CSV in words that COPY reads."""
+def csv_bytes(rows: pa.RecordBatch, null: str) -> pa.Buffer:
+    """Rows as CSV in the form that COPY reads."""
     plain = [_plain(column, null) for column in rows.columns]
     sink = pa.BufferOutputStream()
     csv.write_csv(
@@ -138,8 +138,8 @@ def _plain(column: pa.Array, null: str) -> pa.Array:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.fill_null(null)
     if pa.types.is_decimal(column.type):
-        return spelled(column)  # COPY reads no exponents into numeric, and Arrow would write them
+        return as_text(column)  # COPY reads no exponents into numeric, and Arrow would write them
     if pa.types.is_timestamp(column.type):
-        # Without a zone, which COPY takes for UTC: so it does for a column with one and for a column without.
+        # Without a zone, which COPY reads as UTC, for columns with a zone and without one.
         return pc.cast(column, pa.timestamp("us"))
     return column

@@ -1,6 +1,6 @@
-"""Batches into a Snowflake schema, each table of a batch exactly once.
+"""Loads batches into a Snowflake schema, each table of a batch exactly once.
 
-A connection is made for every batch: nothing is held, and no warehouse is kept awake, while there is nothing to write.
+Every batch opens its own connection: nothing is held, and no warehouse kept awake, while there is nothing to write.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.snowflake.config import SnowflakeConfig
 from penstock.destinations.snowflake.dialect import SnowflakeDialect, snowflake_dialect
-from penstock.destinations.snowflake.errors import explained
+from penstock.destinations.snowflake.errors import as_penstock_error
 from penstock.destinations.snowflake.session import SnowflakeSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
@@ -36,7 +36,7 @@ class SnowflakeDestination(SqlDestination[SnowflakeConfig]):
             yield SnowflakeSession(connection, self.dialect)
 
     @contextmanager
-    def looking(self) -> Iterator[Session | None]:
+    def read_only_session(self) -> Iterator[Session | None]:
         with closing(self._connect(make_schema=False)) as connection:
             yield SnowflakeSession(connection, self.dialect)
 
@@ -76,7 +76,7 @@ class SnowflakeDestination(SqlDestination[SnowflakeConfig]):
             if make_schema:
                 self._make_schema(connection)
         except Error as error:
-            raise explained(error, refuses=False) from error
+            raise as_penstock_error(error, refuses=False) from error
         return connection
 
     def _secret(self) -> dict[str, str | None]:

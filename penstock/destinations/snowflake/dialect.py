@@ -1,4 +1,4 @@
-"""Snowflake's words for things.
+"""Snowflake's dialect.
 
 Names of ours are in upper case, so that people can write ``select * from events``. Real names, as the catalogue has
 them, are used as they are.
@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from penstock.destinations.snowflake.type_names import SNOWFLAKE_TYPES
 from penstock.destinations.sql.config import FloatType
-from penstock.destinations.sql.dialect import Dialect, listing
+from penstock.destinations.sql.dialect import Dialect, assignments
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.wrapped_json import wrapped
-from penstock.destinations.sql.schema.table_changes import AddColumn, Key, Operation, Table, TypedColumn
+from penstock.destinations.sql.load.wrapped_json import wrap_lossy_json
+from penstock.destinations.sql.schema.schema_operations import AddColumn, Key, Operation, Table, TypedColumn
 from penstock.flatten.casts import Cast, Form, parse_cast
 from penstock.flatten.inner_types import InnerType
 
@@ -47,7 +47,7 @@ class SnowflakeDialect(Dialect):
     # Types
 
     def catalogued(self, kind: str, precision: int | None, scale: int | None, length: int | None) -> str:
-        """A column's type out of what the catalogue says of it."""
+        """A column's type, from its description in the catalogue."""
         if kind == "NUMBER":
             return f"NUMBER({precision},{scale})"
         return f"{kind}({length})" if kind == "TEXT" and length is not None and length < LONGEST_TEXT else kind
@@ -58,13 +58,13 @@ class SnowflakeDialect(Dialect):
         if sql_type.startswith("TEXT("):
             return parse_cast(sql_type.replace("TEXT", "VARCHAR"))
         known = parse_cast(sql_type)
-        # What is called bigint and integer is a decimal of 38 digits.
+        # Its bigint and integer are decimals of 38 digits.
         if known.precision >= 19 and known.scale == 0:
             return Cast(sql_type, InnerType.INT64)
         return known
 
-    def spare_values(self, text: pa.Array) -> pa.Array:
-        return wrapped(text, decimal_digits=38)
+    def unmapped_json(self, text: pa.Array) -> pa.Array:
+        return wrap_lossy_json(text, decimal_digits=38)
 
     # Statements
 
@@ -87,18 +87,18 @@ class SnowflakeDialect(Dialect):
     def stage(self, name: str) -> str:
         return f"@{self.identifier(self.database)}.{self.identifier(self.database_schema)}.{self.identifier(name)}"
 
-    def putting(self, path: str, stage: str, folder: str) -> str:
+    def put_statement(self, path: str, stage: str, folder: str) -> str:
         quoted = f"file://{path}".replace("\\", "\\\\").replace("'", "\\'")
         return f"PUT '{quoted}' {self.stage(stage)}/{folder}/ AUTO_COMPRESS = FALSE"
 
-    def staged(self, table: Table, columns: Sequence[str], merge: Merge) -> str:
-        """Create a table of this connection's own for rows that are to be merged."""
+    def create_staging(self, table: Table, columns: Sequence[str], merge: Merge) -> str:
+        """Creates a temporary table for rows that are to be merged."""
         return (
             f"CREATE OR REPLACE TEMPORARY TABLE {self.identifier(STAGED)} AS"
-            f" SELECT {self.staging(table, columns, merge)} FROM {self.relation(table.name)} LIMIT 0"
+            f" SELECT {self.staging_select(table, columns, merge)} FROM {self.relation(table.name)} LIMIT 0"
         )
 
-    def copying(self, relation: str, columns: Sequence[TypedColumn], stage: str, folder: str) -> str:
+    def copy_into(self, relation: str, columns: Sequence[TypedColumn], stage: str, folder: str) -> str:
         """Load a folder of Parquet files, whose fields are called ``c0``, ``c1`` and so on, into columns."""
         listed = self.names([column.name for column in columns])
         values = ", ".join(_value(f"$1:c{place}", column.type) for place, column in enumerate(columns))
@@ -107,16 +107,16 @@ class SnowflakeDialect(Dialect):
             " FILE_FORMAT = (TYPE = PARQUET)"
         )
 
-    def merging(self, table: Table, columns: Sequence[str], merge: Merge) -> list[str]:
-        """Take over the staged rows: change the rows that are there, then add those that are not."""
+    def merge_statements(self, table: Table, columns: Sequence[str], merge: Merge) -> list[str]:
+        """Merges the staged rows: updates existing rows, then inserts the others."""
         relation, target, staged = self.relation(table.name), self._ours(table.name), self.identifier(STAGED)
-        rows = self.due(table, staged, columns, merge)
+        rows = self.due_rows(table, staged, columns, merge)
         rows = rows if rows == staged else f"{rows} AS {staged}"
-        same = self.same(table, merge, target, staged)
-        changes = self.changes(table, columns, merge, target, staged)
+        same = self.key_match(table, merge, target, staged)
+        changes = self.update_values(table, columns, merge, target, staged)
         newer = self.is_newer(table, columns, merge, target, staged)
         update = (
-            f"UPDATE {relation} SET {listing(changes)} FROM {rows} WHERE {same}{f' AND ({newer})' if newer else ''}"
+            f"UPDATE {relation} SET {assignments(changes)} FROM {rows} WHERE {same}{f' AND ({newer})' if newer else ''}"
         )
         real = [self.identifier(table.columns[name].name) for name in columns]
         chosen = ", ".join(f"{staged}.{name}" for name in real)
@@ -126,7 +126,7 @@ class SnowflakeDialect(Dialect):
         )
         return [update, add] if changes else [add]
 
-    def is_aside(self, spare: str, name: str) -> str:
+    def is_unmapped(self, spare: str, name: str) -> str:
         return f"GET_PATH({spare}, {self.literal(name)}) IS NOT NULL"
 
 

@@ -1,11 +1,11 @@
-"""What Snowflake's errors mean: whether it says no to the rows themselves, or cannot take them now."""
+"""What Snowflake's errors mean: whether it refuses the rows themselves, or cannot load them now."""
 
 from __future__ import annotations
 
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 
-def explained(error: Exception, refuses: bool = True) -> PenstockError:
+def as_penstock_error(error: Exception, refuses: bool = True) -> PenstockError:
     said = str(getattr(error, "msg", None) or error).strip().partition("\n")[0]
     message = f"Snowflake says: {said}"
     if refuses and _is_refusal(error):

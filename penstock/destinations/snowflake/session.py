@@ -1,7 +1,7 @@
 """A Snowflake connection as the loader uses it: files to a stage, then one transaction per load with its mark in it.
 
-What changes a schema commits by itself in Snowflake, so everything that is created is created before the transaction.
-Stage and staging table are temporary: they go with the connection.
+DDL commits implicitly in Snowflake, so everything is created before the transaction. Stage and staging table are
+temporary: they end with the connection.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
-from penstock.destinations.snowflake.errors import explained
+from penstock.destinations.snowflake.errors import as_penstock_error
 from penstock.destinations.snowflake.stage_files import write_files
-from penstock.destinations.sql.schema.table_changes import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, Session, forgettable, listed_mark
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
+from penstock.destinations.sql.session import MARKS, Load, Mark, Session, last_expired_batch, mark_from_row
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
 
 _STAGE = "_PENSTOCK_STAGE"
 _TEXT_AT_A_TIME = 100_000
-"""Characters of a mark's text per statement: a statement has a greatest length."""
+"""Characters of a mark's text per statement, whose length is limited."""
 
 
 class SnowflakeSession(Session):
@@ -43,8 +43,8 @@ class SnowflakeSession(Session):
 
     def table(self, name: str) -> Table | None:
         catalogue = f"{self.dialect.identifier(self.dialect.database)}.INFORMATION_SCHEMA.COLUMNS"
-        with self._explained(refuses=False):
-            rows = self._ask(
+        with self._translate_errors(refuses=False):
+            rows = self._query(
                 "SELECT COLUMN_NAME, DATA_TYPE, NUMERIC_PRECISION, NUMERIC_SCALE, CHARACTER_MAXIMUM_LENGTH"
                 f" FROM {catalogue} WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
                 self.dialect.database_schema,
@@ -52,7 +52,7 @@ class SnowflakeSession(Session):
             )
             if not rows:
                 return None
-            # Of two names that differ only in case, ours is the one in upper case.
+            # If two names differ only in case, the one in upper case is ours.
             ordered = sorted(rows, key=lambda row: row[0] == str(row[0]).upper())
             columns = {
                 str(column).lower(): TypedColumn(str(column), self.dialect.catalogued(*described))  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ class SnowflakeSession(Session):
             return Table(name, columns, self._key(name))
 
     def _key(self, name: str) -> Key | None:
-        rows = self._ask(f"SHOW PRIMARY KEYS IN TABLE {self.dialect.relation(name)}")
+        rows = self._query(f"SHOW PRIMARY KEYS IN TABLE {self.dialect.relation(name)}")
         if not rows:
             return None
         places = {str(field[0]).lower(): place for place, field in enumerate(self._cursor.description)}
@@ -70,23 +70,23 @@ class SnowflakeSession(Session):
         return Key(str(ordered[0][places["constraint_name"]]), columns)
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        with self._explained(refuses=False):
-            return self._ask(query)
+        with self._translate_errors(refuses=False):
+            return self._query(query)
 
-    def change(self, statements: Sequence[str]) -> None:
-        with self._explained(refuses=False):
+    def run_ddl(self, statements: Sequence[str]) -> None:
+        with self._translate_errors(refuses=False):
             for statement in statements:
                 self._cursor.execute(statement)
 
-    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
         return book.lock(f"snowflake {self.dialect.relation(table)}")
 
     # Loads
 
-    def mark(self, batch: Batch, table: str) -> Mark | None:
-        with self._explained(refuses=False):
-            self._make_marks()
-            found = self._ask(
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
+        with self._translate_errors(refuses=False):
+            self._ensure_marks_table()
+            found = self._query(
                 f"SELECT LOADED, FAILURES, ORIGIN FROM {self._marks} WHERE {_THIS_MARK}",
                 batch.scope,
                 batch.route,
@@ -111,15 +111,15 @@ class SnowflakeSession(Session):
         if found is None:
             return []
         origin = "COALESCE(M.ORIGIN, '')" if "origin" in found.columns else "''"
-        with self._explained(refuses=False):
-            rows = self._ask(
+        with self._translate_errors(refuses=False):
+            rows = self._query(
                 f"SELECT M.SCOPE, M.ROUTE, M.BATCH, {origin}, M.TABLE_NAME, M.LOADED, COALESCE({failures}, '')"
                 f" FROM {self._marks} M {joined} {condition} ORDER BY M.BATCH, M.TABLE_NAME",
                 *values,
             )
-        return [listed_mark(row) for row in rows]
+        return [mark_from_row(row) for row in rows]
 
-    def _make_marks(self) -> None:
+    def _ensure_marks_table(self) -> None:
         if self._has_marks:
             return
         self._cursor.execute(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})")
@@ -129,24 +129,26 @@ class SnowflakeSession(Session):
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         folder = uuid.uuid4().hex
         names = load.rows.columns()
-        with self._explained():
+        with self._translate_errors():
             files = self._upload(load, folder)
             if load.merge and files:
-                self._cursor.execute(self.dialect.staged(load.table, names, load.merge))
+                self._cursor.execute(self.dialect.create_staging(load.table, names, load.merge))
             with self._transaction(keep=mark is not None):
                 if files:
                     relation = self.dialect.identifier(STAGED) if load.merge else self.dialect.relation(load.table.name)
-                    self._cursor.execute(self.dialect.copying(relation, load.staged(self.dialect), _STAGE, folder))
-                    for statement in self.dialect.merging(load.table, names, load.merge) if load.merge else ():
+                    self._cursor.execute(
+                        self.dialect.copy_into(relation, load.staged_columns(self.dialect), _STAGE, folder)
+                    )
+                    for statement in self.dialect.merge_statements(load.table, names, load.merge) if load.merge else ():
                         self._cursor.execute(statement)
                 if mark is not None:
-                    self._note(mark())
+                    self._write_mark(mark())
                     faults.reach("destination.writing")
         if mark is not None:
             faults.reach("destination.committed")
 
     def _upload(self, load: Load, folder: str) -> int:
-        """Bring the rows to the stage; returns how many files they are."""
+        """Upload the rows to the stage; returns the number of files."""
         with tempfile.TemporaryDirectory(prefix="penstock-snowflake-") as directory:
             paths = write_files(load, self.dialect, Path(directory))
             if paths and not self._has_stage:
@@ -154,10 +156,10 @@ class SnowflakeSession(Session):
                 self._cursor.execute(f"CREATE TEMPORARY STAGE IF NOT EXISTS {stage}")
                 self._has_stage = True
             for path in paths:
-                self._cursor.execute(self.dialect.putting(str(path), _STAGE, folder))
+                self._cursor.execute(self.dialect.put_statement(str(path), _STAGE, folder))
         return len(paths)
 
-    def _note(self, mark: Mark) -> None:
+    def _write_mark(self, mark: Mark) -> None:
         batch = mark.batch
         this = (batch.scope, batch.route, batch.number, mark.table)
         first, *more = [
@@ -174,7 +176,7 @@ class SnowflakeSession(Session):
             )
         self._cursor.execute(
             f"DELETE FROM {self._marks} WHERE SCOPE = %s AND ROUTE = %s AND BATCH <= %s",
-            (batch.scope, batch.route, forgettable(batch)),
+            (batch.scope, batch.route, last_expired_batch(batch)),
         )
 
     @property
@@ -183,7 +185,7 @@ class SnowflakeSession(Session):
 
     # The connection
 
-    def _ask(self, query: str, *values: str | int) -> list[tuple[object, ...]]:
+    def _query(self, query: str, *values: str | int) -> list[tuple[object, ...]]:
         self._cursor.execute(query, values or None)
         return [tuple(row) for row in self._cursor.fetchall()]
 
@@ -194,19 +196,19 @@ class SnowflakeSession(Session):
             yield
             self._cursor.execute("COMMIT" if keep else "ROLLBACK")
         except BaseException:
-            # A connection that is gone takes its transaction with it.
+            # A lost connection has ended its transaction.
             with suppress(Exception):
                 self._cursor.execute("ROLLBACK")
             raise
 
     @contextmanager
-    def _explained(self, refuses: bool = True) -> Iterator[None]:
+    def _translate_errors(self, refuses: bool = True) -> Iterator[None]:
         from snowflake.connector.errors import Error
 
         try:
             yield
         except Error as error:
-            raise explained(error, refuses) from error
+            raise as_penstock_error(error, refuses) from error
 
 
 _MARK_COLUMNS = (

@@ -1,7 +1,7 @@
 """The rows of a load as Parquet files, ready for a stage.
 
-Fields are called ``c0``, ``c1`` and so on, whatever their columns are called. Times are text: what becomes of a Parquet
-timestamp depends on settings, what becomes of RFC 3339 does not.
+Fields are called ``c0``, ``c1`` and so on, whatever their columns are called. Times are RFC 3339 text: how Snowflake
+reads a Parquet timestamp depends on settings.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.load.row_pieces import pieces
+from penstock.destinations.sql.load.row_pieces import load_pieces
 from penstock.destinations.sql.session import Load
 
 FILE_BYTES = 128 << 20
-"""Snowflake loads files side by side, and likes them of about this size."""
+"""Snowflake loads files in parallel, best at about this size."""
 
 
 def write_files(load: Load, dialect: Dialect, directory: Path) -> list[Path]:
     paths: list[Path] = []
     writer: pq.ParquetWriter | None = None
     try:
-        for piece in pieces(load, dialect):
+        for piece in load_pieces(load, dialect):
             rows = pa.table([_stored(column) for column in piece.columns], [f"c{n}" for n in range(piece.num_columns)])
             if writer is None:
                 paths.append(directory / f"{len(paths)}.parquet")

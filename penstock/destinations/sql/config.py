@@ -59,47 +59,47 @@ class SqlConfig(DestinationConfig):
 
     load: LoadMode | None = Field(
         default=None,
-        description="How records become rows: `append` makes each a row, `merge` updates the row that has its"
-        " `primary_key` (which implies it), `mirror` applies inserts, updates and deletes by the source's own key, in"
-        " the order of the log. `append` if nothing else is said. Deletes and truncates are no rows: `append` and"
-        " `merge` skip them.",
+        description="How records become rows: `append` (the default) inserts each as a row, `merge` (implied by a"
+        " `primary_key`) updates the row with the same key, `mirror` applies inserts, updates and deletes by the"
+        " source's own key, in the order of the log. Deletes and truncates are not rows: `append` and `merge` skip"
+        " them.",
     )
     table: str | None = Field(
         default=None,
         description="The table that a record goes to: a name, or a template over the record as it is in the log, such"
-        " as `{{ event_type }}`. Made fit for a name (lower case, `_` for anything but letters and digits). A record"
-        " for which it comes out empty is skipped. If nothing is said it is `events`. With `load: mirror` a template"
-        " knows `{{ namespace }}` and its parts `{{ schema }}` and `{{ table }}`, and the last is what it is if"
-        " nothing is said.",
+        " as `{{ event_type }}`. The result is turned into a valid name (lower case, `_` for anything but letters and"
+        " digits). A record for which it comes out empty is skipped. The default is `events`. With `load: mirror` a"
+        " template has `{{ namespace }}` and its parts `{{ schema }}` and `{{ table }}`, and the default is"
+        " `{{ table }}`.",
     )
     tables: tuple[str, ...] = Field(
         default=(),
         description="The tables that records may go to: names, and patterns between slashes that a whole name must"
-        " match (`/shop_.*/`). A record that names another fails as `table_not_allowed`. If nothing is said any name"
-        " will do: say it wherever `table` is a template over what strangers send.",
+        " match (`/shop_.*/`). A record that names another fails as `table_not_allowed`. By default any name is"
+        " allowed: set this wherever `table` is a template over data from strangers.",
     )
     max_tables: int = Field(
         default=200,
         ge=1,
-        description="Most tables that the route makes. What is meant for further ones goes into the one table"
-        " `_penstock_overflow_<route>`, each row with the table that it was meant for in `_penstock_table`. Not for"
-        " mirrors: their tables are the source's.",
+        description="Most tables that the route makes. Rows for further tables go into the one table"
+        " `_penstock_overflow_<route>`, each with the table that it was meant for in `_penstock_table`. Does not apply"
+        " to mirrors: their tables are the source's.",
     )
     adopt: tuple[str, ...] = Field(
         default=(),
-        description="Tables that are there already, were not made by Penstock, and may be written all the same. Rows"
-        " for any other table that somebody else has made fail as `table_not_ours` (those of a mirror wait).",
+        description="Existing tables that Penstock did not make but may write. Rows for any other table that somebody"
+        " else made fail as `table_not_ours` (those of a mirror wait).",
     )
     primary_key: tuple[str, ...] = Field(
         default=(),
-        description="Columns that tell rows apart. With a key, a record updates the row that has its key, and columns"
+        description="Columns that identify a row. With a key, a record updates the row that has its key, and columns"
         " that it does not carry keep their value; without one, every record is a row. With `load: mirror` the source"
-        " says which these are, unless they are given here.",
+        " defines the key, unless it is given here.",
     )
     version_column: str | None = Field(
         default=None,
-        description="With a key: a record changes a row only if its value here is not lower than the row's. Without"
-        " it, the last record wins: the one that was acknowledged last.",
+        description="With a key: a record changes a row only if its value in this column is not lower than the row's."
+        " Without it, the last record wins: the one that was acknowledged last.",
     )
     on_type_conflict: OnTypeConflict = Field(
         default=OnTypeConflict.UNMAPPED,
@@ -117,7 +117,7 @@ class SqlConfig(DestinationConfig):
     )
     infer_timestamps: bool = Field(
         default=False,
-        description="Take strings that are RFC 3339 timestamps (with `T`) for timestamps, if all of a batch's are.",
+        description="Treat strings as timestamps if all of a batch's are RFC 3339 timestamps (with `T`).",
     )
 
     def templates(self) -> Mapping[str, str]:
@@ -164,7 +164,7 @@ class SqlConfig(DestinationConfig):
             if key_name(name) != name:
                 raise ValueError(f"'{name}' is no column; its name would be '{key_name(name)}'")
         if len(set(value)) != len(value):
-            raise ValueError("a column stands in the key twice")
+            raise ValueError("a column is in the key twice")
         return value
 
     @field_validator("version_column")
@@ -178,7 +178,7 @@ class SqlConfig(DestinationConfig):
 
     @property
     def last_record_wins(self) -> bool:
-        """Whether the order in which records come decides what a row ends at."""
+        """Whether the order of records decides the final state of a row."""
         return self.mirrors or (bool(self.primary_key) and self.version_column is None)
 
     @property
@@ -213,10 +213,10 @@ class SqlConfig(DestinationConfig):
         from penstock.flatten.column_naming import key_name
 
         allowed = AllowedTables.of(self.tables)
-        strangers = [name for name in self.adopt if not allowed.has(name)]
+        strangers = [name for name in self.adopt if not allowed.allows(name)]
         if strangers:
             raise ValueError(f"adopt names {', '.join(strangers)}, which `tables` does not allow; put it there too")
-        if "{" not in self.table_template and not allowed.has(key_name(self.table_template.strip())):
+        if "{" not in self.table_template and not allowed.allows(key_name(self.table_template.strip())):
             raise ValueError(f"`tables` does not allow '{self.table_template}', the table that records go to")
         return self
 

@@ -1,4 +1,4 @@
-"""How one engine spells things. A new engine is a short table of differences, not new logic."""
+"""The SQL dialect of one engine. A new engine is a short table of differences, not new logic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.load.row_limit import RowLimit
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     Comment,
     CreateTable,
@@ -35,7 +35,7 @@ _TYPE = re.compile(
     r'|((?:"[^"\0]+"|[a-z_]\w*)\.)?("[^"\0]+"|[a-z_]\w*)(\[\d*\])*',
     re.IGNORECASE | re.ASCII,
 )
-"""Nothing else goes into a statement: no bracket or quote that is not closed, nothing behind the type."""
+"""Nothing else goes into a statement: no unclosed bracket or quote, nothing after the type."""
 
 
 @dataclass(frozen=True)
@@ -43,30 +43,30 @@ class Dialect(ABC):
     types: Mapping[InnerType, str]
     """The engine's type for each inner type, spelled as its catalogue spells it."""
     json_type: str
-    """The type of the column that takes what fits nowhere else."""
+    """The type of the column ``_unmapped``."""
     max_name: int
     """Longest name, in characters."""
     spellings: Mapping[str, str] = field(default_factory=dict)
-    """Types that people ask for by another engine's word, or that mean something else here."""
+    """Other engines' names for types, and names that mean something else here."""
     known: TypeNames | None = None
-    """All types that the engine has; without them, every word is taken for one."""
+    """All types that the engine has; without them, any word passes as a type."""
     quote: str = '"'
     reserved: frozenset[str] = frozenset()
-    """Names that no column can have, quoted or not; fields of such a name are kept with what fits nowhere."""
+    """Names that no column can have, quoted or not; fields of such a name go to ``_unmapped``."""
     takes_nul: bool = True
-    """Whether text may hold U+0000; where not, it is taken out."""
+    """Whether text may hold U+0000; if not, it is removed."""
     json_keeps_repeats: bool = True
-    """Whether the JSON type keeps both values of a key that comes twice in an object."""
+    """Whether the JSON type keeps both values of a key that an object repeats."""
     widens: frozenset[tuple[InnerType, InnerType]] = frozenset()
-    """From which type to which a column can be changed in place."""
+    """Pairs of types: a column of the first can be changed in place to the second."""
     converts_numbers: bool = False
-    """Whether the engine makes decimals of the text of doubles and integers, exactly; where not, we do."""
+    """Whether the engine converts the text of doubles and integers to decimals exactly; if not, we do."""
     most_columns: int = 100_000
-    """Most columns of a table, with the one for what fits nowhere."""
+    """Most columns of a table, ``_unmapped`` included."""
     row_limit: RowLimit | None = None
-    """What a row may take, for engines where one of very many columns can be too large."""
+    """The size limit of a row, for engines where a row of very many columns can exceed it."""
     has_keys: bool = True
-    """Whether tables get their key as a constraint; where not, merging goes by the config's word alone."""
+    """Whether tables get their key as a constraint; if not, only the config says what to merge by."""
 
     def identifier(self, name: str) -> str:
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
@@ -75,27 +75,27 @@ class Dialect(ABC):
         return ", ".join(map(self.identifier, names))
 
     def relation(self, table: str) -> str:
-        """A table where statements name it; engines with schemas put theirs in front."""
+        """A table as statements name it; engines with schemas put theirs in front."""
         return self.identifier(table)
 
     # Types
 
-    def column(self, column: Column) -> TypedColumn:
-        """What the engine must have for a column of a header: the type a step asked for, or that of its values."""
+    def typed_column(self, column: Column) -> TypedColumn:
+        """The engine's column for a column of a header: of the type a step asked for, or of its values' type."""
         if column.name == UNMAPPED:
-            return self.spare
+            return self.unmapped_column
         return TypedColumn(column.name, self.cast_type(column.sql_type) if column.sql_type else self.types[column.type])
 
     @property
-    def spare(self) -> TypedColumn:
+    def unmapped_column(self) -> TypedColumn:
         return TypedColumn(UNMAPPED, self.json_type)
 
-    def spare_values(self, text: pa.Array) -> pa.Array:
-        """JSON for the spare column, as the engine keeps it without loss. Most keep any."""
+    def unmapped_json(self, text: pa.Array) -> pa.Array:
+        """JSON for ``_unmapped``, in a form that the engine keeps without loss. Most engines keep any JSON."""
         return text
 
     def cast_type(self, asked: str) -> str:
-        """The engine's word for a type that a step asked for. It goes into statements as it is, so it must be one."""
+        """The engine's name for a type that a step asked for. It is put into statements as it is, so it is checked."""
         if not _TYPE.fullmatch(asked):
             raise not_a_type(asked)
         if self.known is not None and (wrong := self.known.problem(asked)) is not None:
@@ -103,11 +103,11 @@ class Dialect(ABC):
         return self.spellings.get(" ".join(asked.lower().split()), asked)
 
     def target(self, sql_type: str) -> Cast:
-        """What values must be to go into a real column of this type."""
+        """What values must be converted to for a real column of this type."""
         return parse_cast(sql_type)
 
-    def wider(self, real: str, values: InnerType) -> str | None:
-        """The type that a column must have to take these values too, if the engine can change it to that."""
+    def wider_type(self, real: str, values: InnerType) -> str | None:
+        """The type that a column needs to hold these values too, if the engine can change it to that."""
         there = self.target(real).type
         if there is None:
             return None
@@ -116,17 +116,17 @@ class Dialect(ABC):
 
     # Types of columns that follow a source's
 
-    def mirrored(self, declared: str) -> str | None:
-        """The engine's type for one that a source declares, in PostgreSQL's words; ``None`` if it has none for it."""
+    def mirror_type(self, declared: str) -> str | None:
+        """The engine's type for one that a source declares, in PostgreSQL's words; ``None`` if there is none."""
         return None
 
     def holds(self, real: str, other: str) -> bool:
-        """Whether a column of one type takes every value of another, as it is written."""
+        """Whether a column of one type holds every value of another, as it is written."""
         return real == other or covers(self.target(real), self.target(other))
 
-    def reads(self, sql_type: str) -> str | None:
-        """A pattern for the texts of a type that holds what the source declares: those that the engine understands as
-        they are meant. ``None``: all."""
+    def readable_pattern(self, sql_type: str) -> str | None:
+        """A pattern for the source's texts that the engine reads with their meaning, for a type that holds what the
+        source declares. ``None``: it reads all of them."""
         return None
 
     # Statements
@@ -138,7 +138,7 @@ class Dialect(ABC):
             case AddColumn(table, column):
                 return f"ALTER TABLE {self.relation(table)} ADD COLUMN {self._definition(column)}"
             case WidenColumn(table, column, was):
-                return self.widening(table, column, was)
+                return self.widen_statement(table, column, was)
             case SetKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} ADD {self._constraint(key)}"
             case Comment(table, text, name):
@@ -148,11 +148,11 @@ class Dialect(ABC):
             case DropKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} DROP CONSTRAINT {self.identifier(key.name)}"
 
-    def widening(self, table: str, column: TypedColumn, was: str) -> str:
+    def widen_statement(self, table: str, column: TypedColumn, was: str) -> str:
         name = self.identifier(column.name)
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} TYPE {column.type}"
 
-    def lost_by(self, widening: WidenColumn) -> str | None:
+    def lossy_rows_query(self, widening: WidenColumn) -> str | None:
         """A query that gives a row if the change would round a value; ``None`` if it never does."""
         before, after = self.target(widening.was), self.target(widening.column.type)
         if before.type is not InnerType.INT64 or after.type is not InnerType.FLOAT64 or after.precision:
@@ -162,8 +162,8 @@ class Dialect(ABC):
 
     # Merging: ``t`` is the table's row, ``s`` the staged one
 
-    def staging(self, table: Table, columns: Sequence[str], merge: Merge | None) -> str:
-        """What to select of a table to get the columns of staged rows."""
+    def staging_select(self, table: Table, columns: Sequence[str], merge: Merge | None) -> str:
+        """What to select from a table to get the columns of staged rows."""
         listed = self.names([table.columns[name].name for name in columns])
         if merge is None or not merge.in_turns or merge.version is None:
             return listed
@@ -172,27 +172,27 @@ class Dialect(ABC):
         return f"{listed}, 0 AS {self.identifier(TURN)}, {turns}"
 
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
-        """The statement that takes the rows of ``staged`` (a quoted relation) into a table.
+        """The statement that merges the rows of ``staged`` (a quoted relation) into a table.
 
         A column that a row does not carry is NULL in ``staged`` and keeps its value.
         """
-        changes = self.changes(table, columns, merge)
+        changes = self.update_values(table, columns, merge)
         newer = self.is_newer(table, columns, merge)
-        matched = f" WHEN MATCHED{f' AND ({newer})' if newer else ''} THEN UPDATE SET {listing(changes)}"
+        matched = f" WHEN MATCHED{f' AND ({newer})' if newer else ''} THEN UPDATE SET {assignments(changes)}"
         listed = self.names([table.columns[name].name for name in columns])
         values = ", ".join(f"s.{self.identifier(table.columns[name].name)}" for name in columns)
         return (
-            f"MERGE INTO {self.relation(table.name)} AS t USING {self.due(table, staged, columns, merge)} AS s"
-            f" ON {self.same(table, merge)}{matched if changes else ''}"
+            f"MERGE INTO {self.relation(table.name)} AS t USING {self.due_rows(table, staged, columns, merge)} AS s"
+            f" ON {self.key_match(table, merge)}{matched if changes else ''}"
             f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
         )
 
-    def same(self, table: Table, merge: Merge, there: str = "t", comes: str = "s") -> str:
+    def key_match(self, table: Table, merge: Merge, there: str = "t", comes: str = "s") -> str:
         keys = [self.identifier(table.columns[name].name) for name in merge.key]
         return " AND ".join(f"{there}.{name} = {comes}.{name}" for name in keys)
 
-    def due(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
-        """Of the staged rows, as a relation, each key's one whose turn it is."""
+    def due_rows(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
+        """A relation with the staged row of each key whose turn it is."""
         if not merge.in_turns or merge.version is None:
             return staged
         turn, after, upto = (f"s.{self.identifier(name)}" for name in (TURN, AFTER, UPTO))
@@ -200,13 +200,13 @@ class Dialect(ABC):
         there = self.comparable(f"t.{self.identifier(table.columns[merge.version].name)}", table, merge.version)
         return (
             f"(SELECT {listed} FROM {staged} AS s WHERE {turn} IS NULL UNION ALL SELECT {listed} FROM {staged} AS s"
-            f" LEFT JOIN {self.present(table, staged, merge)} AS t ON {self.same(table, merge)} WHERE"
+            f" LEFT JOIN {self.current_rows(table, staged, merge)} AS t ON {self.key_match(table, merge)} WHERE"
             f" {turn} = 0 AND {there} IS NULL OR {turn} >= 0 AND {there} <= {upto}"
             f" AND ({after} IS NULL OR {there} > {after}))"
         )
 
-    def present(self, table: Table, staged: str, merge: Merge) -> str:
-        """The table as it is now, where its versions are looked up."""
+    def current_rows(self, table: Table, staged: str, merge: Merge) -> str:
+        """The table's rows as they are now, to look up their versions."""
         return self.relation(table.name)
 
     def is_newer(
@@ -220,13 +220,13 @@ class Dialect(ABC):
         return f"{known} IS NULL OR {new} >= {known}"
 
     def comparable(self, value: str, table: Table, column: str) -> str:
-        """A version in the order that Penstock gives it: text goes by its bytes."""
+        """A version in Penstock's order: text is compared by its bytes."""
         return value
 
-    def changes(
+    def update_values(
         self, table: Table, columns: Sequence[str], merge: Merge, there: str = "t", comes: str = "s"
     ) -> dict[str, str]:
-        """By its quoted name the new value of each column that is not of the key."""
+        """The new value of each column outside the key, by its quoted name."""
         real = {name: self.identifier(table.columns[name].name) for name in columns if name not in merge.key}
         spare = f"{comes}.{real[UNMAPPED]}" if UNMAPPED in real else None
         found = {}
@@ -234,20 +234,20 @@ class Dialect(ABC):
             value = f"COALESCE({comes}.{quoted}, {there}.{quoted})"
             if name == UNMAPPED:
                 carried = {other: f"{comes}.{quoted}" for other, quoted in real.items() if other != UNMAPPED}
-                value = self.both_kept(f"{there}.{quoted}", f"{comes}.{quoted}", carried)
+                value = self.merged_unmapped(f"{there}.{quoted}", f"{comes}.{quoted}", carried)
             elif name in merge.losing and spare is not None:
-                value = f"CASE WHEN {self.is_aside(spare, name)} THEN NULL ELSE {value} END"
+                value = f"CASE WHEN {self.is_unmapped(spare, name)} THEN NULL ELSE {value} END"
             found[quoted] = value
         return found
 
-    def both_kept(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
-        """What a row keeps aside, with what comes to it: by field the newer value, where the engine can; nothing of
-        what the new row has in a column now (``carried``: columns to their values)."""
+    def merged_unmapped(self, there: str, comes: str, carried: Mapping[str, str]) -> str:
+        """The ``_unmapped`` of a row merged with the one that comes: the newer value of each field, where the engine
+        can, and no field that the new row has in a column now (``carried``: columns to their values)."""
         return f"COALESCE({comes}, {there})"
 
     @abstractmethod
-    def is_aside(self, spare: str, name: str) -> str:
-        """Whether an ``_unmapped`` holds a value for this column. Without one it is not true."""
+    def is_unmapped(self, spare: str, name: str) -> str:
+        """Whether an ``_unmapped`` holds a value for this column; not true if it is NULL."""
 
     def literal(self, text: str) -> str:
         return "'" + text.replace("'", "''") + "'"
@@ -263,7 +263,7 @@ class Dialect(ABC):
         return f"{self.identifier(column.name)} {column.type}"
 
 
-def listing(changes: Mapping[str, str]) -> str:
+def assignments(changes: Mapping[str, str]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in changes.items())
 
 

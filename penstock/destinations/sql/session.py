@@ -1,4 +1,4 @@
-"""One connection to a SQL engine, as the loader uses it. What differs between engines beyond spelling is here."""
+"""One connection to a SQL engine, as the loader uses it: what differs between engines beyond their SQL."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import pyarrow as pa
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.schema.table_changes import CreateTable, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.unmapped.kept_values import KeptValues, not_offered
+from penstock.destinations.sql.schema.schema_operations import CreateTable, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.unmapped.kept_values import UnmappedStore, not_offered
 from penstock.errors import ContradictionError, PenstockError
 from penstock.flatten.inner_types import InnerType
 
 if TYPE_CHECKING:
-    from penstock.destinations.sql.mirror.applier import Mirror
+    from penstock.destinations.sql.mirror.applier import MirrorTransaction
 
 MARKS = "_penstock_loads"
-"""The table of batches that a target has. A mark is written with its batch, so the two never differ."""
+"""The table of marks: one per loaded batch and table. A mark is written with its batch, so the two never differ."""
 REGISTRY = "_penstock_tables"
-"""The table of tables that are ours. A table is noted before it is made: one that is not noted is somebody else's."""
+"""Lists the tables that Penstock made. A table is listed before it is made: any other is somebody else's."""
 KEPT_MARKS = 1_000
-"""Marks per route, and more while one of its tables waits: an older batch is settled and never comes again."""
+"""How many marks a route keeps, and more while one of its tables waits. An older batch is never written again."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """That a target has its part of a batch: how many rows it took, and which it refused (as text, for later)."""
+    """Says that a table has its part of a batch: how many rows it accepted, and which it refused (as text)."""
 
     batch: Batch
     table: str
@@ -41,14 +41,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Comments:
-    """What is written about a table and, by our names, about its columns."""
+    """The comments on a table and, by our names, on its columns."""
 
     table: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
 class Rows(Protocol):
-    """What a load brings: readers of one schema each. Asked for again after a failure, they start anew."""
+    """The rows of a load: readers of one schema each. After a failure they can be asked for again, and start over."""
 
     def columns(self) -> Sequence[str]:
         """Every column that any reader has, by our names."""
@@ -58,14 +58,14 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """Rows for a table that has all their columns. They are merged into it, or else added to it."""
+    """Rows for a table that has all their columns. They are merged into it, or appended without ``merge``."""
 
     table: Table
     rows: Rows
     merge: Merge | None = None
 
-    def staged(self, dialect: Dialect) -> list[TypedColumn]:
-        """The columns of the staged rows, as the table and ``merging`` call them."""
+    def staged_columns(self, dialect: Dialect) -> list[TypedColumn]:
+        """The columns of the staged rows, by the names of the table and of ``merge_rows``."""
         columns = [self.table.columns[name] for name in self.rows.columns()]
         if self.merge is not None and self.merge.in_turns and self.merge.version is not None:
             version = self.table.columns[self.merge.version].type
@@ -75,44 +75,44 @@ class Load:
 
 
 class Session(ABC):
-    """Open while one batch is written. Raises ``TransientError`` if the engine cannot now, ``RefusedError`` if it says
-    no to the rows themselves; after either, nothing of the call was done and the session can be used again, unless the
-    connection is gone: then every call raises ``TransientError``."""
+    """Open while one batch is written. Raises ``TransientError`` if the engine cannot do it now, ``RefusedError`` if it
+    refuses the rows themselves. After either, nothing of the call was done and the session can be used again, unless
+    the connection is lost: then every call raises ``TransientError``."""
 
     dialect: Dialect
     max_tries: ClassVar[int] = 200
-    """How often parts of a load that was refused are tried to find the bad rows: as often as it takes where a try is a
-    matter of milliseconds."""
+    """How many parts of a refused load are tried to find the bad rows: as many as it takes where a try costs
+    milliseconds."""
 
     @abstractmethod
     def table(self, name: str) -> Table | None:
         """The table as it is now."""
 
-    def exists(self, name: str) -> bool:
-        """Whether anything stands there that keeps a table of this name from being made."""
+    def is_name_taken(self, name: str) -> bool:
+        """Whether something at the target (a table, a view, a type) already has this name."""
         return self.table(name) is not None
 
     @abstractmethod
     def select(self, query: str) -> Sequence[Sequence[object]]:
-        """The rows of a query whose names are quoted and which has no values."""
+        """The rows of a query without parameters, whose names are quoted."""
 
-    def registered(self) -> Sequence[tuple[str, str]]:
-        """The tables that were made here by Penstock, each with the route that made it."""
+    def registered_tables(self) -> Sequence[tuple[str, str]]:
+        """The tables that Penstock made here, each with the route that made it."""
         if self.table(REGISTRY) is None:
             return []
         return [(str(table), str(route)) for table, route in self.select(f"SELECT * FROM {self._registry}")]
 
-    def register(self, tables: Collection[str], route: str) -> None:
-        """Note that tables are the route's own. Inside ``patching`` of the registry."""
+    def register_tables(self, tables: Collection[str], route: str) -> None:
+        """Register tables as the route's own. Call it inside ``lock_schema`` of the registry."""
         text = self.dialect.types[InnerType.STRING]
         columns = (TypedColumn("table_name", text), TypedColumn("route", text))
         rows = ", ".join(f"({self.dialect.literal(table)}, {self.dialect.literal(route)})" for table in tables)
-        self.change(
+        self.run_ddl(
             [self.dialect.render(CreateTable(REGISTRY, columns)), f"INSERT INTO {self._registry} VALUES {rows}"]
         )
 
-    def marked(self) -> Sequence[tuple[str, str, str]]:
-        """Scope, route and table of every load that is still marked."""
+    def marked_tables(self) -> Sequence[tuple[str, str, str]]:
+        """Scope, route and table of every mark that is kept."""
         if self.table(MARKS) is None:
             return []
         names = ", ".join(self.dialect.names([name]) for name in self._mark_names)
@@ -126,67 +126,67 @@ class Session(ABC):
         return self.dialect.relation(REGISTRY)
 
     def comments(self, table: str) -> Comments:
-        """What is written about the table at the engine."""
+        """The engine's comments on the table and its columns."""
         return Comments()
 
     def has_rows(self, table: str) -> bool:
-        """Whether there is any row in a table that is there. Raises for engines that mirror no tables."""
+        """Whether an existing table has any row. Raises for engines that cannot mirror tables."""
         raise _no_mirrors()
 
     @abstractmethod
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         """Run schema changes."""
 
-    def loses(self, widening: WidenColumn) -> bool:
-        """Whether values that the column has now would not survive its change. Asked before it is made."""
+    def would_lose_values(self, widening: WidenColumn) -> bool:
+        """Whether the change would lose values that the column has now. Asked before the change is made."""
         return False
 
     @abstractmethod
-    def patching(self, table: str, book: TableBook) -> AbstractContextManager[None]:
-        """Keep all others from changing the table's schema, over all processes and machines."""
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+        """Keep everybody else, in any process or machine, from changing the table's schema."""
 
     @abstractmethod
-    def mark(self, batch: Batch, table: str) -> Mark | None:
-        """The mark that a batch of this number left at this table, if it is there, with the origin of that batch."""
+    def find_mark(self, batch: Batch, table: str) -> Mark | None:
+        """The mark that a batch of this number left for this table, if there is one, with the origin of that batch."""
 
     @abstractmethod
     def newest_marks(self) -> list[Mark]:
-        """The marks of the newest batch of every scope and route, without their failures. Makes nothing."""
+        """The marks of the newest batch of every scope and route, without their failures. Creates nothing."""
 
     @abstractmethod
     def marks(self, scope: str, route: str) -> list[Mark]:
-        """All marks of a route, oldest first. Makes nothing."""
+        """All marks of a route, oldest first. Creates nothing."""
 
     @abstractmethod
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
-        """Insert or merge the rows and write the mark, all or nothing. The mark is known once the rows were read.
-        Without one: try it, and take it back."""
+        """Insert or merge the rows and write the mark, all or nothing. ``mark`` is called once the rows were read.
+        Without one: try the load and roll it back."""
 
-    def mirroring(self) -> AbstractContextManager[Mirror]:
-        """A transaction in which changes are applied to a table. Raises for engines that do not offer it."""
+    def open_mirror(self) -> AbstractContextManager[MirrorTransaction]:
+        """Open a transaction that applies changes to a table. Raises for engines that do not offer it."""
         raise _no_mirrors()
 
-    def kept_values(self, table: str, book: TableBook | None = None) -> AbstractContextManager[KeptValues]:
-        """What a table keeps in ``_unmapped``, in a transaction. With a book it is to be changed: all others are kept
-        from changing the table, and from loading it. Raises for engines that do not offer it."""
+    def open_unmapped(self, table: str, book: TableBook | None = None) -> AbstractContextManager[UnmappedStore]:
+        """Open what a table keeps in ``_unmapped``, in a transaction. With a book it may be changed: nobody else can
+        then change the table or load into it. Raises for engines that do not offer it."""
         raise not_offered()
 
 
-def forgettable(batch: Batch) -> int:
-    """Marks up to this number may go: no batch of one is written again, also none of a table that waits."""
+def last_expired_batch(batch: Batch) -> int:
+    """Marks up to this batch number may be deleted: nobody writes those batches again, not even a waiting table."""
     return min([batch.number, *batch.waiting.values()]) - KEPT_MARKS
 
 
-def listed_mark(row: Sequence[object]) -> Mark:
-    """A mark as it was listed: scope, route, number, origin, table, rows and failures."""
+def mark_from_row(row: Sequence[object]) -> Mark:
+    """A mark from a row of scope, route, number, origin, table, rows and failures."""
     scope, route, number, origin, table, rows, failures = (str(value) for value in row)
     return Mark(Batch(scope, route, int(number), {}, origin), table, int(rows), failures)
 
 
 def known_load(session: Session, batch: Batch, table: str) -> Mark | None:
-    """The mark of this very batch. Raises ``ContradictionError`` if another one has its number: its rows must not be
-    taken for those of this one. A mark without an origin, of an older release, is believed by its number."""
-    found = session.mark(batch, table)
+    """The mark of exactly this batch. Raises ``ContradictionError`` if another batch has its number, whose rows must
+    not be taken for those of this one. For a mark without an origin, from an older release, the number decides."""
+    found = session.find_mark(batch, table)
     if found is not None and found.batch.origin and batch.origin and found.batch.origin != batch.origin:
         raise ContradictionError(
             "PEN-DST-110",
@@ -200,6 +200,6 @@ def known_load(session: Session, batch: Batch, table: str) -> Mark | None:
 def _no_mirrors() -> PenstockError:
     return PenstockError(
         "PEN-DST-082",
-        "tables at this kind of destination cannot follow those of a source.",
+        "tables at this kind of destination cannot mirror those of a source.",
         "load: mirror is offered for duckdb and postgres.",
     )

@@ -1,7 +1,7 @@
-"""Which types an engine has, by name and by what may stand in their brackets, for those who check a config.
+"""The types that an engine has, by name and by what their brackets may hold, to check configs.
 
-Nothing is connected to and nothing heavy is loaded. What is known here is what ``Dialect.cast_type`` takes: it asks
-here too, so that a type which passes the check does not fail at the first record.
+It opens no connection and loads nothing heavy. ``Dialect.cast_type`` uses the same list, so a type that passes the
+check does not fail at the first record.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class TypeProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class Arguments:
-    """What may stand in the brackets behind a type's name: at most one number per limit, from the first to the last."""
+    """What the brackets after a type's name may hold: at most one number per (lowest, highest) limit."""
 
     limits: tuple[tuple[int, int], ...] = ()
     ordered: bool = False
-    """Whether the second may not be above the first: no more digits after the point than there are."""
+    """Whether the second must not exceed the first: no more digits after the point than in all."""
 
     def problem(self, written: str) -> str | None:
-        """What is wrong with what stands there."""
+        """What is wrong with the text in the brackets."""
         given = [part.strip() for part in written.split(",")]
         if not self.limits:
             return "it takes nothing in brackets"
@@ -69,12 +69,12 @@ def digits(most: int, most_after_point: int | None = None) -> Arguments:
 
 
 def named(names: str, arguments: Arguments = NOTHING) -> dict[str, Arguments]:
-    """The same for each of these names, which commas part."""
+    """The same for each of these comma-separated names."""
     return {name.strip(): arguments for name in names.split(",")}
 
 
 def times(most: int = 6, words: str = "timestamp, time") -> dict[str, Arguments]:
-    """Types that may be with and without a time zone, in the words of the standard."""
+    """Types that exist with and without a time zone, as the SQL standard writes them."""
     found: dict[str, Arguments] = {}
     for name in words.split(", "):
         found |= named(f"{name}, {name} with time zone, {name} without time zone", fraction(most))
@@ -85,12 +85,12 @@ def times(most: int = 6, words: str = "timestamp, time") -> dict[str, Arguments]
 class TypeNames:
     engine: str
     known: Mapping[str, Arguments]
-    """By name in lower case; words of several have one space between them."""
+    """By name in lower case, words separated by one space."""
     arrays: bool = False
     own_types: bool = False
-    """Whether people can have types of their own there: with a schema before them, or in quotes, any name goes."""
+    """Whether users can define types: with a schema in front, or in quotes, any name passes."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """What to write for names of other engines."""
+    """What to write instead of other engines' names."""
 
     def problem(self, asked: str) -> TypeProblem | None:
         """Why a step cannot cast to this here; ``None`` if it can."""

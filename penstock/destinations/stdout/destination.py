@@ -1,7 +1,7 @@
 """Prints a batch in log order, one line per record.
 
-A terminal has no memory: a batch that is written again is printed again (at-least-once). It refuses nothing: characters
-that its encoding does not have are spelled out. A reader that is gone may come back.
+Nothing remembers what was printed: a batch that is written again is printed again (at-least-once). Nothing is refused:
+characters that the encoding lacks are escaped. A reader that is gone may come back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.destinations.contract import (
-    UNRECORDED,
+    NULL_TABLE_BOOK,
     Batch,
     Capabilities,
     Destination,
@@ -34,7 +34,7 @@ class StdoutDestination(Destination[StdoutConfig]):
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return LineStager(directory, TABLE, whole_records=self.config.format == "record")
 
-    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = UNRECORDED) -> Receipt:
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         try:
             for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
                 with Path(part.path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
@@ -43,7 +43,7 @@ class StdoutDestination(Destination[StdoutConfig]):
             sys.stdout.flush()
         except (OSError, ValueError) as error:  # ValueError: it was closed
             raise TransientError(
-                "PEN-DST-010", f"standard output takes no more lines: {error}.", "Is its reader still there?"
+                "PEN-DST-010", f"standard output takes no more lines: {error}.", "Restart its reader; it is retried."
             ) from error
         return Receipt([TableReceipt(TABLE, sum(part.rows for part in parts))] if parts else [])
 

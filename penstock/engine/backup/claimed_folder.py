@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def claim_folder(folder: Path) -> Iterator[None]:
     """Have a folder that is there to oneself, whatever its name is in the end. A process that is killed gives it up."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

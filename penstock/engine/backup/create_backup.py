@@ -1,11 +1,11 @@
-"""Making a backup while the pipeline runs.
+"""Creates a backup while the pipeline runs.
 
-Nothing that is copied may be ahead of what it refers to, so the order is: what sources remember (it refers to the
-log), the ledger (to the failed store and the log), the failed store as far as that ledger counts, the holds, and at
-last the log, each partition up to where its head says at that moment. Who wrote a partition's records is copied behind
-the records: an entry too many is cut off, one too few would ascribe records to the writer before.
+No copy may be ahead of what it refers to, so the order is: the progress of sources (it refers to the log), the ledger
+(to the failed store and the log), the failed store as far as that ledger counts, the holds, and at last the log, each
+partition up to its head at that moment. A partition's lineage is copied after its records: an entry too many is cut
+off, one too few would ascribe records to the previous writer.
 
-Meanwhile retention, compaction and repair are kept away from the log. Appends and deliveries go on.
+Meanwhile retention, compaction and repair are locked out of the log. Appends and deliveries go on.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 
 from penstock import __version__, faults
 from penstock.durable import sync_directory
-from penstock.engine.backup.claimed_folder import claimed
-from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, describe, sync_folders, too_short
+from penstock.engine.backup.claimed_folder import claim_folder
+from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, hash_file, sync_folders, too_short_error
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.log.format.log_files import (
@@ -34,29 +34,29 @@ from penstock.log.format.log_files import (
     segment_bases,
     segment_path,
 )
-from penstock.log.format.partition_head import HEAD_FILE, pack, read_head
+from penstock.log.format.published_end import HEAD_FILE, pack, read_head
 from penstock.log.lineage import LINEAGE_FILE, read_lineage
-from penstock.log.local import LocalLog
-from penstock.log.maintenance.maintenance_lock import busy, housekeeping
+from penstock.log.local_log import LocalLog
+from penstock.log.maintenance.maintenance_lock import busy_error, lock_for_maintenance
 
-Told = Callable[[int, int], None]
-"""Called with the bytes that are copied, and those that there are to copy, as far as is known."""
+ProgressCallback = Callable[[int, int], None]
+"""Called with the bytes copied so far, and the bytes to copy, as far as known."""
 
 LOCK_PATIENCE = 600.0
 """Seconds to wait for retention, compaction or repair to finish with a partition."""
 
 
-def back_up(pipeline: Pipeline, target: Path, told: Told = lambda done, total: None) -> Manifest:
-    """Copy the pipeline's data into a folder that is not there yet, or is empty. It appears whole or not at all."""
+def back_up(pipeline: Pipeline, target: Path, told: ProgressCallback = lambda done, total: None) -> Manifest:
+    """Copy the pipeline's data into a new or empty folder. The backup appears completely or not at all."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise PenstockError("PEN-BAK-005", f"{target} is there already.", "Name a folder that is new, or empty.")
     partial = target.with_name(f"{target.name}.partial")
     try:
         if partial.exists():
-            with claimed(partial):
+            with claim_folder(partial):
                 shutil.rmtree(partial)
         partial.mkdir(parents=True, mode=0o700)
-        with claimed(partial):
+        with claim_folder(partial):
             manifest = _Backup(pipeline, partial, told).make()
             faults.reach("backup.before_rename")
             partial.replace(target)
@@ -77,7 +77,7 @@ def back_up(pipeline: Pipeline, target: Path, told: Told = lambda done, total: N
 class _Backup:
     pipeline: Pipeline
     folder: Path
-    told: Told
+    told: ProgressCallback
     files: dict[str, FileEntry] = field(default_factory=dict)
     done: int = 0
     total: int = 0
@@ -87,18 +87,18 @@ class _Backup:
         self.total = sum(usage.bytes for usage in log.usage().values())
         with ExitStack() as locks:
             for partition in log.partitions():
-                locks.enter_context(_quiet(log.directory, partition))
-            self._tree(layout.root / "sources")
-            extents = self._ledger()
+                locks.enter_context(_lock_partition(log.directory, partition))
+            self._copy_tree(layout.root / "sources")
+            extents = self._copy_ledger()
             faults.reach("backup.ledger_copied")
             for route, length in extents.items():
                 if length:
-                    self._file(self.pipeline.failed_store.path(route), length)
-            self._tree(log.directory / "holds")
-            # Partitions that came since are new to everything that was copied so far, and have lost nothing yet.
-            self._file(log.directory / "partitions.json")
+                    self._copy_file(self.pipeline.failed_store.path(route), length)
+            self._copy_tree(log.directory / "holds")
+            # Partitions created since are unknown to everything copied so far, and have lost nothing yet.
+            self._copy_file(log.directory / "partitions.json")
             for partition in LocalLog(self.folder / "log").partitions():
-                self._partition(log.partition_dir(partition))
+                self._copy_partition(log.partition_dir(partition))
         has_ledger = self.pipeline.config.ledger.url is None
         made_at = datetime.now(UTC).isoformat(timespec="seconds")
         manifest = Manifest(
@@ -109,7 +109,7 @@ class _Backup:
         manifest.write(self.folder)
         return manifest
 
-    def _ledger(self) -> dict[str, int]:
+    def _copy_ledger(self) -> dict[str, int]:
         """Copy the ledger at one moment. Returns how many bytes of each route's failed file it counts."""
         if self.pipeline.config.ledger.url is not None:
             ledger = self.pipeline.ledger
@@ -117,14 +117,14 @@ class _Backup:
         copy = self.folder / self.pipeline.layout.ledger.name
         with closing(sqlite3.connect(self.pipeline.layout.ledger)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
-            # One file: what would lie beside it in WAL mode is easily forgotten when the backup is moved.
+            # One file: the extra files of WAL mode are easily forgotten when the backup is moved.
             target.execute("PRAGMA journal_mode=DELETE")
             extents = dict(target.execute("SELECT route, failed_bytes FROM totals").fetchall())
         copy.chmod(0o600)
-        self.files[copy.name] = describe(copy)
+        self.files[copy.name] = hash_file(copy)
         return extents
 
-    def _partition(self, directory: Path) -> None:
+    def _copy_partition(self, directory: Path) -> None:
         head = read_head(directory)
         if head is None:
             (self.folder / "log" / directory.name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -133,42 +133,42 @@ class _Backup:
             if base > head.segment:
                 break
             path = segment_path(directory, base)
-            self._file(path, head.position if base == head.segment else None)
+            self._copy_file(path, head.position if base == head.segment else None)
             if base < head.segment and index_path(path).exists():
-                self._file(index_path(path))
-        self._content(directory / HEAD_FILE, pack(head._replace(durable=head.position)))
+                self._copy_file(index_path(path))
+        self._write_content(directory / HEAD_FILE, pack(head._replace(durable=head.position)))
         known = [list(each) for each in read_lineage(directory).incarnations if each.first < head.next_offset]
         if known:
-            self._content(directory / LINEAGE_FILE, json.dumps(known, separators=(",", ":")).encode())
+            self._write_content(directory / LINEAGE_FILE, json.dumps(known, separators=(",", ":")).encode())
         for path in sorted(directory.iterdir()):
             kept = path.suffix not in (SEGMENT_SUFFIX, INDEX_SUFFIX, ".new", ".lock")
             if path.is_file() and kept and path.name not in (HEAD_FILE, LINEAGE_FILE, "lock"):
-                self._file(path)
+                self._copy_file(path)
 
-    def _tree(self, directory: Path) -> None:
+    def _copy_tree(self, directory: Path) -> None:
         for path in sorted(directory.rglob("*")):
             if path.is_file() and path.suffix not in (".new", ".lock"):
-                self._file(path)
+                self._copy_file(path)
 
-    def _file(self, path: Path, length: int | None = None) -> None:
+    def _copy_file(self, path: Path, length: int | None = None) -> None:
         name = str(path.relative_to(self.pipeline.layout.root))
         try:
             self.files[name] = copy_file(path, self.folder / name, length, self._count)
         except FileNotFoundError:
-            # A small file that was replaced or let go of while we looked; segments are kept from that, and of what the
-            # ledger counts in the failed store nothing may be missing.
+            # A small file that was replaced or removed meanwhile; segments are locked against that, and nothing that
+            # the ledger counts in the failed store may be missing.
             if length:
-                raise too_short(path, 0, length) from None
+                raise too_short_error(path, 0, length) from None
             if path.suffix == SEGMENT_SUFFIX:
                 raise
             return
         faults.reach("backup.file_copied")
 
-    def _content(self, path: Path, content: bytes) -> None:
+    def _write_content(self, path: Path, content: bytes) -> None:
         name = str(path.relative_to(self.pipeline.layout.root))
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_durably(self.folder / name, content)
-        self.files[name] = describe(self.folder / name)
+        self.files[name] = hash_file(self.folder / name)
 
     def _count(self, size: int) -> None:
         self.done += size
@@ -176,14 +176,14 @@ class _Backup:
 
 
 @contextmanager
-def _quiet(log: Path, partition: int) -> Iterator[None]:
-    """Keep retention, compaction and repair away from a partition, once they are done with it."""
+def _lock_partition(log: Path, partition: int) -> Iterator[None]:
+    """Wait for retention, compaction or repair of a partition to end, and keep them out."""
     deadline = time.monotonic() + LOCK_PATIENCE
     while True:
-        with housekeeping(log / str(partition)) as ours:
+        with lock_for_maintenance(log / str(partition)) as ours:
             if ours:
                 yield
                 return
         if time.monotonic() > deadline:
-            raise busy(log, partition)
+            raise busy_error(log, partition)
         time.sleep(0.1)

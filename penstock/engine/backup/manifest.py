@@ -91,11 +91,11 @@ def copy_file(
         written.flush()
         os.fsync(written.fileno())
     if left:
-        raise too_short(source, size, length)
+        raise too_short_error(source, size, length)
     return FileEntry(size, digest.hexdigest())
 
 
-def too_short(source: Path, size: int, length: int | None) -> PenstockError:
+def too_short_error(source: Path, size: int, length: int | None) -> PenstockError:
     return PenstockError(
         "PEN-BAK-004",
         f"{source} has {size} bytes, and {length} were to be copied.",
@@ -103,7 +103,7 @@ def too_short(source: Path, size: int, length: int | None) -> PenstockError:
     )
 
 
-def describe(path: Path) -> FileEntry:
+def hash_file(path: Path) -> FileEntry:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -1,9 +1,9 @@
-"""Putting a backup back, and letting every route go on from there.
+"""Restores a backup, and lets every route continue from there.
 
-The data is put together beside ``data_dir`` and takes its place by one rename, so a restore that is killed has done
-nothing or all. What was there before is kept beside it, also when the kill came before it got its name: only a folder
-with our mark in it is one that can be thrown away. Then each destination is asked what it has: where it is newer than
-the backup, its routes adopt that; where it is older, it is said what is missing.
+The data is assembled beside ``data_dir`` and takes its place by one rename, so a killed restore has done everything or
+nothing. The former data is kept beside it, also when the kill came before it got its name: only a folder with our mark
+in it may be deleted. Then each destination is asked what it has: where it is newer than the backup, its routes adopt
+that; where it is older, the result says what is missing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from penstock import faults
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.durable import sync_directory
-from penstock.engine.backup.claimed_folder import claimed
-from penstock.engine.backup.create_backup import Told
+from penstock.engine.backup.claimed_folder import claim_folder
+from penstock.engine.backup.create_backup import ProgressCallback
 from penstock.engine.backup.manifest import Manifest, copy_file, read_manifest, sync_folders
 from penstock.engine.history.takeover import adopt
 from penstock.engine.layout import Layout
@@ -31,43 +31,47 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.presence import engine_pid
 from penstock.errors import ContradictionError, PenstockError
 from penstock.log.format.log_files import try_lock
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 MARK = ".restoring"
-"""A file in a folder that a restore puts together. What was there before has none."""
+"""A file in the folder that a restore assembles. Former data has none."""
 _EXCHANGE = 2
 _AT_FDCWD = -100
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """How a route goes on after a restore."""
+class ResumedRoute:
+    """How a route continues after a restore."""
 
     route: str
     adopted: int = 0
     """Offsets that the destination has beyond the backup's ledger; they are not delivered again."""
     missing: str = ""
-    """What the destination lacks that the ledger counts as delivered, and how to deliver it again."""
+    """What the ledger counts as delivered and the destination lacks, and how to deliver it again."""
     unknown: str = ""
-    """Why this could not be found out; the route asks when it starts, and waits if it must."""
+    """Why this could not be determined; the route checks when it starts, and waits if it must."""
 
 
 @dataclass(frozen=True)
 class Restored:
     manifest: Manifest
     before: Path | None
-    """Where the data that was there before is kept."""
+    """Where the former data is kept."""
     left: Path | None
-    """Where the data is kept that a restore before this one took the place of; it was killed before it could say so."""
-    routes: Sequence[Resumed]
+    """Where the data is kept that an earlier restore replaced; it was killed before it could report that."""
+    routes: Sequence[ResumedRoute]
 
 
 def restore(
-    config: PipelineConfig, source: Path, operator: Operator, force: bool, told: Told = lambda done, total: None
+    config: PipelineConfig,
+    source: Path,
+    operator: Operator,
+    force: bool,
+    told: ProgressCallback = lambda done, total: None,
 ) -> Restored:
     """Put a backup in the place of ``data_dir``, which must be new or empty unless ``force`` is given."""
     manifest = read_manifest(source)
-    # Where it really is: a link to another disk stays one.
+    # The real path: a link to another disk stays a link.
     target = config.data_dir.resolve()
     if manifest.pipeline != config.name:
         raise PenstockError(
@@ -90,14 +94,14 @@ def restore(
         )
     partial = target.with_name(f"{target.name}.restoring")
     try:
-        with _at_rest(target):
-            # Better said before the copy than after it.
+        with _require_idle(target):
+            # Better refused before the copy than after it.
             left = _clear(partial, target)
         partial.mkdir(parents=True, mode=0o700)
-        with claimed(partial):
+        with claim_folder(partial):
             _copy(manifest, source, partial, told)
-            # It may have been started meanwhile, and must not be while the folders change places.
-            with _at_rest(target):
+            # The pipeline may have started meanwhile, and must not while the folders are exchanged.
+            with _require_idle(target):
                 before = _put_in_place(partial, target, filled)
     except OSError as error:
         if isinstance(error, faults.InjectedFault):
@@ -113,12 +117,12 @@ def restore(
     try:
         routes = resume_routes(config, operator)
     except PenstockError as error:
-        # The data is in its place, and where the former data is must be said.
-        routes = [Resumed(route, unknown=str(error)) for route in config.routes]
+        # The data is in place, and the result must say where the former data is.
+        routes = [ResumedRoute(route, unknown=str(error)) for route in config.routes]
     return Restored(manifest, before, left, routes)
 
 
-def resume_routes(config: PipelineConfig, operator: Operator) -> list[Resumed]:
+def resume_routes(config: PipelineConfig, operator: Operator) -> list[ResumedRoute]:
     """Bring every route in line with what its destination has."""
     pipeline = Pipeline.open(config)
     try:
@@ -127,28 +131,28 @@ def resume_routes(config: PipelineConfig, operator: Operator) -> list[Resumed]:
         pipeline.ledger.close()
 
 
-def _resume(pipeline: Pipeline, route: str, operator: Operator) -> Resumed:
+def _resume(pipeline: Pipeline, route: str, operator: Operator) -> ResumedRoute:
     history, sources = pipeline.history(), pipeline.sources_of(route)
     try:
         destination = pipeline.plan(route).destination()
         try:
-            history.check_ground(route, sources)
+            history.check_local_state(route, sources)
             history.check_target(route, sources, destination)
         except ContradictionError:
             done = adopt(pipeline, route, route, operator)
-            return Resumed(route, adopted=sum(max(0, end - start) for start, end in done.stretches.values()))
-        return Resumed(route, missing=history.missing(route, destination))
+            return ResumedRoute(route, adopted=sum(max(0, end - start) for start, end in done.stretches.values()))
+        return ResumedRoute(route, missing=history.describe_missing(route, destination))
     except PenstockError as error:
-        return Resumed(route, unknown=str(error))
+        return ResumedRoute(route, unknown=str(error))
 
 
 def _clear(partial: Path, target: Path) -> Path | None:
-    """Remove what a restore that was killed has left. Where it was killed too late to name what was there before, that
-    gets its name now, which is returned."""
+    """Remove what a killed restore has left. If it was killed before it could name the former data, name that now and
+    return its path."""
     (target / MARK).unlink(missing_ok=True)
     if not partial.exists():
         return None
-    with claimed(partial):
+    with claim_folder(partial):
         if not (partial / MARK).exists() and any(partial.iterdir()):
             _leave_others(partial, target)
             return _set_aside(partial, target)
@@ -156,8 +160,8 @@ def _clear(partial: Path, target: Path) -> Path | None:
     return None
 
 
-def _copy(manifest: Manifest, source: Path, partial: Path, told: Told) -> None:
-    """Every file, compared with what the manifest says of it while it is copied."""
+def _copy(manifest: Manifest, source: Path, partial: Path, told: ProgressCallback) -> None:
+    """Copy every file, and compare it with the manifest meanwhile."""
     (partial / MARK).touch(mode=0o600)
     done, total = 0, manifest.bytes
     for name, entry in manifest.files.items():
@@ -195,8 +199,7 @@ def _put_in_place(partial: Path, target: Path, filled: bool) -> Path | None:
 
 
 def _leave_others(folder: Path, target: Path) -> None:
-    """What lies in ``data_dir`` and is in no backup stays there: the archive, which is a destination, and whatever
-    others have put there."""
+    """Keep in ``data_dir`` what no backup has: the archive, which is a destination, and foreign files."""
     replaced = {path.name for path in Layout(folder).own} - {Layout(folder).archive.name}
     for path in sorted(folder.iterdir()):
         if path.name not in replaced and not os.path.lexists(target / path.name):
@@ -213,7 +216,7 @@ def _set_aside(folder: Path, target: Path) -> Path:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Let two folders change places at one moment. Where the system has no such call, two renames must do."""
+    """Exchange two folders atomically; by renames where the system has no such call."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is not None:
         if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:
@@ -228,8 +231,8 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 @contextmanager
-def _at_rest(target: Path) -> Iterator[None]:
-    """Nobody works on the data, and nobody can begin to. Raises ``PenstockError`` if somebody does."""
+def _require_idle(target: Path) -> Iterator[None]:
+    """Lock the data against every process inside the block. Raises ``PenstockError`` if one works on it."""
     layout = Layout(target)
     locks = [layout.run / "engine.lock", *(directory / "lock" for directory in layout.log.glob("[0-9]*"))]
     with ExitStack() as held:

@@ -1,6 +1,6 @@
 """Cases of a route or of some steps, as people write them in YAML: records that go in, and what must become of them.
 
-A file of cases is read as strictly as a pipeline's: every mistake is told with its line.
+A file of cases is read as strictly as a pipeline's: every error has its line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import Field, ValidationError, model_validator
 
 from penstock.config.choices import ChosenStep
-from penstock.config.component import ComponentConfig, Reading
+from penstock.config.component import ComponentConfig, ReadingContext
 from penstock.config.document import Node, parse
 from penstock.config.loading import text_of
 from penstock.config.problems import ConfigError, Position, Problem
@@ -24,15 +24,15 @@ from penstock.engine.cases.exact_json import Real
 from penstock.record import Mode, Op
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-"""When a record came that does not say: a case must not depend on the time of day."""
+"""The default timestamp of a record: a case must not depend on the time of day."""
 
 
 Data = object
-"""A JSON value as ``parse`` makes it, and nothing further: a number keeps what ``Real`` knows of it."""
+"""A JSON value as ``parse`` returns it, not converted further: a number keeps its text in ``Real``."""
 
 
 class GivenRecord(ComponentConfig):
-    """A record that goes in, with what is around its data."""
+    """An input record, with the fields around its data."""
 
     data: Data = Field(default=None, description="A mapping is written as JSON; text is taken as it is.")
     namespace: str | None = Field(default=None, description="By default the route's first source.")
@@ -114,7 +114,7 @@ class CaseFile(ComponentConfig):
 
 @dataclass(frozen=True)
 class PlacedCase:
-    """A case and where it stands."""
+    """A case and its place in the file."""
 
     file: str
     line: int
@@ -136,7 +136,7 @@ def load_cases(path: Path, variables: Mapping[str, str] = os.environ) -> list[Pl
     if root is not None and not isinstance(root.value, dict):
         problems.append(Problem(file, root.position, "", "a file of cases is a mapping", fix))
     elif root is not None:
-        reading = Reading(path.absolute().parent)
+        reading = ReadingContext(path.absolute().parent)
         try:
             read = CaseFile.model_validate(root.value, context=reading)
             if not problems:

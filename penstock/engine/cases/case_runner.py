@@ -15,7 +15,7 @@ from penstock.config.problems import ConfigError, Problem, suggestion
 from penstock.engine.cases.case import Case, ExpectedFailure, GivenRecord, PlacedCase
 from penstock.engine.cases.exact_json import lines, read, write
 from penstock.engine.pipeline import route_plan
-from penstock.engine.route_plan import PlannedStep, links, planned
+from penstock.engine.route_plan import PlannedStep, links, plan_steps
 from penstock.errors import PenstockError
 from penstock.record import Record, entries, placed, records
 from penstock.steps.chain import NAMESPACE_LABEL, OF_FAILED_LABEL, ONLY_KEYS_LABEL, Chain, ChainOutcome
@@ -40,7 +40,7 @@ class Verdict:
         return not self.mismatches
 
 
-def try_case(placed_case: PlacedCase, config: PipelineConfig | None) -> Verdict:
+def run_case(placed_case: PlacedCase, config: PipelineConfig | None) -> Verdict:
     """Run one case. ``config`` is the pipeline that its route is in; a case with steps of its own needs none."""
     case = placed_case.case
     try:
@@ -53,7 +53,7 @@ def try_case(placed_case: PlacedCase, config: PipelineConfig | None) -> Verdict:
 
 
 def require_steps(cases: Sequence[PlacedCase], config: PipelineConfig | None) -> None:
-    """Raises ``ConfigError`` for cases that say of a step how many it skips, and there is no such step."""
+    """Raises ``ConfigError`` for cases that expect skips of a step that does not exist."""
     for file in dict.fromkeys(each.file for each in cases):
         problems = [problem for each in cases if each.file == file for problem in _unknown_steps(each, config)]
         if problems:
@@ -73,13 +73,13 @@ def _unknown_steps(placed_case: PlacedCase, config: PipelineConfig | None) -> It
 
 def _steps(case: Case, config: PipelineConfig | None) -> Sequence[PlannedStep]:
     if case.route is None:
-        return planned([(step.name, step.config) for step in case.steps or ()])
+        return plan_steps([(step.name, step.config) for step in case.steps or ()])
     assert config is not None, "a case with a route is run with its pipeline"
     return route_plan(config, case.route).steps
 
 
 def _chain(case: Case, config: PipelineConfig | None) -> tuple[Chain, str]:
-    """What the records go through, and the namespace of those that do not say theirs."""
+    """The chain for the records, and the default namespace of records."""
     steps = _steps(case, config)
     _require_arrow(steps)
     if case.route is None:
@@ -131,12 +131,12 @@ def _output(case: Case, outcome: ChainOutcome) -> list[Mismatch]:
 
 
 def _aligned(expected: Sequence[object], came: Sequence[Record]) -> Iterable[tuple[object, Record]]:
-    """Each record that came with what is expected in its place; with an empty mapping where nothing is."""
+    """Each output record with the expectation for its place; an empty mapping where there is none."""
     return ((expected[place] if place < len(expected) else {}, record) for place, record in enumerate(came))
 
 
 def _as_expected(expected: object, record: Record) -> object:
-    """The record's data as text if text is expected, else what it means."""
+    """The record's data as text if text is expected, else as JSON."""
     if record.data is None:
         return None
     text = record.data.decode("utf-8", "backslashreplace")
@@ -149,7 +149,7 @@ def _as_expected(expected: object, record: Record) -> object:
 
 
 def _parts(record: Record, expected: object) -> dict[str, object]:
-    """Those parts of a record that are compared; all of a record that nobody expected."""
+    """The parts of a record to compare; all parts of an unexpected record."""
     wanted = expected if isinstance(expected, dict) and expected else {"data": {}, "namespace": "", "op": ""}
     parts: dict[str, object] = {name: getattr(record, name) for name in wanted if name != "data"}
     if "data" in wanted:

@@ -1,4 +1,4 @@
-"""JSON whose numbers are kept as they are written, for cases: compared exactly, and shown as somebody wrote them."""
+"""JSON whose numbers keep their text, for cases: compared exactly, and shown as written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from penstock.config.document import real
-from penstock.json.exact_numbers import as_json, exact
+from penstock.json.compare_numbers import as_json, number_key
 
 
 class Real(float):
@@ -23,7 +23,7 @@ class Real(float):
 
 
 def read(text: str) -> object:
-    """What JSON text means. Raises ``ValueError`` for text that is none."""
+    """The value of a JSON text. Raises ``ValueError`` if it is not JSON."""
     return json.loads(text, parse_float=Real, parse_constant=_refuse)
 
 
@@ -37,7 +37,7 @@ def write(value: object) -> str:
 
 
 class Line(str):
-    """A line of JSON. Two are the same if they mean the same."""
+    """A line of JSON. Two are equal if their values are."""
 
     meaning: str
 
@@ -57,7 +57,7 @@ class Line(str):
 
 
 def lines(value: Any, before: str = "", after: str = "", depth: int = 0) -> Iterator[Line]:
-    """The value as indented JSON, keys sorted; ``before`` and ``after`` stand around it."""
+    """The value as indented JSON, keys sorted, between ``before`` and ``after``."""
     indent = "  " * depth
     if isinstance(value, (dict, list)) and value:
         first, last = "{}" if isinstance(value, dict) else "[]"
@@ -70,7 +70,7 @@ def lines(value: Any, before: str = "", after: str = "", depth: int = 0) -> Iter
         return
     text = write(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and text[-1].isdigit()
-    yield Line(f"{indent}{before}{text}{after}", f"{indent}{before}{exact(text) if number else text}{after}")
+    yield Line(f"{indent}{before}{text}{after}", f"{indent}{before}{number_key(text) if number else text}{after}")
 
 
 def _word(value: object) -> str:

@@ -1,1 +1,1 @@
-"""A route at work: from a range of the log to a batch that its destination has and the ledger counts."""
+"""Delivery of a route: takes a range of the log to a batch that the destination has and the ledger counts."""

@@ -1,8 +1,8 @@
-"""Cutting a batch into pieces that are delivered one after the other. Pure arithmetic over offset ranges.
+"""Cuts a batch into pieces that are delivered one after the other. Pure arithmetic over offset ranges.
 
-A piece covers per partition one stretch, and pieces follow each other without a gap: each begins where the ones before
-it end. Pieces keep the order of the log over all partitions: what is in one comes before what is in the next. That is
-also the order in which a route stops at a record.
+A piece covers one stretch of each partition. Pieces follow each other without a gap: each begins where the ones before
+it end. They keep the order of the log over all partitions: every record of a piece comes before those of the next. A
+route stops at records in that order too.
 """
 
 from __future__ import annotations
@@ -24,59 +24,59 @@ class Order(Protocol):
     """The order of a log's records over its partitions."""
 
     def before(self, ranges: Ranges, place: Place) -> dict[int, Range]:
-        """What of the ranges comes before a record."""
+        """The part of the ranges that comes before a record."""
 
     def first(self, ranges: Ranges, records: int) -> dict[int, Range]:
-        """The first so many records of the ranges."""
+        """The part of the ranges that holds their first ``records`` records."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """``acknowledged``: an operator has said that these records are done; they are passed over, not delivered.
-    ``again``: it was begun before, and is delivered exactly as it was then."""
+    """``acknowledged``: an operator has declared these records done; they are passed over, not delivered.
+    ``again``: the piece was begun before, and is delivered exactly as it was then."""
 
     ranges: Ranges
     acknowledged: bool = False
     again: bool = False
 
 
-def left_of(ranges: Ranges, committed: Mapping[int, int]) -> dict[int, Range]:
-    """What of the ranges is not behind the route yet. A partition that it has not seen begins at 0."""
+def remaining(ranges: Ranges, committed: Mapping[int, int]) -> dict[int, Range]:
+    """The part of the ranges that is not committed yet. A partition that is not in ``committed`` begins at 0."""
     found = {p: (max(start, committed.get(p, 0)), end) for p, (start, end) in sorted(ranges.items())}
     return {p: (start, end) for p, (start, end) in found.items() if start < end}
 
 
-def behind(ranges: Ranges, taken: Ranges) -> dict[int, Range]:
-    """What of the ranges comes after ``taken``, which begins where they begin."""
-    return left_of(ranges, {p: end for p, (_, end) in taken.items()})
+def rest_after(ranges: Ranges, taken: Ranges) -> dict[int, Range]:
+    """The part of the ranges that comes after ``taken``, which begins where they begin."""
+    return remaining(ranges, {p: end for p, (_, end) in taken.items()})
 
 
-def begins(ranges: Ranges, first: Ranges) -> bool:
-    """Whether ``first`` is a beginning of the ranges, or all of them."""
+def starts_with(ranges: Ranges, first: Ranges) -> bool:
+    """Whether the ranges start with ``first``, or equal it."""
     return all(p in ranges and ranges[p][0] == start and end <= ranges[p][1] for p, (start, end) in first.items())
 
 
-def span(ranges: Ranges) -> int:
-    """How many offsets there are; at most one record for each."""
+def offset_count(ranges: Ranges) -> int:
+    """How many offsets the ranges have; each holds at most one record."""
     return sum(end - start for start, end in ranges.values())
 
 
 def halves(ranges: Ranges, records: int, order: Order) -> tuple[dict[int, Range], dict[int, Range]]:
-    """The ranges, which have so many records, in two, the first with half of them."""
+    """Splits ranges that hold ``records`` records in two; the first gets half of the records."""
     first = order.first(ranges, records // 2)
-    return first, behind(ranges, first)
+    return first, rest_after(ranges, first)
 
 
-def around(ranges: Ranges, place: Place, order: Order) -> list[Piece]:
-    """The ranges as what is before a record, the record itself, and what is behind it; without the empty ones."""
+def split_around(ranges: Ranges, place: Place, order: Order) -> list[Piece]:
+    """Splits the ranges into what comes before a record, the record, and what follows it. Leaves out empty pieces."""
     partition, offset = place
     before = order.before(ranges, place)
     record = {partition: (offset, offset + 1)}
-    rest = behind(ranges, {**before, **record})
+    rest = rest_after(ranges, {**before, **record})
     return [Piece(some) for some in (before, record, rest) if some]
 
 
-def course(
+def plan_pieces(
     ranges: Ranges,
     order: Order,
     begun: Ranges | None = None,
@@ -85,16 +85,16 @@ def course(
 ) -> list[Piece]:
     """The pieces in which ranges are delivered.
 
-    First the batch that was ``begun``, exactly as it was. Then what an operator ``acknowledged`` is passed over, and in
-    the partition where the route had ``stopped_at`` a record, every one up to it is a piece of its own. What lies
-    between them is delivered when its turn in the order comes.
+    The batch that was ``begun`` comes first, exactly as it was. What an operator ``acknowledged`` is passed over. In
+    the partition where the route had ``stopped_at`` a record, every record up to that one is a piece of its own. What
+    lies between these is delivered when its turn in the order comes.
     """
     pieces = [] if begun is None else [Piece(begun, again=True)]
-    ranges = ranges if begun is None else behind(ranges, begun)
+    ranges = ranges if begun is None else rest_after(ranges, begun)
     waiting = [
         deque(found)
         for partition, stretch in sorted(ranges.items())
-        if (found := _special(partition, stretch, (acknowledged or {}).get(partition, ()), stopped_at))
+        if (found := _lone_pieces(partition, stretch, (acknowledged or {}).get(partition, ()), stopped_at))
     ]
     while waiting:
         turn, before = waiting[0], order.before(ranges, _start(waiting[0][0]))
@@ -103,13 +103,13 @@ def course(
                 turn, before = other, order.before(ranges, _start(other[0]))
         piece = turn.popleft()
         pieces += [Piece(before), piece] if before else [piece]
-        ranges = behind(behind(ranges, before), piece.ranges)
+        ranges = rest_after(rest_after(ranges, before), piece.ranges)
         waiting = [each for each in waiting if each]
     return [*pieces, Piece(ranges)] if ranges else pieces
 
 
-def between(stretch: Range, passed_over: Iterable[Range]) -> list[Range]:
-    """What is left of a stretch without some others, in order."""
+def subtract(stretch: Range, passed_over: Iterable[Range]) -> list[Range]:
+    """The stretch without those that are ``passed_over``, in order."""
     start, end = stretch
     found: list[Range] = []
     for first, last in joined(passed_over):
@@ -130,8 +130,8 @@ def joined(stretches: Iterable[Range]) -> list[Range]:
     return found
 
 
-def _special(partition: int, whole: Range, acknowledged: Iterable[Range], stopped_at: Place | None) -> list[Piece]:
-    """Of a partition's range what comes alone: what is acknowledged, and else each record up to ``stopped_at``."""
+def _lone_pieces(partition: int, whole: Range, acknowledged: Iterable[Range], stopped_at: Place | None) -> list[Piece]:
+    """The pieces of a range that stand alone: what is acknowledged, and else each record up to ``stopped_at``."""
     start, end = whole
     careful = stopped_at[1] + 1 if stopped_at is not None and stopped_at[0] == partition else start
     done = [(max(start, a), min(end, b)) for a, b in joined(acknowledged) if a < end and start < b]

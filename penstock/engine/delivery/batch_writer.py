@@ -1,8 +1,8 @@
-"""One batch to its destination: written until every table has its rows, waiting while the destination is away.
+"""Writes one batch to its destination until every table has its rows, and waits while the destination is unavailable.
 
-A table that stays away while others take their rows does not hold the batch: its part is put off, and so is that of
-every later batch, until it has got what it waits for (``penstock.engine.retry_lane.retrier``). Where it is the only
-table, or all others are away too, there is nobody to go on for, and the batch waits.
+A table that stays unavailable while others take their rows does not hold up the batch: its part is put off, and so is
+that of every later batch, until it has got what it waits for (``penstock.engine.retry_lane.retrier``). If it is the
+only table, or all others are unavailable too, no table could go on, and the batch waits.
 """
 
 from __future__ import annotations
@@ -15,87 +15,87 @@ from threading import Event
 from penstock.backoff import Backoff, Patience
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import events
-from penstock.engine.delivery.schema_drift import TableWatch
+from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task_report import rows_by_table
 from penstock.engine.ledger import Ledger, RouteState, WaitingTable
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import RefusedError, RouteError, TransientError
 
 TRIES = 2
-"""How often a table is tried before its part is put off. One failure may be the end of the whole connection."""
-MOST_BATCHES = 10_000
-"""Of how many batches a table may wait for its part; then its route waits for it."""
+"""How often a table is tried before its part is put off: one failure may be that of the whole connection."""
+MAX_WAITING_BATCHES = 10_000
+"""For the parts of how many batches a table may wait; then its route waits for it."""
 
 
 class Stopped(Exception):
-    """A stop was asked for before the batch was delivered. It is still in the log; this is no error."""
+    """A stop was requested before the batch was delivered. The batch is still in the log; this is not an error."""
 
 
-class Reconsidered(Exception):
-    """An operator has declared records of the batch done while it waited: it is to be tried without them."""
+class AcksChanged(Exception):
+    """An operator acknowledged records of the batch while it waited: it must be tried again without them."""
 
 
 class OutOfPatience(Stopped):
-    """The destination has been away for longer than the run is to wait. The batch is still in the log."""
+    """The destination was unavailable for longer than the run may wait. The batch is still in the log."""
 
 
 @dataclass(frozen=True)
 class BatchWriter:
-    """Writes the batches of one route. ``whole``: all rows of a batch or none."""
+    """Writes the batches of one route. ``all_or_nothing``: all rows of a batch or none."""
 
     destination: AnyDestination
     ledger: Ledger
     stopping: Event
-    whole: bool = False
-    watch: TableWatch = field(default_factory=TableWatch)
+    all_or_nothing: bool = False
+    watch: DriftDetector = field(default_factory=DriftDetector)
     patience: Patience = field(default_factory=Patience)
-    check: Callable[[], None] = lambda: None
-    """Called before the destination is written to; it may raise what the destination may."""
+    check_target: Callable[[], None] = lambda: None
+    """Called before each write; it may raise what the destination may."""
     passes_over: bool = False
-    """Whether records of the batch are passed over that a table may have got by an earlier attempt."""
-    reconsider: Callable[[], bool] = lambda: False
-    """Whether that has changed."""
+    """Whether the batch passes over records that a table may have got by an earlier attempt."""
+    acks_changed: Callable[[], bool] = lambda: False
+    """Whether the records to pass over have changed."""
 
     def write(self, batch: Batch, parts: Sequence[Part], again: bool) -> list[TableReceipt]:
         """What is written stays written: only the other tables are tried again, by this call or after a crash
-        (``again``). The receipt of a table whose part is put off says why it is ``away``. Raises ``RefusedError`` if
-        the destination takes nothing of the batch, ``Stopped`` and ``OutOfPatience``."""
+        (``again``). The receipt of a table whose part is put off says why it is ``unavailable``. Raises
+        ``RefusedError`` if the destination refuses the batch, ``Stopped``, ``OutOfPatience`` and ``AcksChanged``."""
         staged = rows_by_table(parts)
-        done = {table.table: table for table in self.ledger.tables_loaded(batch)}
+        done = {table.table: table for table in self.ledger.loaded_tables(batch)}
         backoff = Backoff()
-        waiting = self._waiting(batch, staged, backoff)
-        names = self.ledger.waiting_as(batch.route) if waiting else ()
+        waiting = self._wait_for_tables(batch, staged, backoff)
+        names = self.ledger.waiting_route_names(batch.route) if waiting else ()
         batch = replace(batch, waiting={table: found.first for table, found in waiting.items()}, waiting_as=names)
-        done |= {table: _put_off(table, waiting[table]) for table in staged if table in waiting}
+        done |= {table: _behind_receipt(table, waiting[table]) for table in staged if table in waiting}
         tries: Counter[str] = Counter()
         first = True
-        # A batch without rows is written too, once. One whose tables are all noted is not: to a destination it would
-        # look as if the batch had become empty.
+        # A batch without rows is written too, once. One whose tables are all done is not: to the destination it
+        # would look as if the batch had become empty.
         while (missing := _missing(parts, done.values())) or (first and not staged):
             try:
-                # Beside tables that are written already it is too late for all or nothing.
-                receipts = self._tried(batch, missing, again or not first, self.whole and not done)
-                problem = next((table.away for table in receipts if table.away is not None), None)
+                # Once a table is written it is too late for all or nothing.
+                receipts = self._try_write(batch, missing, again or not first, self.all_or_nothing and not done)
+                problem = next((table.unavailable for table in receipts if table.unavailable is not None), None)
             except TransientError as error:
                 receipts, problem = (), error
             except RefusedError as error:
-                if any(table.away is None for table in done.values()):
+                if any(table.unavailable is None for table in done.values()):
                     raise _refused_too_late(batch, error) from error
                 raise
             first = False
             for table in receipts:
-                if table.away is None:
+                if table.unavailable is None:
                     if not (self.passes_over and (table.repeated or table.resumed)):
-                        _check(batch, table, sum(staged[name] for name in table.staged_as))
+                        _check_accounted(batch, table, sum(staged[name] for name in table.staged_as))
                     done[table.table] = table
                     if table.failures is None:
-                        self.ledger.table_loaded(batch, table)
-            away = [table for table in receipts if table.away is not None]
-            tries.update(table.table for table in away)
-            if away and self._can_go_on(batch.route, {table.table for table in away}, done):
-                for table in away:
+                        self.ledger.note_table_loaded(batch, table)
+            unavailable = [table for table in receipts if table.unavailable is not None]
+            tries.update(table.table for table in unavailable)
+            if unavailable and self._can_go_on(batch.route, {table.table for table in unavailable}, done):
+                for table in unavailable:
                     if tries[table.table] >= TRIES and not table.meant_for:
-                        events.table_put_off(batch.route, batch.number, table.table, str(table.away))
+                        events.table_put_off(batch.route, batch.number, table.table, str(table.unavailable))
                         done[table.table] = table
                 if not _missing(parts, done.values()):
                     break
@@ -105,47 +105,48 @@ class BatchWriter:
                 raise _unaccounted(batch, sum(staged.values()), Receipt(list(done.values())).rows)
         self.patience.reset()
         if backoff.waited:
-            self.ledger.note(batch.route, RouteState.RUNNING)
+            self.ledger.set_state(batch.route, RouteState.RUNNING)
         return list(done.values())
 
-    def _waiting(self, batch: Batch, tables: Collection[str], backoff: Backoff) -> dict[str, WaitingTable]:
-        """The route's tables that are without their part of earlier batches: they get none of this one before that."""
+    def _wait_for_tables(self, batch: Batch, tables: Collection[str], backoff: Backoff) -> dict[str, WaitingTable]:
+        """The tables that wait for their part of earlier batches: they get nothing of this one before that. Blocks
+        while one of this batch is too far behind."""
         while True:
             waiting = self.ledger.waiting_tables(batch.route)
-            # What is to be written whole is not to be written without some of its tables.
-            most = 1 if self.whole else MOST_BATCHES
+            # All or nothing means that no table may be left out.
+            most = 1 if self.all_or_nothing else MAX_WAITING_BATCHES
             first = next((table for table in tables if table in waiting and waiting[table].batches >= most), None)
             if first is None:
                 return waiting
-            told = waiting[first]
-            self._wait(batch, backoff, RouteAwaits(first, f"waits for {told.batches} batches first: {told.reason}"))
+            table = waiting[first]
+            self._wait(batch, backoff, TableBehind(first, f"waits for {table.batches} batches first: {table.reason}"))
 
-    def _can_go_on(self, route: str, away: Collection[str], done: Mapping[str, TableReceipt]) -> bool:
-        """Whether there is a table that others must not hold up: one that takes rows, as far as anybody knows."""
-        if self.whole:
+    def _can_go_on(self, route: str, unavailable: Collection[str], done: Mapping[str, TableReceipt]) -> bool:
+        """Whether a table that takes rows, as far as is known, would be held up by those that are away."""
+        if self.all_or_nothing:
             return False
-        takes_rows = {name for name, table in done.items() if table.away is None}
-        # Asked anew: one that waited may have got what it waited for while this batch waits.
-        away = {*away, *self.ledger.waiting_tables(route)}
-        return any(table not in away for table in (*takes_rows, *self.ledger.delivered(route)))
+        takes_rows = {name for name, table in done.items() if table.unavailable is None}
+        # Asked anew: a table may have caught up while this batch waits.
+        unavailable = {*unavailable, *self.ledger.waiting_tables(route)}
+        return any(table not in unavailable for table in (*takes_rows, *self.ledger.table_counts(route)))
 
-    def _tried(self, batch: Batch, parts: Sequence[Part], again: bool, whole: bool) -> Sequence[TableReceipt]:
+    def _try_write(self, batch: Batch, parts: Sequence[Part], again: bool, atomic: bool) -> Sequence[TableReceipt]:
         book = RouteBook(self.ledger, batch.route)
         ended = False
         try:
-            self.check()
+            self.check_target()
             self.watch.before_try(self.destination, {part.table for part in parts}, book, batch.number, again)
-            if whole:
-                receipts = self.destination.write_whole(batch, parts, book).tables
+            if atomic:
+                receipts = self.destination.write_all_or_nothing(batch, parts, book).tables
             else:
                 receipts = self.destination.write(batch, parts, book).tables
-            ended = all(table.away is None for table in receipts)
+            ended = all(table.unavailable is None for table in receipts)
             return receipts
         finally:
             self.watch.after_try(book, ended)
 
     def _wait(self, batch: Batch, backoff: Backoff, problem: TransientError) -> None:
-        self.ledger.note(batch.route, RouteState.RETRYING, str(problem))
+        self.ledger.set_state(batch.route, RouteState.RETRYING, str(problem))
         if self.patience.is_over():
             raise OutOfPatience(str(problem)) from problem
         wait = self.patience.at_most(backoff.next())
@@ -153,19 +154,21 @@ class BatchWriter:
         if self.stopping.wait(wait):
             events.batch_put_off(batch.route, batch.number)
             raise Stopped from problem
-        if self.reconsider():
-            raise Reconsidered
+        if self.acks_changed():
+            raise AcksChanged
 
 
-class RouteAwaits(TransientError):
-    """A table that must get its part of earlier batches first."""
+class TableBehind(TransientError):
+    """A table must get its part of earlier batches first."""
 
     def __init__(self, table: str, what: str) -> None:
         super().__init__("PEN-RTE-021", f"table '{table}' {what}", "It is tried again; until then, look at the table.")
 
 
-def _put_off(table: str, waiting: WaitingTable) -> TableReceipt:
-    return TableReceipt(table, 0, away=RouteAwaits(table, f"waits for batch {waiting.first} first: {waiting.reason}"))
+def _behind_receipt(table: str, waiting: WaitingTable) -> TableReceipt:
+    return TableReceipt(
+        table, 0, unavailable=TableBehind(table, f"waits for batch {waiting.first} first: {waiting.reason}")
+    )
 
 
 def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:
@@ -173,7 +176,7 @@ def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:
     return [part for part in parts if part.table not in settled]
 
 
-def _check(batch: Batch, table: TableReceipt, staged: int) -> None:
+def _check_accounted(batch: Batch, table: TableReceipt, staged: int) -> None:
     accounted = table.rows + (table.failures.num_rows if table.failures is not None else 0)
     if accounted != staged:
         raise _unaccounted(batch, staged, accounted)
@@ -183,7 +186,7 @@ def _unaccounted(batch: Batch, staged: int, accounted: int) -> RouteError:
     return RouteError(
         "PEN-RTE-003",
         f"route '{batch.route}' staged {staged} rows and its destination accounts for {accounted}.",
-        "This is a defect of the destination; the batch is not committed.",
+        "The batch is not committed and is tried again. This is a defect of the destination; please report it.",
     )
 
 
@@ -192,5 +195,6 @@ def _refused_too_late(batch: Batch, error: RefusedError) -> RouteError:
         "PEN-RTE-004",
         f"batch {batch.number} of route '{batch.route}' was refused as a whole after tables of it were written:"
         f" {error.what}",
-        "This is a defect of the destination, which must name the rows; the batch is not committed.",
+        "The batch is not committed and is tried again. This is a defect of the destination, which must name the rows;"
+        " please report it.",
     )

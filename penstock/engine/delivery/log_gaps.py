@@ -1,7 +1,7 @@
 """Whether the log still has everything that a route has not read.
 
-Retention and compaction leave that alone, so what is missing was taken away by other means: a file that somebody
-removed, say. A reader passes over what is gone; a route must not.
+Retention and compaction keep that, so what is missing went another way: somebody removed a file, for example. A reader
+passes over what is gone; a route must not.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.delivery.batch_pieces import Range, between, joined
+from penstock.engine.delivery.batch_pieces import Range, joined, subtract
 from penstock.errors import RouteError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 if TYPE_CHECKING:
-    # Tasks import this module, and have no use for a database.
+    # Tasks import this module and need no database.
     from penstock.engine.ledger import Ledger, Position, WaitingPart
 
 
@@ -28,7 +28,7 @@ class Gap:
     first: int
     last: int
     table: str = ""
-    """The table that waits for them, of a route that is past them."""
+    """The table that waits for them, if the route itself is past them."""
 
     @property
     def what(self) -> str:
@@ -49,7 +49,7 @@ class Gap:
 
 
 def gaps(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> list[Gap]:
-    """What is missing for a route. Safe while the pipeline runs."""
+    """The gaps of a route. Safe to call while the pipeline runs."""
     # The log first: a route that moves on meanwhile, and retention behind it, must not look like a gap.
     all_oldest = {partition: log.bounds(partition).oldest for partition in log.partitions()}
     oldest = {partition: all_oldest[partition] for partition in log.partitions(sources) if partition in all_oldest}
@@ -57,7 +57,9 @@ def gaps(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> l
     standing = account.standing
     steps_hold = account.totals.waiting > sum(table.rows for table in account.waiting.values())
     needed = {
-        partition: _past(position.hold if steps_hold else position.committed, standing.acknowledged.get(partition, ()))
+        partition: _first_unacknowledged(
+            position.hold if steps_hold else position.committed, standing.acknowledged.get(partition, ())
+        )
         for partition, position in standing.positions.items()
     }
     found = [
@@ -70,33 +72,33 @@ def gaps(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> l
 
 
 def gaps_of_waiting(oldest: Mapping[int, int], part: WaitingPart) -> list[Gap]:
-    """What is missing of a part that a table waits for, where these are the ``oldest`` offsets of the log."""
+    """The gaps in a part that a table waits for. ``oldest``: the oldest offset of each partition."""
     return [
         Gap(part.route, partition, start, min(end, oldest[partition]) - 1, part.table)
         for partition, stretch in part.batch.ranges.items()
-        for start, end in between(
+        for start, end in subtract(
             stretch, [*part.passed_over.get(partition, ()), *part.acknowledged.get(partition, ())]
         )
         if start < oldest.get(partition, 0)
     ]
 
 
-def _past(offset: int, acknowledged: Iterable[Range]) -> int:
-    """The first offset, from this one on, that no operator has given up."""
+def _first_unacknowledged(offset: int, acknowledged: Iterable[Range]) -> int:
+    """The first offset, from this one on, that no operator has acknowledged."""
     for start, end in joined(acknowledged):
         if start <= offset < end:
             offset = end
     return offset
 
 
-def refused(gap: Gap) -> RouteError:
+def gap_error(gap: Gap) -> RouteError:
     return RouteError("PEN-RTE-005", f"{gap.what}.", gap.fix)
 
 
 def open_route(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]) -> dict[int, Position]:
-    """Where a route goes on in every partition of its sources; in one that is new to it, at its oldest record.
+    """Return where a route continues in each partition of its sources; in a new one, at its oldest record.
 
-    Raises ``RouteError`` if the log does not reach from there to its end: the route would pass over records in silence.
+    Raises ``RouteError`` if the log does not have all records from there on: the route would silently skip some.
     """
     bounds = {partition: log.bounds(partition) for partition in log.partitions(sources)}
     known = ledger.open_route(route, {partition: each.oldest for partition, each in bounds.items()})
@@ -109,5 +111,5 @@ def open_route(log: LocalLog, ledger: Ledger, route: str, sources: Sequence[str]
                 "The log was replaced or lost its end. Restore it, or start with a new `data_dir`.",
             )
     for gap in gaps(log, ledger, route, sources):
-        raise refused(gap)
+        raise gap_error(gap)
     return {partition: known[partition] for partition in bounds}

@@ -1,4 +1,4 @@
-"""The records behind a refusal: which one comes first, and how they were in the log."""
+"""The records that were refused: which one comes first, and their original bytes from the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.engine.delivery.task import failed_records, read_failed
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Halt
 from penstock.engine.route_plan import RoutePlan
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.record_order import RangeOrder
 from penstock.outcome import FAILURE_SCHEMA, place_key
 from penstock.record import RECORD_SCHEMA
@@ -28,20 +28,20 @@ _REASON = ["partition", "offset", "step", "code", "message"]
 
 
 def first_failed(report: BatchReport, log: LocalLog) -> Halt | None:
-    """The first record, in the order of the log, that a step or the staging has failed."""
-    failed = mendable(batch for file in report.failed for batch in read_failed(file.path))
-    return first_of(failed, log, report.ranges) if failed else None
+    """The first record, in the order of the log, that failed in a step or in staging."""
+    failed = fixable(batch for file in report.failed for batch in read_failed(file.path))
+    return first_failure(failed, log, report.ranges) if failed else None
 
 
-def mendable(failed: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Failures without those of records that their source could not read: no change of the route would let one
-    through, so a route that stops for the others does not stop for them."""
+def fixable(failed: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Leaves out records that their source could not read: no change of the route would let them through, so a route
+    that stops for the others does not stop for them."""
     named = [batch.filter(pc.not_equal(batch.column("step"), SOURCE_LABEL)) for batch in failed]
     return [batch for batch in named if batch.num_rows]
 
 
-def first_of(failed: Iterable[pa.RecordBatch], log: LocalLog, ranges: Ranges) -> Halt:
-    """The first of some failures within the ranges, in the order of the log."""
+def first_failure(failed: Iterable[pa.RecordBatch], log: LocalLog, ranges: Ranges) -> Halt:
+    """The first failure within the ranges, in the order of the log."""
     reasons = pa.Table.from_batches([batch.select(_REASON) for batch in failed])
     partitions, offsets = (reasons.column(name).to_numpy().astype(np.int64) for name in ("partition", "offset"))
     first = int(np.argmin(RangeOrder(log, ranges).ranks(partitions, offsets)))
@@ -49,12 +49,12 @@ def first_of(failed: Iterable[pa.RecordBatch], log: LocalLog, ranges: Ranges) ->
     return Halt(**row)
 
 
-def originals(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The records, as they are in the log, of rows that the destination refused. A record that became several rows is
-    there once: it is put through as a whole again, or not at all."""
+def original_records(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The records, as they are in the log, whose rows the destination refused. A record that became several rows comes
+    once: it is replayed as a whole, or not at all."""
     if not failures:
         return []
-    named = _each_once(pa.concat_batches(failures))
+    named = _unique_records(pa.concat_batches(failures))
     rows = log.fetch(pa.table(named.select(["partition", "offset"])))
     return [failed_records(_one_batch(rows), labelled(named, DESTINATION_LABEL))]
 
@@ -62,19 +62,19 @@ def originals(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[pa.Reco
 def refused_records(
     plan: RoutePlan, destination: AnyDestination, log: LocalLog, ranges: Ranges, message: str
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ranges that the destination refused as a whole: all that the route's steps let through."""
+    """The records of ranges that the destination refused as a whole: all records that the steps let through."""
     steps = plan.head_chain()
     stager = destination.stager(plan.stage_dir, plan.casts)
     for partition, (start, end) in ranges.items():
         for rows, outcome in (ran for read in log.read(partition, start, end) for ran in steps.runs(read)):
-            # Behind a step that runs in Spark nobody can say here which records are left; such ranges hold one record.
+            # After a step that runs in Spark it is not known here which records are left; such ranges hold one record.
             taken = outcome.kept if plan.rest else stager.add(outcome.kept, rows).kept
-            yield failed_records(rows, labelled(_each_once(_failures(taken, message)), DESTINATION_LABEL))
+            yield failed_records(rows, labelled(_unique_records(_failures(taken, message)), DESTINATION_LABEL))
     _discard(stager)
 
 
-def record_in(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
-    """The place of the first record in ranges that hold one."""
+def first_record_in(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
+    """The partition and offset of the first record in the ranges."""
     for partition, (start, end) in sorted(ranges.items()):
         for rows in log.read(partition, start, end):
             return partition, rows.column("offset")[0].as_py()
@@ -88,20 +88,20 @@ def _failures(rows: pa.RecordBatch, message: str) -> pa.RecordBatch:
     )
 
 
-def _each_once(failures: pa.RecordBatch) -> pa.RecordBatch:
-    """Failures without the second and further ones of a record."""
+def _unique_records(failures: pa.RecordBatch) -> pa.RecordBatch:
+    """Keeps the first failure of each record."""
     _, first = np.unique(place_key(failures).to_numpy(), return_index=True)
     return failures if len(first) == failures.num_rows else failures.take(pa.array(np.sort(first)))
 
 
 def all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Everything of a batch that goes to the failed store, each record once."""
+    """All records of a batch that go to the failed store, each once."""
     found = chain((rows for file in report.failed for rows in read_failed(file.path)), refused)
-    return _once_over_all(found) if report.added else found
+    return _unique_over_batches(found) if report.added else found
 
 
-class Counted:
-    """Batches that are counted while they are taken."""
+class CountedBatches:
+    """Counts the rows of batches while they are iterated."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -113,7 +113,7 @@ class Counted:
             yield batch
 
 
-def _once_over_all(failed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _unique_over_batches(failed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     seen = np.empty(0, np.int64)
     for rows in failed:
         places, first = np.unique(place_key(rows).to_numpy(), return_index=True)

@@ -1,4 +1,4 @@
-"""Where a route stands in each partition that it reads, beside where that partition ends."""
+"""The position of a route in each partition that it reads, and where that partition ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def positions(pipeline: Pipeline, route: str) -> list[RoutePosition]:
 
 
 def positions_at(pipeline: Pipeline, route: str, known: Mapping[int, Position]) -> list[RoutePosition]:
-    """The same of a route that stands at ``known``."""
+    """The same, for a route whose positions are ``known``."""
     found = []
     for partition, owner in sorted(pipeline.partitions_of(route).items()):
         bounds = pipeline.log.bounds(partition)

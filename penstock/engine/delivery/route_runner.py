@@ -1,4 +1,4 @@
-"""A route at work: one Spark streaming query, kept running, its batches delivered by the batch protocol."""
+"""Runs a route: keeps one Spark streaming query running and delivers its batches by the batch protocol."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from penstock.backoff import Backoff
 from penstock.engine import events
-from penstock.engine.delivery.batch_pieces import Ranges, left_of, span
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, OutOfPatience, Stopped, clean_stage
+from penstock.engine.delivery.batch_pieces import Ranges, offset_count, remaining
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, Stopped, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.passed_records import Stretches
-from penstock.engine.delivery.task import reports_left
+from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
-from penstock.engine.lost_workers.isolation import Apart
+from penstock.engine.lost_workers.isolation import Isolation
 from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, lost_worker
-from penstock.engine.lost_workers.task_note import traces
+from penstock.engine.lost_workers.task_note import unfinished_tasks
 from penstock.engine.lost_workers.trial_process import Trial, TrialServer
-from penstock.engine.processes.idle_timer import Stillness
+from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.engine.route_plan import RoutePlan
-from penstock.engine.spark.route_source import route_source, through_spark
+from penstock.engine.spark.route_source import apply_spark_steps, route_source
 from penstock.engine.spark.spark_checkpoints import batch_end
-from penstock.engine.spark.spark_session import JvmDied, cancel_jobs, loud_queries, quiet_queries
+from penstock.engine.spark.spark_session import JvmDied, cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.errors import LedgerAway, TransientError
 from penstock.log.spark_source import LogSource
 
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-LOOK_AT_TABLES_EVERY = 0.2
-"""Seconds between looks at whether a table that a run with an end waits for is due."""
+TABLE_CHECK_EVERY = 0.2
+"""Seconds between checks whether the tables that a ``once`` run waits for have caught up."""
 RESUME_CHECK_EVERY = 0.5
-"""Seconds between looks at whether an operator has let a halted route go on."""
+"""Seconds between checks whether an operator has resumed a halted route."""
 STALL_GRACE = 30.0
-"""Seconds beyond the limit of a step after which its task is given up, and Spark, if it does not let go of it."""
+"""Seconds beyond a step's limit after which its job is cancelled; as long again, and Spark is given up too."""
 ONCE_TRIES = 5
-"""How often in a row a route may crash in a run that is to come to an end."""
+"""How often in a row a route may crash in a ``once`` run."""
 
 ONCE_TRIES_WHEN_BUSY = 20
-"""How often, if it was only that a process of Spark's was slow to start."""
+"""How often, if only a Python process of Spark's was slow to start."""
 
 _STARTING = threading.Lock()
-"""A query takes the session's settings with it when it starts."""
+"""Held while a query starts: it takes the session's settings at that moment."""
 
-_PASSING = (TransientError, LedgerAway, OperationalError)
-"""What passes by itself when the database that is away comes back."""
+_TRANSIENT = (TransientError, LedgerAway, OperationalError)
+"""Errors that pass when the database is available again."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,18 @@ class Pace:
     max_records: int
     max_bytes: int
     once: bool = False
-    """Take what is there now, then end."""
+    """Deliver what is in the log now, then end."""
     in_rounds: bool = False
-    """Take everything that is there, in as many batches as it needs, then rest until the next round is due."""
+    """Deliver everything in the log, in as many batches as it needs, then wait until the next round is due."""
 
 
 class RouteRunner(threading.Thread):
     """Runs one route until ``stop``; with a pace of ``once``, until what was there is delivered.
 
-    A query that ends with an error is started again after a growing pause: the range it was on is fixed, so it goes on
-    exactly there. Only a ``once`` run gives up, after ``ONCE_TRIES`` crashes without a batch between them; errors that
-    pass by themselves do not count, but may not last longer than the delivery's patience. ``finished`` tells whether a
-    ``once`` run came to its end.
+    A query that ends with an error is started again after a growing pause: its range is fixed, so it continues exactly
+    there. Only a ``once`` run gives up, after ``ONCE_TRIES`` crashes without a batch between them; transient errors do
+    not count, but may not last longer than the delivery's patience. ``finished`` tells whether a ``once`` run came to
+    its end.
 
     A route that halts at a record is not started again until an operator says so, through the ledger.
     """
@@ -89,25 +89,27 @@ class RouteRunner(threading.Thread):
         super().__init__(name=f"route-{delivery.plan.name}", daemon=True)
         self._spark = spark
         self._trials = TrialServer(delivery.plan, layout.log)
-        self._delivery = replace(delivery, carry_again=Apart(self._carry_apart, delivery.plan.step_timeout).carry)
-        self._anew = replace(delivery.plan, stage_dir=layout.stage_anew(delivery.plan.name))
-        self._trials_anew = TrialServer(self._anew, layout.log)
+        self._delivery = replace(
+            delivery, restage_ranges=Isolation(self._stage_isolated, delivery.plan.step_timeout).stage
+        )
+        self._retry_plan = replace(delivery.plan, stage_dir=layout.retry_stage(delivery.plan.name))
+        self._retry_trials = TrialServer(self._retry_plan, layout.log)
         self._layout = layout
         self._pace = pace
         self._backoff = backoff
         self._gate = threading.Lock()
-        carry_anew = Apart(self._carry_anew, delivery.plan.step_timeout).carry
-        beside = replace(self._delivery, plan=self._anew, carry_again=carry_anew)
-        waiting = layout.stage_of_waiting(delivery.plan.name)
-        # A process takes seconds to start: while tables catch up, theirs is kept between the parts.
-        self._lane = RetryLane(beside, self._carry_waiting, waiting, self._trials_anew.close)
+        stage_for_retry = Isolation(self._stage_for_retry, delivery.plan.step_timeout).stage
+        beside = replace(self._delivery, plan=self._retry_plan, restage_ranges=stage_for_retry)
+        waiting = layout.waiting_stage(delivery.plan.name)
+        # A process takes seconds to start, so the lane keeps its own while tables catch up.
+        self._lane = RetryLane(beside, self._restage_waiting, waiting, self._retry_trials.close)
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
-        self._stillness = Stillness()
-        self._carrying: float | None = None
+        self._idle = IdleTimer()
+        self._tasks_since: float | None = None
         self._cut_off: float | None = None
         self._crashes: Counter[bool] = Counter()
-        """Since the last batch, apart for those that were only slow to start."""
+        """Since the last batch; ``True`` counts those where a process was only slow to start."""
         self._cause: Exception | None = None
         self.finished = False
         self.halted = False
@@ -121,7 +123,7 @@ class RouteRunner(threading.Thread):
         return self._delivery.ledger
 
     def run(self) -> None:
-        for left in (self._layout.stage_of_waiting(self.plan.name), self._anew.stage_dir):
+        for left in (self._layout.waiting_stage(self.plan.name), self._retry_plan.stage_dir):
             clean_stage(left)
         name = f"retries-{self.plan.name}"
         lane = threading.Thread(target=self._lane.keep_trying, args=(self._ended,), name=name, daemon=True)
@@ -133,95 +135,95 @@ class RouteRunner(threading.Thread):
 
     def _run(self) -> None:
         route, stopping, backoff = self.plan.name, self._delivery.stopping, self._backoff
-        said = False
+        announced = False
         while not stopping.is_set():
             started = time.monotonic()
             try:
                 self._note(RouteState.STARTING)
-                self._agree()
-                self._query = self._start()
+                self._reconcile_history()
+                self._query = self._start_query()
                 if stopping.is_set():
-                    # Who stopped the route found no query yet.
+                    # `stop` found no query yet.
                     self._query.stop()
                 self._note(RouteState.RUNNING, after=RouteState.STARTING)
-                if not said:
+                if not announced:
                     events.route_started(route)
-                    said = True
+                    announced = True
                 self._query.awaitTermination()
                 if (self._pace.once or self._pace.in_rounds) and not stopping.is_set():
-                    self._release()
+                    self._release_log()
                 if self._pace.in_rounds and not self._pace.once:
                     stopping.wait(max(0.0, started + self._pace.every - time.monotonic()))
                     continue
-                self.finished = self._pace.once and self._lets_nothing_wait()
+                self.finished = self._pace.once and self._wait_for_tables()
                 break
             except Exception as ended:
                 if isinstance(self._cause, Halted):
                     self._cause = None
-                    if self._pace.once or not self._resumed():
+                    if self._pace.once or not self._wait_for_resume():
                         return
-                    said = False
+                    announced = False
                     continue
                 if isinstance(self._cause, OutOfPatience):
-                    # Its state in the ledger stays: what it waits for.
-                    loud_queries(self._spark)
+                    # The ledger keeps its state, which says what it waits for.
+                    unmute_query_errors(self._spark)
                     events.route_out_of_patience(route, str(self._cause))
                     return
-                # Whatever else ended the query, the route must not stay down for it: data waits in the log meanwhile.
+                # Whatever else ended the query, the route must start again: data waits in the log.
                 if stopping.is_set():
                     break
                 if time.monotonic() - started > 60:
                     backoff.reset()
-                # What a batch raised comes back from Spark as text only.
+                # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
-                if self._gives_up(error):
+                if self._should_give_up(error):
                     events.route_gave_up(route, reason, self._crashes.total())
                     return
                 events.route_crashed(route, reason, wait)
-                said = False
+                announced = False
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         events.route_stopped(route)
 
-    def _lets_nothing_wait(self) -> bool:
-        """Wait until the tables that are away have got what they wait for. ``False`` if that takes too long."""
+    def _wait_for_tables(self) -> bool:
+        """Wait until every table has got the rows it waits for. ``False`` if that takes too long."""
         stopping, patience = self._delivery.stopping, self._delivery.patience
         while waiting := self._ledger.waiting_tables(self.plan.name):
-            if not self._delivery.agreed:
-                self._agree()
+            if not self._delivery.history_agrees:
+                self._reconcile_history()
             if patience.is_over():
                 events.route_out_of_patience(self.plan.name, f"tables are still away: {', '.join(sorted(waiting))}")
                 return False
-            if stopping.wait(LOOK_AT_TABLES_EVERY):
+            if stopping.wait(TABLE_CHECK_EVERY):
                 return False
         return True
 
-    def _carry_waiting(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
-        return self._lane.delivery.carry_anew(ranges, passed_over)
+    def _restage_waiting(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
+        return self._lane.delivery.restage_batch(ranges, passed_over)
 
-    def _agree(self) -> None:
-        """Ask whether the route may go on with what it finds, and settle what it has taken over."""
+    def _reconcile_history(self) -> None:
+        """Check whether the route may go on with what it finds, and settle what it has adopted."""
         try:
             self._delivery.check_history()
-            if self._ledger.adopted(self.plan.name):
+            if self._ledger.adopted_batches(self.plan.name):
                 open_route(self._delivery.log, self._ledger, self.plan.name, self.plan.sources)
                 self._delivery.settle_adopted()
         except Exception as error:
             self._cause = error
             raise
 
-    def _release(self) -> None:
-        """Of a query that came to its end Spark asks for nothing again, not even for its last batch."""
+    def _release_log(self) -> None:
+        """Release all that is committed: after a query has ended, Spark does not even ask for its last batch again."""
         positions = self._ledger.offsets(self.plan.name)
         self._delivery.log.holds.set(self.plan.name, {p: position.committed for p, position in positions.items()})
 
-    def _resumed(self) -> bool:
-        """Wait until an operator lets the route go on. ``False`` if the engine stops first: the route stays halted."""
+    def _wait_for_resume(self) -> bool:
+        """Wait until an operator resumes the route. ``False`` if the engine stops first: the route stays halted."""
         route, stopping = self.plan.name, self._delivery.stopping
         self.halted = True
-        loud_queries(self._spark)
+        unmute_query_errors(self._spark)
         while not stopping.wait(RESUME_CHECK_EVERY):
             try:
                 activity = self._ledger.activity(route)
@@ -234,16 +236,16 @@ class RouteRunner(threading.Thread):
                 return True
         return False
 
-    def _gives_up(self, error: Exception) -> bool:
-        if isinstance(error, _PASSING):
+    def _should_give_up(self, error: Exception) -> bool:
+        if isinstance(error, _TRANSIENT):
             return self._delivery.patience.is_over()
-        # Spark gives a Python process ten seconds to start, which is too few where everything is busy.
+        # Spark gives a Python process ten seconds to start, which is too few on a busy machine.
         slow = NO_CONNECTION in str(error)
         self._crashes[slow] += 1
         return self._pace.once and self._crashes[slow] >= (ONCE_TRIES_WHEN_BUSY if slow else ONCE_TRIES)
 
     def stop(self, patience: float) -> bool:
-        """Let the batch that is being delivered finish, for ``patience`` seconds at most, and end the query.
+        """Let the current batch finish, for ``patience`` seconds at most, and end the query.
 
         Returns whether nothing was cut short. What was cut short is in the log and is delivered at the next start.
         """
@@ -257,8 +259,8 @@ class RouteRunner(threading.Thread):
         return finished
 
     @property
-    def delivers(self) -> bool:
-        """Whether it is on a batch now."""
+    def is_delivering(self) -> bool:
+        """Whether a batch is being delivered now."""
         return self._gate.locked()
 
     def caught_up(self) -> bool:
@@ -271,32 +273,33 @@ class RouteRunner(threading.Thread):
         )
 
     def _note(self, state: RouteState, message: str = "", after: RouteState | None = None) -> None:
-        """Tell the ledger how the route is doing. A ledger that is away must not end the thread that waits for it."""
+        """Note the route's state in the ledger. An unavailable ledger must not end the thread that waits for it."""
         try:
-            self._ledger.note(self.plan.name, state, message, after)
+            self._ledger.set_state(self.plan.name, state, message, after)
         except SQLAlchemyError as error:
             events.ledger_unavailable(self.plan.name, reason_of(error))
 
-    def _start(self) -> StreamingQuery:
+    def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
         source = route_source(plan)
         self._spark.dataSource.register(source)
         reader = self._spark.readStream.format(source.name()).options(**self._options())
-        # Taken over by the query's thread: each route's tasks get their share of the cores.
+        # The query's thread inherits this: each route's tasks get their share of the cores.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
-        writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", str(self._checkpoint()))
+        checkpoint = str(self._select_checkpoint())
+        writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", checkpoint)
         if pace.once or pace.in_rounds:
             writer = writer.trigger(availableNow=True)
         else:
-            # Spark's own interval goes by the wall clock: one that is set back would have it sleep for hours. So it is
-            # told to go on at once, `_take` keeps the pace, and this is how often it looks while there is nothing.
+            # Spark's own interval uses the wall clock: setting that back would make it sleep for hours. So Spark goes
+            # on at once, `_run_batch` keeps the pace, and `pollingDelay` is how often an idle query looks.
             writer = writer.trigger(processingTime="0 seconds")
         with _STARTING:
             self._spark.conf.set("spark.sql.streaming.pollingDelay", _interval(pace.every))
-            return writer.foreachBatch(self._take).start()
+            return writer.foreachBatch(self._run_batch).start()
 
-    def _checkpoint(self) -> Path:
-        """The checkpoint that counts. Those from before the route was moved back go: their offsets hold no more."""
+    def _select_checkpoint(self) -> Path:
+        """Return the current checkpoint; remove those from before the route was moved back: their offsets are void."""
         route, scope = self.plan.name, self._ledger.scope
         generation = self._ledger.generation(route)
         for earlier in range(generation):
@@ -317,18 +320,18 @@ class RouteRunner(threading.Thread):
         }
         pending = self._ledger.pending(route)
         if pending is not None:
-            # The checkpoint fixes ranges too, but may be gone; the ledger's word must hold without it.
-            # What it has of sources that the route no longer reads is not Spark's matter.
+            # The checkpoint fixes ranges too, but may be gone; what the ledger says must hold without it.
+            # Spark does not see the sources that the route no longer reads.
             fixed = {p: stretch for p, stretch in pending.ranges.items() if p in starts}
             begun = {**starts, **{p: start for p, (start, _) in fixed.items()}}
             ended = {**begun, **{p: end for p, (_, end) in fixed.items()}}
             options["fixedRange"] = json.dumps({"start": _text_keys(begun), "end": _text_keys(ended)})
         return options
 
-    def _take(self, frame: DataFrame, number: int) -> None:
+    def _run_batch(self, frame: DataFrame, number: int) -> None:
         with self._gate:
             if self._delivery.stopping.is_set():
-                quiet_queries(self._spark)
+                mute_query_errors(self._spark)
                 raise Stopped
             began = time.monotonic()
             clean_stage(self.plan.stage_dir)
@@ -336,7 +339,7 @@ class RouteRunner(threading.Thread):
                 self._deliver(frame, number, began)
             except Stopped as stopped:
                 self._cause = stopped
-                quiet_queries(self._spark)
+                mute_query_errors(self._spark)
                 raise
             except Exception as error:
                 self._cause = error
@@ -347,17 +350,17 @@ class RouteRunner(threading.Thread):
         if not (self._pace.once or self._pace.in_rounds):
             self._delivery.stopping.wait(max(0.0, began + self._pace.every - time.monotonic()))
 
-    def still_for(self) -> float:
-        """Seconds for which the tasks of the batch that is carried have not moved; 0 if none is."""
-        carrying = self._carrying
-        moved = None if carrying is None else [trace.moved for trace in traces(self.plan.stage_dir)]
-        still = self._stillness.look((carrying, moved), time.monotonic())
-        return 0.0 if carrying is None else still
+    def stalled_for(self) -> float:
+        """Seconds without progress of the current batch's tasks; 0 if none run."""
+        since = self._tasks_since
+        moved = None if since is None else [task.moved for task in unfinished_tasks(self.plan.stage_dir)]
+        still = self._idle.observe((since, moved), time.monotonic())
+        return 0.0 if since is None else still
 
-    def cut_off_what_hangs(self) -> None:
-        """End a job whose tasks do not move: a task ends itself when its steps take too long, but not if its process
-        was stopped. Raises ``JvmDied`` if even that is of no use."""
-        limit, still, query = self.plan.step_timeout, self.still_for(), self._query
+    def cancel_hung_job(self) -> None:
+        """Cancel a job whose tasks make no progress: a task ends itself when its steps take too long, but not if its
+        process was stopped. Raises ``JvmDied`` if Spark does not end it."""
+        limit, still, query = self.plan.step_timeout, self.stalled_for(), self._query
         if limit is None or query is None or still < limit + STALL_GRACE:
             self._cut_off = None
         elif self._cut_off is None:
@@ -369,69 +372,69 @@ class RouteRunner(threading.Thread):
 
     def _deliver(self, frame: DataFrame, number: int, began: float) -> None:
         try:
-            self._carrying = began
-            report = self._carried(self.plan, frame)
-            self._carrying = None
+            self._tasks_since = began
+            report = self._run_tasks(self.plan, frame)
+            self._tasks_since = None
         except Exception as error:
-            lost = lost_worker(error, traces(self.plan.stage_dir))
+            lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir))
             if lost is None:
                 raise
-            self._carrying = None
-            ranges = self._asked_for(number)
+            self._tasks_since = None
+            ranges = self._requested_ranges(number)
             events.worker_lost(self.plan.name, ranges, str(lost))
-            apart = Apart(self._carry_apart, self.plan.step_timeout, span(ranges), lost)
-            replace(self._delivery, carry_again=apart.carry).deliver_apart(ranges, began)
+            isolation = Isolation(self._stage_isolated, self.plan.step_timeout, offset_count(ranges), lost)
+            replace(self._delivery, restage_ranges=isolation.stage).deliver_isolated(ranges, began)
         else:
             self._delivery.deliver(report, began)
         finally:
-            self._carrying = None
+            self._tasks_since = None
             self._trials.close()
 
-    def _carry_apart(self, ranges: Ranges, limit: float | None) -> BatchReport:
-        """Carry a part of a batch where its records can harm nobody: by Spark if a step runs there."""
+    def _stage_isolated(self, ranges: Ranges, limit: float | None) -> BatchReport:
+        """Stage a part of a batch where its records can harm nobody else: in Spark if a step runs there."""
         if not self.plan.rest:
-            return self._trials.carry(Trial(ranges, limit))
-        return self._carried_again(self.plan, route_source(self.plan), ranges)
+            return self._trials.run(Trial(ranges, limit))
+        return self._run_isolated_job(self.plan, route_source(self.plan), ranges)
 
-    def _carry_anew(self, ranges: Ranges, limit: float | None) -> BatchReport:
-        """The same for what a table waits for, beside the batch that is under way."""
-        if not self._anew.rest:
-            return self._trials_anew.carry(Trial(ranges, limit))
-        source = route_source(self._anew, "waiting")
+    def _stage_for_retry(self, ranges: Ranges, limit: float | None) -> BatchReport:
+        """The same for a part that a table waits for, beside the current batch."""
+        if not self._retry_plan.rest:
+            return self._retry_trials.run(Trial(ranges, limit))
+        source = route_source(self._retry_plan, "waiting")
         self._spark.dataSource.register(source)
-        return self._carried_again(self._anew, source, ranges)
+        return self._run_isolated_job(self._retry_plan, source, ranges)
 
-    def _asked_for(self, number: int) -> Ranges:
-        """What of Spark's batch is not behind the route: it ends where the checkpoint says, as Spark fixed it before it
-        began."""
-        end = batch_end(self._checkpoint(), number)
+    def _requested_ranges(self, number: int) -> Ranges:
+        """The part of Spark's batch that is not committed. It ends where the checkpoint says: Spark fixed that before
+        the batch began."""
+        end = batch_end(self._select_checkpoint(), number)
         committed = {p: position.committed for p, position in self._ledger.offsets(self.plan.name).items()}
-        return left_of({p: (0, stop) for p, stop in end.items()}, committed)
+        return remaining({p: (0, stop) for p, stop in end.items()}, committed)
 
-    def _carried_again(self, plan: RoutePlan, source: type[LogSource], ranges: Ranges) -> BatchReport:
-        """Run the tasks of a part of a batch, whose steps need Spark, as a job of its own. Raises ``WorkerLost``."""
+    def _run_isolated_job(self, plan: RoutePlan, source: type[LogSource], ranges: Ranges) -> BatchReport:
+        """Run the tasks of a part of a batch, whose steps need Spark, as a separate job. Raises ``WorkerLost``."""
         others = dict.fromkeys(self._delivery.log.partitions(self.plan.sources), (0, 0))
-        whole = {**others, **ranges}
+        bounds = {**others, **ranges}
         options = {
             "path": str(self._layout.log),
             "sources": ",".join(self.plan.sources),
-            "startingOffsets": _json({p: start for p, (start, _) in whole.items()}),
-            "endingOffsets": _json({p: end for p, (_, end) in whole.items()}),
+            "startingOffsets": _json({p: start for p, (start, _) in bounds.items()}),
+            "endingOffsets": _json({p: end for p, (_, end) in bounds.items()}),
         }
         try:
-            return self._carried(plan, self._spark.read.format(source.name()).options(**options).load())
+            return self._run_tasks(plan, self._spark.read.format(source.name()).options(**options).load())
         except Exception as error:
-            lost = lost_worker(error, traces(plan.stage_dir))
+            lost = lost_worker(error, unfinished_tasks(plan.stage_dir))
             if lost is None:
                 raise
             raise lost from error
 
-    def _carried(self, plan: RoutePlan, frame: DataFrame) -> BatchReport:
+    def _run_tasks(self, plan: RoutePlan, frame: DataFrame) -> BatchReport:
         """Run the batch's tasks and add up their reports: a row per task, never data."""
         if not plan.rest:
             return add_up(_reports(frame))
-        staged = _reports(through_spark(plan, frame))
-        passed = reports_left(plan)
+        staged = _reports(apply_spark_steps(plan, frame))
+        passed = read_task_reports(plan)
         total = add_up([*staged, *passed])
         read = [report for report in passed if report.partition is not None]
         items = sum(report.items for report in read)
@@ -443,7 +446,7 @@ class RouteRunner(threading.Thread):
 
 
 def reason_of(error: BaseException) -> str:
-    """The line of an error that says what happened, without the traces around it that Spark adds."""
+    """The line of an error that says what happened, without the stack traces that Spark adds."""
     text = str(error)
     marks = [line.strip() for line in text.splitlines() if "PEN-" in line]
     if marks:

@@ -1,9 +1,9 @@
-"""Schema changes that were made and not noted: the engine was killed, or lost the ledger, right after a change.
+"""Schema changes that were made but not recorded: the engine was killed, or lost the ledger, right after a change.
 
-Before a try the shapes of its tables are in the ledger. If the try does not come to its end, the next one compares them
-with the tables as they are, and what differs goes into the log of changes: as found, not as made, because somebody else
-may have been at it in that moment too. A look costs a connection, so there is one per table at the start, after a
-change, and after a try that failed.
+Before a try the ledger holds the shapes of its tables. If the try does not finish, the next one compares them with the
+tables as they are and records the differences in the log of changes: as found, not as made, because somebody else may
+have changed the table at the same time. A look costs a connection, so each table is read at the start, after a change,
+and after a try that failed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -25,14 +25,14 @@ from penstock.destinations.sql.schema.table_changes import (
     WidenColumn,
     is_ours,
 )
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import RefusedError, TransientError
 
 FOUND = "-- found when batch {number} was tried again: made by the try before it, or by somebody else"
 
 
-class TableWatch:
-    """Knows of which tables the ledger has the shape. For one route, in one process."""
+class DriftDetector:
+    """Knows the tables whose shape is in the ledger. For one route, in one process."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -40,41 +40,41 @@ class TableWatch:
     def before_try(
         self, destination: AnyDestination, tables: Collection[str], book: RouteBook, number: int, again: bool
     ) -> None:
-        """Look at the tables of a batch whose shape is not known for sure. ``again``: it was tried before, and what
-        changed since the last look may be its doing."""
+        """Record the shape of each table of a batch that is not known for sure. ``again``: the batch was tried before,
+        and may have made what changed since the last look."""
         unsure = [name for name in tables if name not in self._known]
         if not unsure or not isinstance(destination, SqlDestination):
             return
-        unsure = _own_or_new(unsure, book.filled_tables(), destination.config.max_tables)
-        with destination.looking() as session:
+        unsure = _changeable_tables(unsure, book.filled_tables(), destination.config.max_tables)
+        with destination.read_only_session() as session:
             for name in unsure:
                 try:
                     real = None if session is None else session.table(name)
                 except (TransientError, RefusedError):
-                    continue  # the write will meet the same, and say so of this table alone
+                    continue  # the write will meet the same error, and report it for this table alone
                 last = book.last_look(name) if again else None
-                made = () if last is None else unnoted(destination.dialect, name, last.shape, real, last.noted)
+                made = () if last is None else drift_statements(destination.dialect, name, last.shape, real, last.noted)
                 book.looked(name, to_text(real), [f"{statement} {FOUND.format(number=number)}" for statement in made])
                 self._known.add(name)
 
-    def after_try(self, book: RouteBook, whole: bool) -> None:
-        """``whole``: the try came to its end, so that all changes but those that it noted are known."""
-        self._known = self._known - book.changed_tables if whole else set()
+    def after_try(self, book: RouteBook, finished: bool) -> None:
+        """``finished``: the try ended well, so the ledger has the shape of every table but those that it changed."""
+        self._known = self._known - book.changed_tables if finished else set()
 
 
-def _own_or_new(tables: Sequence[str], filled: Collection[str], most: int) -> list[str]:
-    """Of tables that records name, those that may be changed: whoever makes up names makes up many."""
+def _changeable_tables(tables: Sequence[str], filled: Collection[str], most: int) -> list[str]:
+    """The tables that may be changed, of those that records name: whoever makes up names makes up many."""
     new = [name for name in tables if name not in filled]
     return [name for name in tables if name in filled] + new[: max(0, most - len(filled))]
 
 
-def unnoted(dialect: Dialect, name: str, before: str, now: Table | None, noted: Sequence[str]) -> list[str]:
-    """The statements that lead from a table as it was to what it is, without those that were noted."""
+def drift_statements(dialect: Dialect, name: str, before: str, now: Table | None, noted: Sequence[str]) -> list[str]:
+    """The statements that turn a table as it was into what it is now, without those that were ``noted``."""
     if now is None:
         return []
     was = from_text(name, before)
     if was is None:
-        # A table is made by one statement.
+        # One statement creates a table.
         created = CreateTable(name, tuple(now.columns.values()), _our_key(now))
         return [] if noted else [dialect.render(created)]
     columns = [

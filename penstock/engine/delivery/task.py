@@ -1,6 +1,6 @@
-"""What happens to records inside a Spark task: through the steps, into stage files, into a report.
+"""What a Spark task does: runs records through the steps, writes them to stage files and reports on them.
 
-No Spark import: a task calls ``carry`` with the batches it reads, in the log reader or behind a shuffle.
+No Spark import: a task calls ``run_task`` with the batches it reads, in the log reader or after a shuffle.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.engine.delivery.task_report import BatchReport, FailedFile, TaskRe
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.lost_workers.task_note import TaskNote
 from penstock.engine.route_plan import RoutePlan
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.outcome import place_key
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
-from penstock.steps.current_step import entering
+from penstock.steps.current_step import enter_step
 
 FAILED_RECORD_SCHEMA: pa.Schema = pa.schema(
     [*RECORD_SCHEMA, *(field for field in STEP_FAILURE_SCHEMA if field.name not in RECORD_SCHEMA.names)]
@@ -33,7 +33,7 @@ STAGE_LABEL = "stage"
 REPORT_SUFFIX = ".report"
 
 
-def carry(
+def run_task(
     plan: RoutePlan,
     chain: Chain,
     batches: Iterable[pa.RecordBatch],
@@ -41,7 +41,7 @@ def carry(
     start: int = 0,
     end: int = 0,
 ) -> TaskReport:
-    """Run the chain over the batches, stage what is left for the plan's destination, and report."""
+    """Run the chain over the batches, stage the result for the plan's destination, and report."""
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     stager = plan.destination().stager(plan.stage_dir, plan.casts)
     skipped: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def carry(
             added.update(outcome.added)
             for failures in outcome.failures:
                 failed.add(batch, failures)
-            entering(STAGE_LABEL)
+            enter_step(STAGE_LABEL)
             taken = stager.add(outcome.kept, batch)
             check_sum(STAGE_LABEL, outcome.kept.num_rows, taken)
             staged += taken.kept.num_rows
@@ -62,21 +62,21 @@ def carry(
                 skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
                 failed.add(batch, labelled(taken.failures, STAGE_LABEL))
-            note.moved()
+            note.mark_progress()
         parts = stager.finish()
     return TaskReport(items, staged, dict(skipped), parts, failed.files, partition, start, end, dict(added))
 
 
-def carried(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
-    """Carry some ranges here and now, without Spark. For routes of Arrow steps alone."""
+def stage_ranges(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
+    """Run the tasks of some ranges in this process, without Spark. For routes of Arrow steps alone."""
     return add_up(
-        carry(plan, plan.head_chain(), log.read(partition, start, end), partition, start, end)
+        run_task(plan, plan.head_chain(), log.read(partition, start, end), partition, start, end)
         for partition, (start, end) in ranges.items()
     )
 
 
-def failed_by(plan: RoutePlan, log: LocalLog, ranges: Ranges, lost: WorkerLost) -> BatchReport:
-    """The report on ranges whose records end the process that carries them: all of them have failed."""
+def fail_ranges(plan: RoutePlan, log: LocalLog, ranges: Ranges, lost: WorkerLost) -> BatchReport:
+    """Report all records of ranges as failed, because they end the process that runs them."""
     reports = []
     for partition, (start, end) in ranges.items():
         with FailedWriter(plan.stage_dir) as failed:
@@ -96,7 +96,7 @@ def lost_records(rows: pa.RecordBatch, lost: WorkerLost) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*places, *texts], schema=STEP_FAILURE_SCHEMA)
 
 
-def pass_on(
+def run_steps(
     plan: RoutePlan,
     chain: Chain,
     batches: Iterable[pa.RecordBatch],
@@ -105,7 +105,7 @@ def pass_on(
     start: int = 0,
     end: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Run the chain and hand the records on to Spark; the report goes into the stage folder under ``name``."""
+    """Run the chain and yield the records to Spark; the report goes into the stage folder under ``name``."""
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()
@@ -117,17 +117,17 @@ def pass_on(
             added.update(outcome.added)
             for failures in outcome.failures:
                 failed.add(batch, failures)
-            note.rest()
+            note.suspend_limit()
             yield outcome.kept
-            note.moved()
+            note.mark_progress()
     report = TaskReport(items, 0, dict(skipped), (), failed.files, partition, start, end, dict(added))
     scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
     scratch.write_text(report.to_json())
     scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")
 
 
-def reports_left(plan: RoutePlan) -> list[TaskReport]:
-    """The reports of tasks that handed their records on."""
+def read_task_reports(plan: RoutePlan) -> list[TaskReport]:
+    """The reports of tasks that yielded their records to Spark."""
     return [TaskReport.from_json(path.read_text()) for path in sorted(plan.stage_dir.glob(f"*{REPORT_SUFFIX}"))]
 
 

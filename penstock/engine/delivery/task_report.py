@@ -1,4 +1,4 @@
-"""What a Spark task hands back to the driver: one small row, however many records it carried.
+"""What a Spark task returns to the driver: one small row, however many records it processed.
 
 A task reads one stretch of one log partition, runs the route's steps and stages the result. Its report says what it
 covered, what became of every record, and which files it left for the destination and for the failed store.
@@ -30,7 +30,7 @@ class FailedFile:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """``partition`` is ``None`` for a task behind a shuffle: it covers no stretch of its own, only rows."""
+    """``partition`` is ``None`` for a task after a shuffle: it covers rows, but no stretch of the log."""
 
     items: int
     staged: int
@@ -63,7 +63,7 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """The reports of all tasks of a batch, added up."""
+    """The sum of the reports of all tasks of a batch."""
 
     ranges: Mapping[int, tuple[int, int]]
     items: int
@@ -87,7 +87,7 @@ def rows_by_table(parts: Iterable[Part]) -> Counter[str]:
 
 
 def add_up(reports: Iterable[TaskReport]) -> BatchReport:
-    """One report for the batch. Refuses stretches that overlap or leave a gap: the range was fixed before it ran."""
+    """Add up the reports of a batch. Refuses stretches that overlap or leave a gap: its range was fixed beforehand."""
     stretches: dict[int, list[tuple[int, int]]] = {}
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()

@@ -1,8 +1,8 @@
 """The failed store: every record that a route could not deliver, with its original bytes and the reason.
 
-One file per route, ``failed/failed.dst=<route>.log``, one JSON object per line. How much of a file counts is in the
-ledger and moves in the same transaction as the batch: what a crash left behind it is cut off before the next append,
-so an entry is there exactly once.
+One file per route, ``failed/failed.dst=<route>.log``, one JSON object per line. The ledger says how much of a file
+counts, and moves that in the same transaction as the batch: what a crash left after it is cut off before the next
+append, so an entry is there exactly once.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class FailedStore:
         return self._directory / f"failed.dst={route}.log"
 
     def append(self, route: str, batch: int, extent: Extent, failed: Iterable[pa.RecordBatch]) -> Extent:
-        """Put failed records (``FAILED_RECORD_SCHEMA``) behind what ``extent`` covers, durably; return the new extent.
+        """Append failed records (``FAILED_RECORD_SCHEMA``) after what ``extent`` covers, durably; the new extent.
 
-        The same call again, with the same extent, leaves the same file.
+        Repeating the call with the same extent leaves the same file.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self.path(route)
@@ -76,7 +76,7 @@ class FailedStore:
         return Extent(entries, end)
 
     def copy(self, route: str, other: str, extent: Extent) -> None:
-        """Put what counts of a route's entries under another name, durably. They go on naming the route."""
+        """Copy a route's entries that count to another name, durably. They still name the route."""
         source = self.path(route)
         self._check(source, extent)
         if not extent.bytes:
@@ -88,8 +88,8 @@ class FailedStore:
         sync_directory(self._directory)
 
     def set_aside(self, route: str, extent: Extent) -> Path | None:
-        """Keep what another ledger counted behind the extent under another name, durably: here it will be written over.
-        Returns where it is now, if there is any."""
+        """Keep what another ledger counted after the extent in a file of its own, durably: here it will be overwritten.
+        Returns that file, if there is any."""
         path = self.path(route)
         if not path.exists() or path.stat().st_size <= extent.bytes:
             return None
@@ -109,7 +109,7 @@ class FailedStore:
         self.path(route).unlink(missing_ok=True)
 
     def read(self, route: str, extent: Extent, after: Extent | None = None) -> Iterator[FailedEntry]:
-        """The entries of committed batches, oldest first; only those behind an earlier extent, if one is given."""
+        """The entries of committed batches, oldest first; with ``after``, only those after an earlier extent."""
         path = self.path(route)
         self._check(path, extent)
         if not extent.bytes:
@@ -125,7 +125,7 @@ class FailedStore:
                 yield _entry(json.loads(line))
 
     def _check(self, path: Path, extent: Extent) -> None:
-        """Refuse to go on from a file that lost a part which the ledger counts."""
+        """Refuse a file that lost entries which the ledger counts."""
         found = path.stat().st_size if path.exists() else 0
         if found < extent.bytes:
             raise PenstockError(

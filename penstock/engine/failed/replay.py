@@ -1,7 +1,7 @@
-"""Failed records, put through their route again.
+"""Replays failed records through their route.
 
 A replayed record is appended to a partition that only its route reads, so other routes never see it twice. The ledger
-notes where the append will be before it happens; after a crash the log's end tells whether it did, so each entry is
+notes the place of the append before it happens; after a crash the log's end shows whether it did, so each entry is
 replayed exactly once.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from penstock.engine.failed.failed_store import FailedEntry
 from penstock.engine.ledger import Ledger
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 
 CHUNK = 5_000
@@ -30,19 +30,19 @@ def replay(route: str, chosen: Sequence[FailedEntry], log: LocalLog, ledger: Led
         under_way = ledger.replay_under_way(route)
         if under_way is not None:
             ledger.finish_replay(route, appended=writer.next_offset > under_way[1])
-        settled = ledger.settled(route)
+        settled = ledger.settled_entries(route)
         open_entries = [entry for entry in chosen if entry.id not in settled]
         for first in range(0, len(open_entries), CHUNK):
             chunk = open_entries[first : first + CHUNK]
             ledger.begin_replay(route, writer.partition, writer.next_offset, [entry.id for entry in chunk])
-            writer.append(entries(_again(entry) for entry in chunk))
+            writer.append(entries(_replayed_record(entry) for entry in chunk))
             ledger.finish_replay(route, appended=True)
         return len(open_entries)
     finally:
         writer.close()
 
 
-def _again(entry: FailedEntry) -> Record:
+def _replayed_record(entry: FailedEntry) -> Record:
     r = entry.record
     headers = {**r.headers, "replay_of": f"{r.partition}:{r.offset}"}
     return Record(r.data, r.namespace, r.op, r.mode, r.key, headers, r.timestamp)

@@ -1,4 +1,4 @@
-"""Which failed entries an operator means, and letting go of them for good."""
+"""Selects failed entries, and drops them for good."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 
 @dataclass(frozen=True)
 class Choice:
-    """Entries that match everything that is given; nothing given matches all."""
+    """Matches the entries that fit every given criterion; all entries if none is given."""
 
     route: str | None = None
     step: str | None = None
@@ -23,7 +23,7 @@ class Choice:
     until: datetime | None = None
     ids: Collection[int] = ()
 
-    def takes(self, entry: FailedEntry) -> bool:
+    def matches(self, entry: FailedEntry) -> bool:
         return (
             (self.step is None or entry.step == self.step)
             and (self.code is None or entry.code == self.code)
@@ -36,9 +36,9 @@ class Choice:
 def open_entries(pipeline: Pipeline, choice: Choice) -> Iterator[FailedEntry]:
     """The entries that nobody has replayed or dropped, route by route, oldest first."""
     for route in chosen_routes(pipeline, choice.route):
-        settled = pipeline.ledger.settled(route)
+        settled = pipeline.ledger.settled_entries(route)
         for entry in pipeline.failed_store.read(route, pipeline.ledger.failed_extent(route)):
-            if entry.id not in settled and choice.takes(entry):
+            if entry.id not in settled and choice.matches(entry):
                 yield entry
 
 
@@ -57,7 +57,7 @@ def find_entry(pipeline: Pipeline, route: str, number: int) -> tuple[FailedEntry
     (name,) = chosen_routes(pipeline, route)
     for entry in pipeline.failed_store.read(name, pipeline.ledger.failed_extent(name)):
         if entry.id == number:
-            return entry, pipeline.ledger.settled(name).get(number)
+            return entry, pipeline.ledger.settled_entries(name).get(number)
     raise PenstockError(
         "PEN-ENG-008", f"route '{route}' has no failed entry {number}.", f"See: penstock failed list --route {route}"
     )
@@ -65,13 +65,13 @@ def find_entry(pipeline: Pipeline, route: str, number: int) -> tuple[FailedEntry
 
 def drop(pipeline: Pipeline, route: str, ids: Collection[int]) -> int:
     """Note that nobody will replay these entries; returns how many. They stay in the file, and in the counts."""
-    # Whoever replays has this writer: an entry is either replayed or dropped, never both.
+    # A replay holds this writer: an entry is either replayed or dropped, never both.
     with pipeline.log.writer(replay_source(route)) as replays:
         under_way = pipeline.ledger.replay_under_way(route)
         if under_way is not None:
             pipeline.ledger.finish_replay(route, appended=replays.next_offset > under_way[1])
-        settled = pipeline.ledger.settled(route)
+        settled = pipeline.ledger.settled_entries(route)
         left = [number for number in ids if number not in settled]
         if left:
-            pipeline.ledger.settle(route, left, "dropped")
+            pipeline.ledger.settle_entries(route, left, "dropped")
         return len(left)

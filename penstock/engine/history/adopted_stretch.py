@@ -1,4 +1,4 @@
-"""Counting a stretch of the log that a destination has already, without writing it again."""
+"""Counts a stretch of the log that a destination already has, without writing it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.outcome import FAILURE_SCHEMA
 
 
 def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableReceipt], list[Part]]:
-    """What became of the tables that have their rows, and the parts of all others. ``report`` is of the same ranges."""
+    """The receipts of the tables that have their rows, and the parts of all others. ``report`` has the same ranges."""
     staged = rows_by_table(report.parts)
     receipts = []
     for table, text in adopted.tables.items():
@@ -28,7 +28,7 @@ def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableR
 
 
 def refused_in(text: str, ranges: Ranges) -> pa.RecordBatch:
-    """Rows that a table refused, of those in these ranges."""
+    """The rows in these ranges that a table refused."""
     rows = [
         dict(zip(FAILURE_SCHEMA.names, row, strict=True))
         for row in json.loads(text)

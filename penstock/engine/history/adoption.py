@@ -1,10 +1,10 @@
-"""What a route takes over from a history that the destination remembers: pure arithmetic over origins.
+"""What a route adopts from a history that the destination remembers: pure arithmetic over origins.
 
-Batches of a history follow each other, so whatever lies before its newest batch was settled there: loaded, skipped,
-failed or acknowledged, but for what tables still waited for; the newest one says which did. Of the newest one itself,
-some tables may be missing; so they may of one behind which the history went back, because a rewind gives up what is
-under way. What it had then delivered further on was to be delivered again. What a batch has beyond the point where its
-log and ours part is not ours, and what our log has there is not delivered yet.
+Batches of a history follow each other, so all before its newest batch was settled: loaded, skipped, failed or
+acknowledged, except what tables still waited for; the newest batch names these tables. The newest batch itself may lack
+some tables. So may a batch after which the history went back, because a rewind gives up the pending batch; what the
+history had delivered beyond that point was to be delivered again. Beyond the fork of its log and ours, a batch holds
+other records than our log, and ours are not delivered yet.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.destinations.contract import Loaded
-from penstock.engine.delivery.batch_pieces import Order, Place, Range, Ranges, behind, joined, left_of
+from penstock.destinations.contract import LoadedTable
+from penstock.engine.delivery.batch_pieces import Order, Place, Range, Ranges, joined, remaining, rest_after
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.ledger import AdoptedBatch, Adoption
 from penstock.errors import PenstockError
@@ -33,30 +33,30 @@ class LogPart:
 
 
 def plan_adoption(
-    loads: Sequence[Loaded],
+    loads: Sequence[LoadedTable],
     log: Mapping[int, LogPart],
     positions: Mapping[int, int],
     starts: Mapping[int, int],
     order: Order,
-    others: Sequence[Loaded] = (),
+    others: Sequence[LoadedTable] = (),
 ) -> Adoption:
-    """What a route that stands at ``positions`` takes over of ``loads``, one history, oldest first. Before that it goes
-    back to ``starts``. ``order`` is the log's. ``others``: what further histories have, which may have loaded tables of
-    the newest batch, or what tables waited for."""
+    """What a route at ``positions`` adopts of ``loads``, one history, oldest first. It goes back to ``starts`` first.
+    ``order`` is the log's. ``others``: the loads of further histories, which may have loaded tables of the newest
+    batch, or rows that tables waited for."""
     unknown = next((load for load in loads if Origin.from_text(load.batch.origin) is None), None)
     if unknown is not None and all(Origin.from_text(load.batch.origin) is None for load in loads):
         raise PenstockError(
             "PEN-ENG-070",
             f"what the destination has of route '{unknown.batch.route}' was written by an older Penstock, which did not"
-            " note of which records its batches were made.",
-            "Find out how far it has come, then acknowledge that and go on behind it:"
+            " note the records of its batches.",
+            "Find out how far it has come, then acknowledge that and go on after it:"
             f" penstock offset ack {unknown.batch.route} 0..OFFSET --partition P",
         )
     reached = {**positions, **starts}
     newest = max((load.batch.number for load in loads), default=0)
     waiting = {table: number for load in loads if load.batch.number == newest for table, number in load.waiting.items()}
-    course = course_of(loads, log)
-    begun = _begun([*loads, *others], log)
+    course = history_reach(loads, log)
+    begun = _partial_loads([*loads, *others], log)
     left_in_the_middle: dict[int, set[str]] = {}
     for load in loads:
         if load.upto is not None:
@@ -65,7 +65,7 @@ def plan_adoption(
     batches: list[AdoptedBatch] = []
 
     def settled(ranges: Ranges, tables: Mapping[str, str], wanting: Collection[str]) -> Iterator[AdoptedBatch]:
-        for some, parts in _cut(ranges, begun, order):
+        for some, parts in _split(ranges, begun, order):
             there = {**elsewhere.of(some, wanting), **parts, **tables}
             left = [table for table in wanting if table not in there]
             yield AdoptedBatch(some, there, meant_for=_meant_for(loads, there, some, log), wanting=left)
@@ -79,26 +79,26 @@ def plan_adoption(
         shared = {p: stretch for p, stretch in shared.items() if stretch[1] > max(stretch[0], reached.get(p, 0))}
         before = {p: (reached.get(p, 0), start) for p, (start, _) in shared.items() if start > reached.get(p, 0)}
         if before:
-            # Batches that left no mark: they had no rows, or only such as still wait.
+            # Batches that left no mark: they had no rows, or only rows that still wait.
             batches += settled(before, {}, [table for table, since in waiting.items() if since < number])
         ranges = {p: (max(start, reached.get(p, 0)), end) for p, (start, end) in shared.items()}
         if ranges and number < newest and number not in course.given_up:
             waited = {table for table, since in waiting.items() if since <= number}
             batches += settled(ranges, tables, waited | left_in_the_middle.get(number, set()))
         else:
-            for some, parts in _cut(ranges, begun, order):
-                batches += _in_doubt(some, {**parts, **tables}, [*others, *loads], log)
+            for some, parts in _split(ranges, begun, order):
+                batches += _uncertain_batches(some, {**parts, **tables}, [*others, *loads], log)
         reached |= {p: end for p, (_, end) in ranges.items()}
     return Adoption(batches, newest, starts, waiting, newest)
 
 
-def _in_doubt(
+def _uncertain_batches(
     ranges: Mapping[int, tuple[int, int]],
     tables: Mapping[str, str],
-    loads: Sequence[Loaded],
+    loads: Sequence[LoadedTable],
     log: Mapping[int, LogPart],
 ) -> list[AdoptedBatch]:
-    """A batch of which tables may be missing: together the partitions that lack the same ones."""
+    """Batches of which tables may be missing; partitions that lack the same tables are one batch."""
     found: dict[frozenset[str], dict[int, tuple[int, int]]] = {}
     known = _Coverage(loads, log)
     for p, stretch in ranges.items():
@@ -111,12 +111,12 @@ def _in_doubt(
 
 
 def _meant_for(
-    loads: Sequence[Loaded],
+    loads: Sequence[LoadedTable],
     tables: Collection[str],
     ranges: Mapping[int, tuple[int, int]],
     log: Mapping[int, LogPart],
 ) -> dict[str, Sequence[str]]:
-    """Of tables that have rows of others, which those are, in all loads of these ranges."""
+    """For tables that hold rows meant for others: the names of those, from all loads of these ranges."""
     found: dict[str, dict[str, None]] = {}
     for load in loads:
         origin = Origin.from_text(load.batch.origin) if load.meant_for and load.table in tables else None
@@ -127,10 +127,10 @@ def _meant_for(
 
 
 class _Coverage:
-    """Which tables have which offsets, by some loads."""
+    """Which tables have which offsets, according to some loads."""
 
-    def __init__(self, loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> None:
-        self._loads: dict[str, list[Loaded]] = {}
+    def __init__(self, loads: Sequence[LoadedTable], log: Mapping[int, LogPart]) -> None:
+        self._loads: dict[str, list[LoadedTable]] = {}
         stretches: dict[tuple[str, int], list[Range]] = {}
         for load in loads:
             if load.upto is not None:
@@ -142,7 +142,8 @@ class _Coverage:
         self._stretches = {place: joined(found) for place, found in stretches.items()}
 
     def of(self, ranges: Ranges, tables: Collection[str] | None = None) -> dict[str, str]:
-        """The tables, or which of them, that have all of these ranges, each with the rows that it refused."""
+        """The tables that have all of these ranges, each with the rows that it refused; only those in ``tables``, if
+        given."""
         return {
             table: _refused(its)
             for table, its in self._loads.items()
@@ -154,8 +155,8 @@ class _Coverage:
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """A table that was left in the middle of its part of a batch: what it has, up to a record."""
+class _PartialLoad:
+    """A table that has its part of a batch only up to a record."""
 
     table: str
     ranges: Ranges
@@ -163,22 +164,22 @@ class _Begun:
     refused: str
 
 
-def _begun(loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> list[_Begun]:
+def _partial_loads(loads: Sequence[LoadedTable], log: Mapping[int, LogPart]) -> list[_PartialLoad]:
     found = []
     for load in loads:
         origin = Origin.from_text(load.batch.origin) if load.upto is not None else None
         if origin is None or load.upto is None:
             continue
         shared, (partition, offset) = shared_ranges(origin, log), load.upto
-        # Of a record that this log does not have nobody can say what comes before it.
+        # What comes before a record that this log does not have is unknown.
         if partition in shared and offset < shared[partition][1]:
-            found.append(_Begun(load.table, shared, load.upto, _refused([load])))
+            found.append(_PartialLoad(load.table, shared, load.upto, _refused([load])))
     return found
 
 
-def _cut(ranges: Ranges, begun: Sequence[_Begun], order: Order) -> list[tuple[Ranges, dict[str, str]]]:
-    """The ranges in pieces of which each table that was left in the middle has all or nothing; with those that have
-    all, and the rows that they refused."""
+def _split(ranges: Ranges, begun: Sequence[_PartialLoad], order: Order) -> list[tuple[Ranges, dict[str, str]]]:
+    """Splits the ranges into pieces of which each partly loaded table has all or nothing. Each comes with the tables
+    that have it, and the rows that they refused."""
     for number, each in enumerate(begun):
         if not all(p in each.ranges and _within(stretch, each.ranges[p]) for p, stretch in ranges.items()):
             continue
@@ -187,9 +188,10 @@ def _cut(ranges: Ranges, begun: Sequence[_Begun], order: Order) -> list[tuple[Ra
         if partition in ranges:
             start, end = ranges[partition]
             first = {**first, partition: (start, min(end, offset + 1))}
-        rest, others = behind(ranges, first), [*begun[:number], *begun[number + 1 :]]
-        found = [(some, {**there, each.table: each.refused}) for some, there in _cut(left_of(first, {}), others, order)]
-        return [*found, *_cut(rest, others, order)]
+        rest, others = rest_after(ranges, first), [*begun[:number], *begun[number + 1 :]]
+        loaded = {each.table: each.refused}
+        found = [(some, {**there, **loaded}) for some, there in _split(remaining(first, {}), others, order)]
+        return [*found, *_split(rest, others, order)]
     return [(ranges, {})] if ranges else []
 
 
@@ -198,16 +200,16 @@ def _within(inner: Range, outer: Range) -> bool:
 
 
 @dataclass(frozen=True)
-class HistoryCourse:
-    """Where a history stood at its end in what it shares with this log, and which batches it may have given up."""
+class HistoryReach:
+    """How far a history came in what it shares with this log, and which batches it may have given up."""
 
     stands_at: Mapping[int, int]
     given_up: Collection[int]
 
 
-def course_of(loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> HistoryCourse:
-    """A batch that begins before the end of an earlier one tells that the history went back: all the way if a table got
-    the same records again, else only to fill in tables that an earlier adoption had found missing."""
+def history_reach(loads: Sequence[LoadedTable], log: Mapping[int, LogPart]) -> HistoryReach:
+    """If a batch begins before the end of an earlier one, the history went back: all the way if a table got the same
+    records again, else only to load tables that an earlier adoption had found missing."""
     stands_at: dict[int, int] = {}
     ends: dict[tuple[int, str], int] = {}
     given_up: set[int] = set()
@@ -219,17 +221,16 @@ def course_of(loads: Sequence[Loaded], log: Mapping[int, LogPart]) -> HistoryCou
             given_up.add(before)
         for p, (start, end) in shared.items():
             again = any(start < ends.get((p, table), 0) for table in tables)
-            # What has an end beyond this log was delivered from another copy, and is no word on this one.
+            # A batch that ends beyond this log came from another copy, and says nothing about this one.
             goes_back = again and origin is not None and end == origin.stretches[p].end
             stands_at[p] = end if goes_back else max(end, stands_at.get(p, 0))
             ends |= {(p, table): stands_at[p] if goes_back else end for table in tables}
         before = number
-    return HistoryCourse(stands_at, given_up)
+    return HistoryReach(stands_at, given_up)
 
 
-def _by_batch(loads: Sequence[Loaded]) -> dict[tuple[int, str], dict[str, str]]:
-    """The tables that have all of their part of each batch, each with its refused rows; batches in order of their
-    numbers."""
+def _by_batch(loads: Sequence[LoadedTable]) -> dict[tuple[int, str], dict[str, str]]:
+    """For each batch, in order of numbers, the tables that have all of their part, each with its refused rows."""
     found: dict[tuple[int, str], dict[str, str]] = {}
     for load in sorted(loads, key=lambda load: load.batch.number):
         tables = found.setdefault((load.batch.number, load.batch.origin), {})
@@ -238,8 +239,8 @@ def _by_batch(loads: Sequence[Loaded]) -> dict[tuple[int, str], dict[str, str]]:
     return found
 
 
-def _refused(loads: Sequence[Loaded]) -> str:
-    """The rows that the loads refused, as text."""
+def _refused(loads: Sequence[LoadedTable]) -> str:
+    """The rows that the loads refused, as JSON."""
     rows = []
     for load in loads:
         refused = (load.failures if load.failures is not None else NO_FAILURES).to_pylist()
@@ -248,7 +249,7 @@ def _refused(loads: Sequence[Loaded]) -> str:
 
 
 def shared_ranges(origin: Origin, log: Mapping[int, LogPart]) -> dict[int, tuple[int, int]]:
-    """What of a batch is in this log: the same offsets, given by the same writers."""
+    """The part of a batch that this log has: the same offsets, assigned by the same writers."""
     found = {}
     for partition, stretch in origin.stretches.items():
         ours = log.get(partition)

@@ -1,7 +1,7 @@
-"""Which records a batch is made of, as a text that is kept with it at the destination.
+"""The records that a batch is made of, as a text that the destination keeps with the batch.
 
-Per partition it names the log's identity, the offsets and the writers that gave them (``penstock.log.lineage``). Two
-batches of the same origin are the same batch, whatever ledgers and copies of the log were put back in between.
+Per partition it names the log's identity, the offsets and the writers that assigned them (``penstock.log.lineage``).
+Two batches of the same origin are the same batch, whatever ledgers and copies of the log were restored in between.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.log.lineage import Incarnation, Lineage
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 MAX_INCARNATIONS = 100
-"""Writers of one stretch that are named one by one: some engines keep no long texts. Further ones share a digest."""
+"""How many writers of a stretch are named: some engines keep no long texts. Further ones share a digest."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Origin:
 
     @classmethod
     def from_text(cls, text: str) -> Origin | None:
-        """``None`` for no text, or one of a form that this release does not know."""
+        """``None`` for an empty text, or one whose format this release does not know."""
         try:
             return cls(
                 {

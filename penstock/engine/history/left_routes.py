@@ -1,14 +1,14 @@
 """Routes that the ledger knows and the config no longer has.
 
-Such a route keeps its offsets, and what it has not read stays in the log, so that it can come back, or another take
-over from it. Until an operator drops it: that is the only way in which what it has not read is given up.
+Such a route keeps its offsets, and the log keeps what it has not read, so that it can come back, or another route can
+take over. Only an operator who drops the route gives up what it has not read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.engine.operate.offset_control import no_engine_starts, running_engine
+from penstock.engine.operate.offset_control import block_engine_start, running_engine
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
 
@@ -19,9 +19,9 @@ class LeftRoute:
 
     route: str
     lag: int
-    """How many offsets the log has that it has not read."""
+    """How many offsets in the log it has not read."""
     failed: int
-    """How many of its failed records nobody has replayed or dropped."""
+    """How many of its failed records are neither replayed nor dropped."""
     waiting: int
     """How many rows its tables still wait for."""
 
@@ -48,12 +48,12 @@ def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
 
 
 def drop(pipeline: Pipeline, route: str) -> None:
-    """Forget the route. An engine that runs does not know it, so it need not stop."""
+    """Remove the route. A running engine does not know it, so it need not stop."""
     left_route(pipeline, route)
     if running_engine(pipeline) is None:
-        with no_engine_starts(pipeline):
-            pipeline.ledger.drop(route)
+        with block_engine_start(pipeline):
+            pipeline.ledger.drop_route(route)
     else:
-        pipeline.ledger.drop(route)
+        pipeline.ledger.drop_route(route)
     pipeline.log.holds.remove(route)
     pipeline.failed_store.remove(route)

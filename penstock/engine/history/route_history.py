@@ -1,15 +1,15 @@
-"""What was there before: whether ledger, log, disk and destination tell one story of a route.
+"""Checks whether ledger, log, disk and destination agree on what a route has delivered.
 
-They do not after an older copy of ``data_dir`` was put back, the ledger was deleted, or a route was renamed. To go on
-would then pass over records, or deliver them twice, without a word. So a route asks before its first batch, and waits
-for a person where the answers exclude each other:
+They do not after an older copy of ``data_dir`` was restored, the ledger was deleted, or a route was renamed. Going on
+would then silently skip records or deliver them twice. So a route checks before its first batch, and waits for an
+operator if it finds a contradiction:
 
-- The ledger says which writers gave the offsets that it has delivered; the log must say the same (``fork``).
-- The destination's marks of this ledger and route must be ones that the ledger can have given.
+- The ledger knows which writers assigned the offsets that were delivered; the log must know the same (``forks``).
+- The destination's marks of this ledger and route must be ones that the ledger can have issued.
 - A route without a past in this ledger must not find one: marks of this log under another ledger or under the name of a
   route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
 
-A route that is new on a target that is new finds nothing, and starts.
+A new route on a new target finds nothing, and starts.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.destinations.contract import AnyDestination, Batch, Loaded
+from penstock.destinations.contract import AnyDestination, Batch, LoadedTable
 from penstock.engine.history.adoption import LogPart, shared_ranges
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.ledger import Ledger
 from penstock.engine.spark.spark_checkpoints import checkpoints_of
 from penstock.errors import ContradictionError
 from penstock.log.lineage import LINEAGE_FILE
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 MAX_LISTED = 10_000
-"""How many batches are looked through for what a destination lacks."""
+"""How many batches are searched for what a destination lacks."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Looks into the past of one pipeline's routes. Changes nothing."""
+    """Reads the past of one pipeline's routes. Changes nothing."""
 
     log: LocalLog
     ledger: Ledger
@@ -41,8 +41,8 @@ class History:
     """The routes of the config."""
     checkpoints: Path | None = None
 
-    def check_ground(self, route: str, sources: Sequence[str]) -> None:
-        """Whether log, ledger and disk agree on the route. Raises ``ContradictionError``."""
+    def check_local_state(self, route: str, sources: Sequence[str]) -> None:
+        """Raises ``ContradictionError`` unless log, ledger and disk agree on the route."""
         for partition, (fork, end) in self.forks(route, sources).items():
             if self._has_lost_its_lineage(partition, fork):
                 path = self.log.partition_dir(partition) / LINEAGE_FILE
@@ -51,52 +51,52 @@ class History:
                     f"route '{route}' has delivered partition {partition} up to offset {end}, and this log no longer"
                     f" says who wrote its records from offset {fork} on: {path} was lost, or is of an older copy.",
                     "Put it back. If it is lost and the log is the one that was delivered from, let the route go on"
-                    f" behind that: penstock offset adopt {route}, then"
+                    f" after that: penstock offset adopt {route}, then"
                     f" penstock offset ack {route} {fork}..{end - 1} --partition {partition}",
                 )
             raise ContradictionError(
                 "PEN-RTE-016",
                 f"route '{route}' has delivered partition {partition} up to offset {end}, but this log has other"
                 f" records, or none, from offset {fork} on: an older copy of the log was put back.",
-                "Put the newer log back. Or go on with this one, behind what it shares with what was delivered:"
-                f" penstock offset adopt {route}",
+                "Put the newer log back. Or go on with this one, after the records that it shares with what was"
+                f" delivered: penstock offset adopt {route}",
             )
-        if not self.ledger.has_past(route):
+        if not self.ledger.has_history(route):
             found = self._on_disk(route)
             if found:
-                raise self._met_past(route, route, found)
+                raise self._conflict(route, route, found)
 
     def check_target(self, route: str, sources: Sequence[str], destination: AnyDestination) -> None:
-        """Whether what the destination remembers agrees too. Raises ``ContradictionError``, and ``TransientError`` if
-        the destination cannot be asked now."""
+        """Raises ``ContradictionError`` unless the destination's marks agree too, and ``TransientError`` if the
+        destination is unavailable."""
         self._check_neighbours(route, destination)
         newest = destination.newest_loads()
         for load in newest:
             if (load.batch.scope, load.batch.route) == (self.ledger.scope, route):
                 self._check_own(load)
         accepted = self.ledger.accepted_others(route)
-        # What is there under the name of another route of the config is for that one to answer for.
-        others = (self.ledger.dropped() | set(self.routes)) - {route}
-        # Its own name first: that is the better advice.
+        # Marks under the name of another route of the config are checked by that route.
+        others = (self.ledger.dropped_routes() | set(self.routes)) - {route}
+        # Its own name first: the advice is better.
         for load in sorted(newest, key=lambda load: load.batch.route != route):
             whose = (load.batch.scope, load.batch.route)
             if whose == (self.ledger.scope, route) or load.batch.route in others:
                 continue
             if load.batch.number > accepted.get(whose, 0) and self._is_ahead(load, route, sources):
-                raise self._met_past(route, load.batch.route, _told(load))
+                raise self._conflict(route, load.batch.route, _describe_load(load))
 
     def _check_neighbours(self, route: str, destination: AnyDestination) -> None:
-        """Whether a route that left the config wrote to this place: for targets that remember nothing themselves."""
-        place = destination.place()
-        if not place or self.ledger.has_past(route):
+        """Raises if a route that left the config wrote to this place: for targets that keep no marks."""
+        place = destination.target_path()
+        if not place or self.ledger.has_history(route):
             return
         for other, theirs in self.ledger.places().items():
             if theirs == place and other not in self.routes and self.ledger.last_number(other):
-                raise self._met_past(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
+                raise self._conflict(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
 
-    def missing(self, route: str, destination: AnyDestination) -> str:
-        """What the ledger counts as delivered and the destination does not know of: it is older than the ledger. Empty
-        if there is nothing, or if the destination does not remember its batches."""
+    def describe_missing(self, route: str, destination: AnyDestination) -> str:
+        """What the ledger counts as delivered and an older destination does not have, with the fix. Empty if nothing is
+        missing, or if the destination keeps no marks."""
         if not destination.capabilities.transactions:
             return ""
         own = [
@@ -106,7 +106,7 @@ class History:
         ]
         newest = max(own, default=0)
         lacking = [batch for batch in self.ledger.batches(route, last=MAX_LISTED) if batch.loaded]
-        lacking = [batch for batch in lacking if batch.number > max(newest, self.ledger.accepted(route))]
+        lacking = [batch for batch in lacking if batch.number > max(newest, self.ledger.accepted_number(route))]
         if not lacking:
             return ""
         starts: dict[int, int] = {}
@@ -118,8 +118,8 @@ class History:
         return f"the destination lacks {rows} rows that were delivered to it. To deliver them again: {verbs}"
 
     def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:
-        """Partitions in which the log has other records than the route has delivered: from which offset on, and up to
-        where the route has come."""
+        """Partitions in which the log has other records than the route has delivered: the first such offset, and the
+        offset that the route has reached."""
         known = self.ledger.lineages(route)
         standing = self.ledger.standing(route)
         found: dict[int, tuple[int, int]] = {}
@@ -134,7 +134,7 @@ class History:
             fork = min(reached, bounds.end)
             lineage = known.get(partition)
             if lineage is not None and lineage.incarnations:
-                # What is below the log's oldest offset it no longer knows the writers of.
+                # Below its oldest offset the log no longer knows the writers.
                 start = max(lineage.incarnations[0].first, bounds.oldest)
                 if start < fork:
                     fork = lineage.agreed(self.log.lineage(partition), start, fork)
@@ -143,15 +143,15 @@ class History:
         return found
 
     def _has_lost_its_lineage(self, partition: int, fork: int) -> bool:
-        """Whether the log has a record there and does not know of whom, while the route does."""
+        """Whether the log has a record there and does not know its writer, while the route does."""
         return fork < self.log.bounds(partition).end and not self.log.lineage(partition).writer_of(fork)
 
-    def _check_own(self, load: Loaded) -> None:
+    def _check_own(self, load: LoadedTable) -> None:
         batch = load.batch
         last = self.ledger.last_number(batch.route)
         pending = self.ledger.pending(batch.route)
         if pending is not None and pending.number == batch.number:
-            # It may have got its number while nobody could ask the destination, which has another batch under it.
+            # It may have got its number while the destination, which has another batch under it, was unavailable.
             last = batch.number - 1 if _is_another(batch, pending) else last
         if batch.number > last:
             raise ContradictionError(
@@ -159,18 +159,18 @@ class History:
                 f"the destination has batch {batch.number} of route '{batch.route}' (table '{load.table}'), and this"
                 f" ledger has delivered batches up to {last} only: an older copy of the ledger or of the whole"
                 " `data_dir` was put back.",
-                "Put the newer one back. Or go on with this one, behind what the destination has:"
+                "Put the newer one back. Or go on with this one, after what the destination has:"
                 f" penstock offset adopt {batch.route}",
             )
-        if batch.number <= self.ledger.accepted(batch.route):
+        if batch.number <= self.ledger.accepted_number(batch.route):
             return
         origin = Origin.from_text(batch.origin)
         if origin is not None and not self._is_of_this_log(batch.origin, origin):
             raise ContradictionError(
                 "PEN-RTE-018",
                 f"batch {batch.number} of route '{batch.route}' at the destination (table '{load.table}') was made of"
-                " records that this log does not have: copies of one `data_dir` have delivered to it by turns.",
-                "Find out which of them is to go on. To let this one do so, behind what the destination has:"
+                " records that this log does not have: several copies of one `data_dir` have delivered to it.",
+                "Decide which copy is to go on. To go on with this one, after what the destination has:"
                 f" penstock offset adopt {batch.route}",
             )
 
@@ -192,21 +192,21 @@ class History:
         return True
 
     def log_parts(self, sources: Sequence[str]) -> dict[int, LogPart]:
-        """The partitions of some sources, as they are to be compared with what a destination has."""
+        """The partitions of some sources, for comparison with what a destination has."""
         found = {}
         for partition, owner in self.log.partitions(sources).items():
             bounds = self.log.bounds(partition)
             found[partition] = LogPart(owner.identity, bounds.oldest, bounds.end, self.log.lineage(partition))
         return found
 
-    def _is_ahead(self, load: Loaded, route: str, sources: Sequence[str]) -> bool:
-        """Whether somebody else has delivered from this log what the route has not; for a route without a past in this
-        ledger, whether from this log at all."""
+    def _is_ahead(self, load: LoadedTable, route: str, sources: Sequence[str]) -> bool:
+        """Whether this load holds records of this log that the route has not delivered; for a route without a past in
+        this ledger, any records of this log."""
         origin = Origin.from_text(load.batch.origin)
         if origin is None:
             return False
         parts = self.log_parts(sources)
-        if not self.ledger.has_past(route):
+        if not self.ledger.has_history(route):
             identities = {part.identity for part in parts.values() if part.identity}
             return any(stretch.identity in identities for stretch in origin.stretches.values())
         positions = self.ledger.offsets(route)
@@ -223,18 +223,18 @@ class History:
         return ""
 
     def other_checkpoints(self, route: str) -> list[Path]:
-        """Those that a route of this name has left under other ledgers."""
+        """The checkpoints that a route of this name left under other ledgers."""
         found = [] if self.checkpoints is None else checkpoints_of(self.checkpoints, route)
         return [path for path in found if not path.name.startswith(f"{route}-{self.ledger.scope[:8]}")]
 
-    def _met_past(self, route: str, other: str, found: str) -> ContradictionError:
+    def _conflict(self, route: str, other: str, found: str) -> ContradictionError:
         name = f"'{other}'" if other != route else "a route of this name"
-        known = "is not that far" if self.ledger.has_past(route) else "has no past in this ledger"
+        known = "is not that far" if self.ledger.has_history(route) else "has no past in this ledger"
         return ContradictionError(
             "PEN-RTE-019",
             f"route '{route}' {known}, but {name} has delivered from this log before: {found}. The"
             " ledger was deleted or replaced, or the route was renamed.",
-            f"Go on behind it: penstock offset adopt {other} {route}."
+            f"Go on after it: penstock offset adopt {other} {route}."
             f" Or deliver everything again: penstock offset rewind {route} --to 1970-01-01."
             " Or deliver only what comes from now on: penstock run --from now",
         )
@@ -245,7 +245,7 @@ def _is_another(batch: Batch, pending: Batch) -> bool:
     return origin is not None and origin.ranges != dict(pending.ranges)
 
 
-def _told(load: Loaded) -> str:
+def _describe_load(load: LoadedTable) -> str:
     origin = Origin.from_text(load.batch.origin)
     ends = ", ".join(
         f"{each.end} in partition {partition}" for partition, each in (origin.stretches.items() if origin else ())

@@ -1,5 +1,5 @@
-"""What an operator decides about a past that a route has met: to ``adopt`` it, to deliver again in spite of it, or to
-start behind all of it."""
+"""What an operator can do about a past that a route has found: ``adopt`` it, deliver again in spite of it, or start at
+the end of the log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.destinations.contract import Loaded
-from penstock.engine.history.adoption import LogPart, course_of, plan_adoption
+from penstock.destinations.contract import LoadedTable
+from penstock.engine.history.adoption import LogPart, history_reach, plan_adoption
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
-from penstock.engine.operate.offset_control import no_engine_starts, running_engine
+from penstock.engine.operate.offset_control import block_engine_start, running_engine
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.spark.spark_checkpoints import delivered_up_to
 from penstock.errors import ContradictionError, PenstockError, TransientError
@@ -19,23 +19,23 @@ from penstock.log.record_order import LogOrder
 
 
 @dataclass(frozen=True)
-class Adopted:
-    """What a route takes over, per partition: it stood at ``start`` and goes on at ``end``."""
+class AdoptionResult:
+    """What a route has adopted, per partition: it stood at ``start`` and goes on at ``end``."""
 
     route: str
     other: str
     batches: int
     stretches: dict[int, tuple[int, int]]
     failed_aside: Path | None = None
-    """Where the failed records are that another ledger counted, if there are any; they are not in this one's books."""
+    """Where the failed records are that another ledger counted, if there are any; this one does not count them."""
 
 
-def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Adopted:
-    """Let a route go on behind what was delivered under a name: that of a route which left the config, its own under
-    another ledger, or its own by a newer copy of this one.
+def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> AdoptionResult:
+    """Let a route go on after what was delivered under a name: that of a route which left the config, its own under
+    another ledger, or its own under a newer copy of this one.
 
-    Nothing is written to the destination here. What the route takes over is counted, and what is missing of it loaded,
-    when it starts.
+    Writes nothing to the destination. When the route starts, it counts what it has adopted and loads what is
+    missing of it.
     """
     pipeline.sources_of(route)
     pipeline.check_log()
@@ -43,19 +43,19 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     if renamed and other in pipeline.config.routes:
         raise PenstockError(
             "PEN-ENG-071",
-            f"'{other}' is a route of the config: it goes on by itself, and cannot be taken over.",
+            f"'{other}' is a route of the config: it goes on by itself and cannot be adopted.",
             "Remove it from the config first.",
         )
     pid = running_engine(pipeline)
     if renamed and pid is not None:
         raise PenstockError(
             "PEN-ENG-024",
-            f"route '{route}' cannot take over what '{other}' was while the engine runs (pid {pid}).",
+            f"route '{route}' cannot adopt '{other}' while the engine runs (pid {pid}).",
             "Stop the pipeline, adopt, then start it again.",
         )
     running = pid is not None
-    with nullcontext() if running else no_engine_starts(pipeline):
-        pipeline.ledger.refuse_at_work(route, running)
+    with nullcontext() if running else block_engine_start(pipeline):
+        pipeline.ledger.require_idle(route, running)
         if renamed:
             _rename(pipeline, other, route, operator)
         partitions = pipeline.log.partitions(pipeline.sources_of(route))
@@ -64,27 +64,27 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         positions = {p: standing[p].committed for p in partitions}
         starts = {p: fork for p, (fork, _) in pipeline.history().forks(route, pipeline.sources_of(route)).items()}
         starts = {p: fork for p, fork in starts.items() if fork < positions[p]}
-        starts = _with_what_waits(starts, pipeline.ledger.waiting_ranges(route), positions)
+        starts = _starts_before_waiting(starts, pipeline.ledger.waiting_ranges(route), positions)
         found, others = _histories(pipeline, other, route, parts)
         adoption = plan_adoption(found, parts, positions, starts, LogOrder(pipeline.log), others)
         if not found and not renamed:
             adoption = _from_holds(pipeline, other, positions, starts, bool(starts))
         if any(load.batch.scope != pipeline.ledger.scope for load in found) or other != route:
-            adoption = replace(adoption, waiting={}, newest=0)  # The numbers are not this route's.
-        # What it has under the route's own numbers may be more than is taken over.
-        adoption = replace(adoption, last_number=max(adoption.last_number, _highest(pipeline, route)))
+            adoption = replace(adoption, waiting={}, newest=0)  # The numbers are of another ledger or route.
+        # The destination may have higher numbers of this route than those adopted.
+        adoption = replace(adoption, last_number=max(adoption.last_number, _highest_number(pipeline, route)))
         aside = _set_failed_aside(pipeline, route)
         pipeline.ledger.adopt(route, adoption, operator, running)
         _accept_others(pipeline, route)
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
-    return Adopted(route, other, len(adoption.batches), stretches, aside)
+    return AdoptionResult(route, other, len(adoption.batches), stretches, aside)
 
 
-def _with_what_waits(
+def _starts_before_waiting(
     starts: Mapping[int, int], waiting: Sequence[Mapping[int, tuple[int, int]]], positions: Mapping[int, int]
 ) -> dict[int, int]:
-    """Where a route goes back to, so that no part that a table waits for is cut: the table gets what is left of it."""
+    """Where a route goes back to, so that no part that a table waits for is cut: it would get only the rest of it."""
     found = dict(starts)
     for ranges in sorted(waiting, key=lambda ranges: max(end for _, end in ranges.values()), reverse=True):
         if any(end > found[p] for p, (_, end) in ranges.items() if p in found):
@@ -92,54 +92,54 @@ def _with_what_waits(
     return found
 
 
-def decide(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
-    """Note that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
+def accept_past(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
+    """Accept that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
     _set_failed_aside(pipeline, route)
-    pipeline.ledger.accept(route, _highest(pipeline, route), operator, act)
+    pipeline.ledger.accept(route, _highest_number(pipeline, route), operator, act)
     _accept_others(pipeline, route)
 
 
 def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
-    """What this ledger does not count in the failed file it would cut off: another one, or a newer copy, counts it."""
+    """Move failed records aside that another ledger, or a newer copy, counts: this ledger would truncate them."""
     return pipeline.failed_store.set_aside(route, pipeline.ledger.failed_extent(route))
 
 
 def _accept_others(pipeline: Pipeline, route: str) -> None:
-    """What is there now under other ledgers and names raises no more questions; what they add later does."""
+    """Accept the marks that other ledgers and names have now; what they add later is checked again."""
     batches = [load.batch for load in pipeline.plan(route).destination().newest_loads()]
     pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches})
 
 
-def meets_past(pipeline: Pipeline, route: str) -> bool:
-    """Whether the route would not start because of what was delivered before."""
+def conflicts_with_past(pipeline: Pipeline, route: str) -> bool:
+    """Whether what was delivered before would keep the route from starting."""
     history, sources = pipeline.history(), pipeline.sources_of(route)
     try:
-        history.check_ground(route, sources)
+        history.check_local_state(route, sources)
         history.check_target(route, sources, pipeline.plan(route).destination())
     except ContradictionError:
         return True
     except TransientError:
-        # It will be asked when it is there again.
+        # It is asked when it is available again.
         return False
     return False
 
 
 def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
-    """Let every route without a past in this ledger begin behind all that is in the log. Returns which do."""
+    """Let every route without a past in this ledger start at the end of the log. Returns these routes."""
     pipeline.check_log()
-    found = [route for route in pipeline.config.routes if not pipeline.ledger.has_past(route)]
-    with no_engine_starts(pipeline):
+    found = [route for route in pipeline.config.routes if not pipeline.ledger.has_history(route)]
+    with block_engine_start(pipeline):
         for route in found:
             ends = {p: pipeline.log.bounds(p).end for p in pipeline.log.partitions(pipeline.sources_of(route))}
             pipeline.ledger.open_route(route, ends)
             _set_failed_aside(pipeline, route)
-            pipeline.ledger.start_at(route, ends, _highest(pipeline, route), operator)
+            pipeline.ledger.start_at(route, ends, _highest_number(pipeline, route), operator)
             _accept_others(pipeline, route)
     return found
 
 
-def _highest(pipeline: Pipeline, route: str) -> int:
-    """The highest number that the destination knows of this ledger and route."""
+def _highest_number(pipeline: Pipeline, route: str) -> int:
+    """The highest batch number that the destination has of this ledger and route."""
     batches = [load.batch for load in pipeline.plan(route).destination().newest_loads()]
     own = [batch.number for batch in batches if (batch.scope, batch.route) == (pipeline.ledger.scope, route)]
     return max(own, default=0)
@@ -147,10 +147,10 @@ def _highest(pipeline: Pipeline, route: str) -> int:
 
 def _histories(
     pipeline: Pipeline, other: str, route: str, parts: dict[int, LogPart]
-) -> tuple[Sequence[Loaded], Sequence[Loaded]]:
-    """What the destination has of a route of this log under that name: of all ledgers, the one that came furthest in
-    what this log has; whatever lies before that was settled for it. And what all others have: of the batch that it had
-    under way, they may have loaded tables that it has not."""
+) -> tuple[Sequence[LoadedTable], Sequence[LoadedTable]]:
+    """The loads that the destination has of this log under that name: first those of the ledger that came furthest in
+    this log, which had settled all before that; then those of all others, which may have loaded tables of its pending
+    batch that it has not."""
     destination = pipeline.plan(route).destination()
     scopes = {load.batch.scope for load in destination.newest_loads() if load.batch.route == other}
     histories = [(scope, destination.loads(scope, other)) for scope in sorted(scopes)]
@@ -161,26 +161,26 @@ def _histories(
         return [], []
     *others, (_, _, scope, furthest) = found
     newest = max((load.batch.number for load in furthest), default=0)
-    # A route that was renamed has gone on with its numbers. What its tables waited for is under its former names.
+    # A renamed route went on with its numbers. What its tables waited for is under its former names.
     names = {name for load in furthest if load.batch.number == newest for name in load.waiting_as}
     earlier = [load for name in sorted(names) for load in destination.loads(scope, name)]
     return [*earlier, *furthest], [load for each in others for load in each[3]]
 
 
-def _reach(loads: Sequence[Loaded], parts: dict[int, LogPart]) -> int:
-    """How far a history has come in what it shares with this log, over all partitions."""
-    return sum(course_of(loads, parts).stands_at.values())
+def _reach(loads: Sequence[LoadedTable], parts: dict[int, LogPart]) -> int:
+    """How far a history has come in what it shares with this log: the sum over all partitions."""
+    return sum(history_reach(loads, parts).stands_at.values())
 
 
 def _from_holds(
     pipeline: Pipeline, other: str, positions: dict[int, int], starts: dict[int, int], moved: bool
 ) -> Adoption:
-    """For destinations that remember nothing of it: what the route had let go of in the log it had delivered, and what
-    Spark has noted as done."""
+    """For destinations that keep no marks: adopts what the route had released in the log and what Spark's checkpoints
+    say is done."""
     held = pipeline.log.holds.get().get(other, {})
     left = pipeline.history().other_checkpoints(other)
-    told = [held, *map(delivered_up_to, left)]
-    ends = {p: max(ends.get(p, 0) for ends in told) for p in positions}
+    known = [held, *map(delivered_up_to, left)]
+    ends = {p: max(ends.get(p, 0) for ends in known) for p in positions}
     ends = {p: min(end, pipeline.log.bounds(p).end) for p, end in ends.items()}
     ranges = {p: (positions[p], end) for p, end in ends.items() if positions[p] < end and p not in starts}
     if not ranges and not moved and not left and not pipeline.ledger.last_number(other):
@@ -193,12 +193,12 @@ def _from_holds(
 
 
 def _rename(pipeline: Pipeline, old: str, new: str, operator: Operator) -> None:
-    """The ledger's word counts: files are there under both names until it has changed."""
+    """The ledger decides: files exist under both names until it has changed."""
     store, holds = pipeline.failed_store, pipeline.log.holds
     held = holds.get().get(old)
     store.copy(old, new, pipeline.ledger.failed_extent(old))
     if held is not None:
         holds.set(new, held)
-    pipeline.ledger.rename(old, new, operator)
+    pipeline.ledger.rename_route(old, new, operator)
     holds.remove(old)
     store.remove(old)

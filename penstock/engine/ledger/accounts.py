@@ -1,4 +1,4 @@
-"""The words of the ledger's accounts: where a route stands, what became of a batch, what all of them come to."""
+"""The values of the ledger: where a route stands, what became of a batch, and the totals."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from enum import StrEnum
 from penstock.destinations.contract import Batch, TableReceipt
 
 ACKNOWLEDGED = "acknowledged"
-"""The label under which records count as skipped that an operator has declared done."""
+"""The skip label of records that an operator has acknowledged."""
 REWOUND = "rewound"
-"""The label under which items count as skipped that waited on a route when it was moved back: they come again."""
+"""The skip label of items that waited when their route was rewound: they come again."""
 
 
 CHANGED = "changed"
-"""The label of the difference where a table's part of a batch was made anew and is no longer what it was: the route's
-steps have changed since it was put off."""
+"""The label of the difference where a table's part of a batch was staged again and has other rows: the route's steps
+have changed since it was put off."""
 
 ADOPTED = "adopted"
-"""The label under which items count as skipped that were settled under another ledger or name, nobody knows how."""
+"""The skip label of items that were settled under another ledger or name, nobody knows how."""
 
 OVERFLOWING = "overflowing"
-"""What is noted of a table of a batch under way whose rows go to the table for what is beyond `max_tables`."""
+"""The status of a table in a batch under way whose rows go to the overflow table (beyond `max_tables`)."""
 
 LOADED_FOR_OTHERS = "loaded for others"
-"""What a table's part of a batch is if it has the rows of tables beyond the limit."""
+"""The status of the overflow table's part of a batch: it has rows of tables beyond the limit."""
 
 PASSING_OVER = "passing over"
-"""What is noted of a batch under way that is written without records which were acknowledged."""
+"""The note on a batch under way that is written without acknowledged records."""
 
 EARLIER = "earlier"
-"""The label of what was counted before the ledger kept by which step it was added, or in which table it is."""
+"""The label of what was counted before the ledger kept counts by step and by table."""
 
 
 class RouteState(StrEnum):
@@ -40,8 +40,8 @@ class RouteState(StrEnum):
     RETRYING = "retrying"
     CRASHED = "crashed"
     HALTED = "halted"
-    """It waits for an operator: before a record that was refused (``on_error: stop``), or because what is at the
-    destination contradicts what the ledger knows."""
+    """It waits for an operator: before a record that was refused (``on_error: stop``), or because the destination
+    contradicts the ledger."""
     STOPPED = "stopped"
 
 
@@ -66,12 +66,12 @@ class Halt:
 
 @dataclass(frozen=True)
 class Standing:
-    """All that decides what a route delivers next, as of one moment."""
+    """Everything that decides what a route delivers next, as of one moment."""
 
     positions: Mapping[int, Position]
     pending: Batch | None = None
     acknowledged: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Per partition, offsets ``[start, end)`` ahead of the route that an operator has declared done."""
+    """Per partition, offsets ``[start, end)`` ahead of the route that an operator has acknowledged."""
     halt: Halt | None = None
 
 
@@ -85,14 +85,13 @@ class Extent:
 
 @dataclass(frozen=True)
 class PutOff:
-    """A table's part of a batch that is committed without it, because the table was away: how many rows it has."""
+    """A table's part of a batch that is committed without it, because the table was away."""
 
     table: str
     rows: int
     reason: str
     passed_over: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Per partition, offsets ``[start, end)`` of the batch that are no part of it: an operator has declared them
-    done."""
+    """Per partition, offsets ``[start, end)`` of the batch that are left out: an operator has acknowledged them."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +100,21 @@ class WaitingPart:
 
     route: str
     batch: Batch
-    """As it was delivered to the other tables, under the name that the route had then."""
+    """As it was delivered to the other tables, under the route's name at that time."""
     table: str
     rows: int
     since: float
     attempts: int
     reason: str
     passed_over: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """What was no part of it when it was put off, per partition as ``[start, end)``."""
+    """What was left out when it was put off, per partition as ``[start, end)``."""
     acknowledged: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """What an operator has declared done since then."""
+    """What an operator has acknowledged since then."""
 
 
 @dataclass(frozen=True)
 class WaitingTable:
-    """What a table of a route waits for: parts of so many batches, and why it did not get the first of them."""
+    """What a table of a route waits for: parts of so many batches, and why the first one failed."""
 
     rows: int
     batches: int
@@ -135,7 +134,7 @@ class Settlement:
     skipped: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     waiting: int = 0
-    """What is held back, and not by a table that is away."""
+    """What steps hold back; tables that are away are in ``put_off``."""
     added: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableReceipt] = ()
     put_off: Sequence[PutOff] = ()
@@ -143,7 +142,7 @@ class Settlement:
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
     holds: Mapping[int, int] = field(default_factory=dict)
-    """Partitions in which something is held back, and the lowest offset of it."""
+    """Per partition in which something is held back, its lowest offset."""
     seconds: float = 0.0
 
     @property
@@ -161,7 +160,7 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Totals:
-    """The accounting of a route since its first batch."""
+    """The counts of a route since its first batch."""
 
     items: int = 0
     added: int = 0
@@ -177,13 +176,13 @@ class Totals:
 
 @dataclass(frozen=True)
 class TableCount:
-    """What one table of a route's target has got, over all committed batches. The rows of all tables together are the
-    total's ``loaded``; what a batch under way has brought is counted apart until the batch is committed."""
+    """What one table has received over all committed batches. The rows of all tables sum up to the total's ``loaded``;
+    those of a batch under way are counted apart until it is committed."""
 
     rows: int = 0
-    """Rows that came for it and were taken."""
+    """Rows that the table took."""
     merged: int = 0
-    """Of those, how many were folded into another row of their key before they were written."""
+    """How many of them were folded into another row of their key before they were written."""
     under_way: int = 0
     """Rows that the table has of a batch that is not committed yet."""
 
@@ -202,7 +201,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Account:
-    """All that the ledger knows of a route, as of one moment: its parts agree with each other."""
+    """Everything that the ledger knows of a route, as of one moment: its parts are consistent."""
 
     standing: Standing
     began_at: float | None
@@ -214,7 +213,7 @@ class Account:
     added_by: Mapping[str, int]
     failed_open: int
     waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
-    """The tables that are without their part of committed batches; their rows together are the total's ``waiting``."""
+    """The tables that lack their part of committed batches; their rows sum up to the total's ``waiting``."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Intervention:
-    """An operator's act, for later: the offsets ``[start, end)`` that were acknowledged, or that are read again."""
+    """A recorded act of an operator: the offsets ``[start, end)`` were acknowledged, or are read again."""
 
     act: Act
     at: float

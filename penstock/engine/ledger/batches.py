@@ -1,8 +1,8 @@
-"""Batches, from the range that is fixed to the books that are closed.
+"""Batches in the ledger, from the fixed range to the commit.
 
 A batch is counted once, however often it is tried: ``begin`` gives a range its number, the same one at every attempt,
-and knows a range that was committed. ``commit`` moves the offsets and the counts in one transaction. A number is never
-given to a second batch, also if the first was abandoned.
+and recognises a range that was committed. ``commit`` moves the offsets and the counts in one transaction. A number is
+never given to a second batch, even if the first was abandoned.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from penstock.engine.ledger.accounts import (
     WaitingPart,
 )
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text
-from penstock.engine.ledger.summaries import Inquiries
-from penstock.engine.ledger.waiting_tables import Waiting
+from penstock.engine.ledger.summaries import Summaries
+from penstock.engine.ledger.waiting_tables import WaitingTables
 from penstock.errors import LedgerError
 from penstock.log.lineage import Lineage
 from penstock.redaction import redacted
 
 LOADED, LOADED_IN_PART = "loaded", "loaded in part"
-"""What a table's part of a batch can be; in part means that the target refused some rows."""
+"""The status of a table's part of a batch; in part means that the target refused some rows."""
 
 KEPT_WRITERS = 500
-"""How many writers of a partition a route remembers, the newest."""
+"""How many writers of a partition a route remembers; the newest ones."""
 
 KEPT_BATCHES = 10_000
-"""How many batches of a route stay listed one by one; totals are kept for ever."""
+"""How many batches of a route stay listed; totals are kept for ever."""
 
 
-class Batches(Waiting, Inquiries):
+class Batches(WaitingTables, Summaries):
     def standing(self, route: str) -> Standing:
-        """Where the route stands, what it has begun, what it must pass over and what it stopped at."""
+        """The route's positions, its batch under way, what it must skip and where it halted."""
         with self.reading() as connection:
             return self._standing(connection, route)
 
@@ -57,14 +57,14 @@ class Batches(Waiting, Inquiries):
         return self.standing(route).pending
 
     def begin(self, route: str, ranges: Mapping[int, tuple[int, int]], origin: Origin | None = None) -> Batch | None:
-        """Give a range its batch number, or ``None`` if it was committed already. ``origin`` says which records these
-        are, and is kept with the route.
+        """Give a range its batch number; ``None`` if it was committed already. ``origin`` says which records these are,
+        and is kept with the route.
 
-        The range must start where the route stands. The same range gets the same number again, so that a destination
+        The range must start at the route's position. The same range gets the same number again, so that a destination
         can tell a second attempt from a new batch.
         """
         with self.writing() as connection:
-            course = self._course(connection, route)
+            course = self._lock_course(connection, route)
             standing = self._standing(connection, route)
             positions, pending = standing.positions, standing.pending
             if all(end <= _committed(positions, partition) for partition, (_, end) in ranges.items()):
@@ -90,29 +90,29 @@ class Batches(Waiting, Inquiries):
                 )
             for partition, stretch in origin.stretches.items() if origin is not None else ():
                 self._note_lineage(connection, route, partition, stretch.lineage, stretch.start)
-            batch = self._begun(connection, route, ranges, course.last_number)
+            batch = self._insert_batch(connection, route, ranges, course.last_number)
             return replace(batch, origin="" if origin is None else origin.to_text())
 
     def shorten(self, batch: Batch, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """Let a batch under way cover only these ranges, with which it began. The destination has refused it as a
-        whole, so nothing of it was written under its number."""
+        """Shorten a batch under way to these ranges, which are its first part. The destination has refused all of it,
+        so nothing was written under its number."""
         b = self._t.batches
         with self.writing() as connection:
             connection.execute(sa.update(b).where(*_under_way(b, batch.route)).values(ranges=ranges_to_text(ranges)))
 
     def halt(self, route: str, halt: Halt, message: str) -> None:
-        """Stop a route before a record that was refused: what it has begun is given up, for nothing of that was
-        written, and its state says why it waits."""
+        """Halt a route before a record that was refused: abandons the batch under way, of which nothing was written,
+        and notes why the route waits."""
         with self.writing() as connection:
-            self._course(connection, route)
+            self._lock_course(connection, route)
             self._abandon(connection, route)
             connection.execute(sa.delete(self._t.halts).filter_by(route=route))
             kept = replace(halt, message=redacted(halt.message))
             connection.execute(sa.insert(self._t.halts).values(route=route, **asdict(kept), at=time.time()))
-            self._note(connection, route, RouteState.HALTED, message)
+            self._set_state(connection, route, RouteState.HALTED, message)
 
     def commit(self, batch: Batch, settlement: Settlement) -> None:
-        """Note what became of the batch and move the route's offsets, all or nothing."""
+        """Record what became of the batch and move the route's offsets, in one transaction."""
         s, skipped, added = settlement, settlement.items_skipped, settlement.items_added
         if s.items + added != s.loaded + skipped + s.failed + s.items_waiting:
             raise LedgerError(
@@ -151,7 +151,7 @@ class Batches(Waiting, Inquiries):
                 f"batch {batch.number} of route '{route}' is not under way.",
                 "Another engine may run on this data: stop one of them.",
             )
-        self._wait_for_tables(connection, batch, s.put_off)
+        self._insert_waiting(connection, batch, s.put_off)
         for partition, (_, end) in batch.ranges.items():
             waits_from = self._waits_from(connection, route, partition, end)
             values = {"committed": end, "hold": min(waits_from, s.holds.get(partition, end))}
@@ -176,8 +176,8 @@ class Batches(Waiting, Inquiries):
             )
 
     def settle_waiting(self, part: WaitingPart, settlement: Settlement) -> bool:
-        """Note what became of a table's part of a batch that was committed without it. Returns ``False``, and counts
-        nothing, if an operator has let go of it meanwhile."""
+        """Record what became of a table's part of a batch that was committed without it. Returns ``False``, and counts
+        nothing, if an operator has given it up meanwhile."""
         s, b, route = settlement, self._t.batches, part.route
         if s.items != part.rows or s.items + s.items_added != s.loaded + s.items_skipped + s.failed:
             raise LedgerError(
@@ -188,8 +188,8 @@ class Batches(Waiting, Inquiries):
                 "They wait on. This is a defect: please report it with this message.",
             )
         with self.writing() as connection:
-            self._course(connection, route)
-            if not self._wait_no_more(connection, route, part.batch.number, part.table):
+            self._lock_course(connection, route)
+            if not self._delete_waiting(connection, route, part.batch.number, part.table):
                 return False
             listed = sa.update(b).filter_by(route=route, number=part.batch.number)
             connection.execute(
@@ -238,18 +238,18 @@ class Batches(Waiting, Inquiries):
             connection.execute(sa.insert(t).values(new))
 
     def acknowledged_in(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
-        """What of these ranges an operator has declared done."""
+        """The offsets in these ranges that an operator has acknowledged."""
         with self.reading() as connection:
             return self._acknowledged_in(connection, route, ranges)
 
-    def table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
-        """Note that one table of a batch under way has its rows: they are not written again, whatever happens to the
-        others."""
+    def note_table_loaded(self, batch: Batch, receipt: TableReceipt) -> None:
+        """Note that one table of a batch under way has its rows: they are not written again, whatever happens to other
+        tables."""
         with self.writing() as connection:
             connection.execute(sa.insert(self._t.deliveries).values(_delivery(batch.route, batch.number, receipt)))
 
-    def tables_loaded(self, batch: Batch) -> list[TableReceipt]:
-        """The tables of a batch that were noted so."""
+    def loaded_tables(self, batch: Batch) -> list[TableReceipt]:
+        """The tables of a batch for which ``note_table_loaded`` was called."""
         d = self._t.deliveries
         query = sa.select(d).where(
             d.c.route == batch.route, d.c.number == batch.number, d.c.status.in_((LOADED, LOADED_FOR_OTHERS))
@@ -268,8 +268,8 @@ class Batches(Waiting, Inquiries):
             for row in rows
         ]
 
-    def to_overflow(self, batch: Batch, tables: Collection[str]) -> None:
-        """Note that rows of a batch under way go to the table for what is beyond the limit, at every attempt."""
+    def note_overflow(self, batch: Batch, tables: Collection[str]) -> None:
+        """Note that the rows of these tables go to the overflow table, at every attempt of the batch under way."""
         rows = [
             {
                 "route": batch.route,
@@ -284,9 +284,9 @@ class Batches(Waiting, Inquiries):
         with self.writing() as connection:
             connection.execute(sa.insert(self._t.deliveries), rows)
 
-    def passes_over(self, batch: Batch) -> None:
-        """Note, before it is written, that a batch under way is without records that were acknowledged: then they stay
-        so until it is settled."""
+    def note_passed_over(self, batch: Batch) -> None:
+        """Note, before it is written, that a batch under way leaves out acknowledged records: they stay left out until
+        it is settled."""
         d = self._t.deliveries
         note = {"route": batch.route, "number": batch.number, "target": "", "status": PASSING_OVER}
         with self.writing() as connection:
@@ -294,7 +294,7 @@ class Batches(Waiting, Inquiries):
                 connection.execute(sa.insert(d).values(**note, rows=0, merged=0))
 
     def overflowing(self, batch: Batch) -> list[str]:
-        """The tables of a batch of which that was noted."""
+        """The tables of a batch whose rows go to the overflow table."""
         d = self._t.deliveries.c
         query = sa.select(d.target).where(d.route == batch.route, d.number == batch.number, d.status == OVERFLOWING)
         with self.reading() as connection:
@@ -336,7 +336,7 @@ class Batches(Waiting, Inquiries):
             None if found is None else Halt(found.partition, found.offset, found.step, found.code, found.message),
         )
 
-    def _begun(
+    def _insert_batch(
         self, connection: sa.Connection, route: str, ranges: Mapping[int, tuple[int, int]], last_number: int
     ) -> Batch:
         b = self._t.batches
@@ -355,7 +355,7 @@ class Batches(Waiting, Inquiries):
     def _note_lineage(
         self, connection: sa.Connection, route: str, partition: int, lineage: Lineage, start: int
     ) -> None:
-        """Keep who wrote what the route takes from ``start`` on, in the place of what was known of these offsets."""
+        """Replace the known writers of the offsets from ``start`` on by those of ``lineage``."""
         lineages = self._t.lineages
         known = connection.execute(sa.select(lineages.c.entries).filter_by(route=route, partition=partition)).scalar()
         entries = [entry for entry in json.loads(known or "[]") if entry[0] < start]
@@ -369,7 +369,7 @@ class Batches(Waiting, Inquiries):
             connection.execute(sa.update(lineages).filter_by(route=route, partition=partition).values(entries=text))
 
     def _abandon(self, connection: sa.Connection, route: str) -> None:
-        """Give up the batch under way, if any, and its number with it."""
+        """Abandon the batch under way, if any, and its number with it."""
         t = self._t
         number = connection.execute(sa.select(t.batches.c.number).where(*_under_way(t.batches, route))).scalar()
         if number is None:
@@ -397,6 +397,6 @@ def _committed(positions: Mapping[int, Position], partition: int) -> int:
 
 
 def _extent(settlement: Settlement) -> dict[str, int]:
-    """Where the failed file ends with a settlement, if it says so."""
+    """Where the failed file ends after a settlement, if it says so."""
     extent = settlement.failed_extent
     return {} if extent is None else {"failed_entries": extent.entries, "failed_bytes": extent.bytes}

@@ -64,7 +64,7 @@ class Database:
         with self.writing() as connection:
             if schema is not None:
                 connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
-            self._bring_up_to_date(connection, schema)
+            self._upgrade_tables(connection, schema)
             about = {row.key: row.value for row in connection.execute(sa.select(self._t.about))}
             if not about:
                 about = {"scope": uuid.uuid4().hex, "version": str(LEDGER_VERSION)}
@@ -79,8 +79,8 @@ class Database:
                 )
         self.scope = about["scope"]
 
-    def _bring_up_to_date(self, connection: sa.Connection, schema: str | None) -> None:
-        """Make what a ledger of before has not got: tables, columns, and the totals that can be told from its lists."""
+    def _upgrade_tables(self, connection: sa.Connection, schema: str | None) -> None:
+        """Add what an older ledger lacks: tables, columns, and the totals that its lists give."""
         there = set(sa.inspect(connection).get_table_names(schema))
         self._t.metadata.create_all(connection)
         if not there:
@@ -103,13 +103,13 @@ class Database:
             for row in connection.execute(sa.select(t.c.route, sa.func.sum(t.c.rows)).group_by(t.c.route))
         }
         for route, loaded in connection.execute(sa.select(self._t.totals.c.route, self._t.totals.c.loaded)).all():
-            # Batches are listed for a while only; of older ones nobody knows any more in which table their rows are.
+            # Batches are listed for a while only; the tables of older ones are not known any more.
             if earlier := loaded - counted.get(route, 0):
                 connection.execute(sa.insert(t).values(route=route, target=EARLIER, rows=earlier, merged=0))
 
     @property
     def names(self) -> Tables:
-        """The ledger's tables, for those who keep books in them."""
+        """The ledger's tables, for modules that keep their own rows in them."""
         return self._t
 
     @contextmanager
@@ -123,8 +123,8 @@ class Database:
             yield connection.execution_options(penstock_reads=True)
 
     @contextmanager
-    def reading_one_moment(self) -> Iterator[sa.Connection]:
-        """Like ``reading``, and all that is read is as of the first of it. SQLite does so anyway."""
+    def reading_snapshot(self) -> Iterator[sa.Connection]:
+        """Like ``reading``, but everything is read as of one moment. SQLite does so anyway."""
         with self.reading() as connection:
             if connection.dialect.name != "sqlite":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")

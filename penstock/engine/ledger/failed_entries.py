@@ -1,4 +1,4 @@
-"""The failed store's books: how far its files count, and which of their entries an operator has settled."""
+"""The failed store in the ledger: how much of its files counts, and which entries an operator has settled."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.engine.ledger.accounts import Extent
 from penstock.engine.ledger.database import Database
 
 
-class FailedBooks(Database):
+class FailedEntries(Database):
     def failed_extent(self, route: str) -> Extent:
         with self.reading() as connection:
             return self._failed_extent(connection, route)
 
-    def settled(self, route: str) -> dict[int, str]:
+    def settled_entries(self, route: str) -> dict[int, str]:
         """Failed entries that an operator replayed or dropped, and which of the two."""
         with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.settled).filter_by(route=route))
@@ -25,7 +25,7 @@ class FailedBooks(Database):
 
     def failed_open(self, route: str) -> int:
         """How many failed entries nobody has replayed or dropped."""
-        with self.reading_one_moment() as connection:
+        with self.reading_snapshot() as connection:
             return self._failed_open(connection, route)
 
     def _failed_extent(self, connection: sa.Connection, route: str) -> Extent:
@@ -36,12 +36,12 @@ class FailedBooks(Database):
         query = sa.select(sa.func.count()).select_from(self._t.settled).filter_by(route=route)
         return self._failed_extent(connection, route).entries - connection.execute(query).scalar_one()
 
-    def settle(self, route: str, entries: Sequence[int], action: str) -> None:
+    def settle_entries(self, route: str, entries: Sequence[int], action: str) -> None:
         with self.writing() as connection:
             self._settle(connection, route, entries, action)
 
     def begin_replay(self, route: str, partition: int, offset: int, entries: Sequence[int]) -> None:
-        """Note which entries are about to be appended to the log, and where, before they are."""
+        """Note which entries are about to be appended to the log, and where."""
         with self.writing() as connection:
             connection.execute(
                 sa.insert(self._t.replays).values(
@@ -50,13 +50,13 @@ class FailedBooks(Database):
             )
 
     def replay_under_way(self, route: str) -> tuple[int, int, list[int]] | None:
-        """Partition, offset and entries of a replay that was begun and not finished."""
+        """Partition, offset and entries of an unfinished replay."""
         with self.reading() as connection:
             row = connection.execute(sa.select(self._t.replays).filter_by(route=route)).first()
         return None if row is None else (row.partition, row.offset, json.loads(row.entries))
 
     def finish_replay(self, route: str, appended: bool) -> None:
-        """Close the replay under way: its entries are settled if the log has them, open again if not."""
+        """End the replay under way: its entries are settled if the log has them, and open again if not."""
         under_way = self.replay_under_way(route)
         if under_way is None:
             return

@@ -1,7 +1,7 @@
-"""What operators do to a route's offsets: declare records done, move the route back, let it go on after it stopped.
+"""Offset control in the ledger: operators acknowledge records, rewind a route, resume a halted one.
 
-Each act is one transaction with its entry in the log of interventions, and is refused while the route is at work: an
-engine that runs is in nobody's way only where it waits for the operator.
+Each act is one transaction with its entry in the log of interventions. It is refused while an engine works on the
+route: a running engine allows it only where the route waits for the operator.
 """
 
 from __future__ import annotations
@@ -48,65 +48,66 @@ class Interventions(Batches):
         advance: Advance | None = None,
         engine_runs: bool = False,
     ) -> bool:
-        """Declare the offsets ``[start, end)`` done. With ``advance`` the route moves on at once, and a route that was
-        halted there goes on; without, it will pass over them when it gets there. Returns whether it has moved.
+        """Acknowledge the offsets ``[start, end)``. With ``advance`` the route moves past them at once, and a route
+        that was halted there resumes; without, it will skip them when it gets there. Returns whether it has moved.
 
-        Not at once while an engine is at work on the route, or while they are in a batch under way, of which tables
-        may have their part: then they are left out of what is still to be written.
+        It does not move at once while an engine works on the route, or while they are in a batch under way, which
+        tables may have in part: then they are left out of what is still to be written.
         """
         with self.writing() as connection:
-            self._course(connection, route)
+            self._lock_course(connection, route)
             state = self._state(connection, route)
             standing = self._standing(connection, route)
             at_rest = not engine_runs or state == RouteState.HALTED
             begun = standing.pending is not None and partition in standing.pending.ranges
             moves = advance if at_rest and not begun else None
-            self._remember(connection, route, partition, stretch)
+            self._note_acknowledged(connection, route, partition, stretch)
             if moves is not None:
-                self._move_on(connection, route, partition, standing, moves)
+                self._advance_route(connection, route, partition, standing, moves)
             self._record(connection, Act.ACK, route, operator, {partition: stretch})
             halt = standing.halt
             if moves is not None and halt is not None and halt.partition == partition and halt.offset < moves.end:
-                self._note(connection, route, RouteState.STARTING)
+                self._set_state(connection, route, RouteState.STARTING)
             return moves is not None
 
     def acknowledge_waiting(self, route: str, partition: int, stretch: tuple[int, int], operator: Operator) -> int:
-        """Declare offsets done that the route is past: no table waits for them any more. Returns how many parts of
-        batches had some of them; with none, nothing is noted."""
+        """Acknowledge offsets that the route is past: tables no longer wait for them. Returns how many parts of batches
+        had some of them; with none, nothing is noted."""
         with self.writing() as connection:
-            self._course(connection, route)
+            self._lock_course(connection, route)
             touched = self._acknowledge_waiting(connection, route, partition, stretch)
             if touched:
                 self._record(connection, Act.ACK, route, operator, {partition: stretch})
             return touched
 
     def rewind(self, route: str, targets: Mapping[int, int], operator: Operator) -> None:
-        """Move the route back to these offsets. A batch under way that begins there stays under way, so that tables
-        which have their part of it do not get it twice. Not if such tables may be without records that were
-        acknowledged in it: those could not come again before it is settled. Any other is given up, and its number with
-        it: what of it the destination has is not taken for what comes now. Not if tables have their part of it and
-        records of it would come again that nobody asked for.
+        """Move the route back to these offsets.
 
-        With its checkpoint goes what the route's steps remember, so that in every other partition it goes back to the
-        lowest offset that they hold something back of. What was acknowledged ahead of the route in these partitions is
-        so no more: from the target on, everything is delivered. What tables wait for of that comes again with the rest,
-        and they wait for it no more; what they wait for of other offsets they do not lose. Not if a part that a table
-        waits for were cut by that.
+        A batch under way that begins there stays under way, so that tables which have their part of it do not get it
+        twice. Refused if such tables may lack records that were acknowledged in it: those could not come again before
+        the batch is settled. Any other batch under way is abandoned with its number, so that the destination does not
+        take its rows for those that come now. Refused if tables have their part of it and records would come again in
+        partitions that were not asked for.
+
+        The checkpoint is dropped, and with it the state of the route's steps: so every other partition goes back to the
+        lowest offset that a step holds. Acknowledgements ahead of the route in these partitions are void: everything
+        from the target on is delivered. Tables no longer wait for parts that come again; they keep waiting for other
+        offsets. Refused if only some of a part that a table waits for would come again.
         """
         t = self._t
         with self.writing() as connection:
-            course = self._at_rest(connection, route, engine_runs=False)
+            course = self._require_idle(connection, route, engine_runs=False)
             standing = self._standing(connection, route)
             steps_hold = self._held_by_steps(connection, route)
             starts = {
                 p: targets.get(p, position.hold if steps_hold else position.committed)
                 for p, position in standing.positions.items()
             }
-            self._let_go_of_tables(connection, route, starts)
+            self._release_rewound_parts(connection, route, starts)
             if _goes_on(standing, starts):
-                self._refuse_to_take_back(connection, standing, targets)
+                self._refuse_unsettled_acks(connection, standing, targets)
             else:
-                self._refuse_to_double(connection, standing, targets)
+                self._refuse_duplicates(connection, standing, targets)
                 self._abandon(connection, route)
             for partition, start in starts.items():
                 hold = self._waits_from(connection, route, partition, start)
@@ -120,24 +121,24 @@ class Interventions(Batches):
                 sa.delete(t.acknowledged).where(ahead.route == route, ahead.partition.in_(list(targets)))
             )
             if steps_hold:
-                self._let_go(connection, route, steps_hold, REWOUND)
+                self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
             self._record(connection, Act.REWIND, route, operator, again)
-            self._note(connection, route, RouteState.STOPPED)
+            self._set_state(connection, route, RouteState.STOPPED)
 
     def resume(self, route: str, operator: Operator) -> None:
-        """Let a route that is halted try its record again. An engine that runs sees it and starts the route."""
+        """Let a halted route try its record again. A running engine notices and starts the route."""
         with self.writing() as connection:
-            self._at_rest(connection, route, engine_runs=True)
+            self._require_idle(connection, route, engine_runs=True)
             halt = self._standing(connection, route).halt
             places = {} if halt is None else {halt.partition: (halt.offset, halt.offset + 1)}
             self._record(connection, Act.RESUME, route, operator, places)
-            self._note(connection, route, RouteState.STARTING)
+            self._set_state(connection, route, RouteState.STARTING)
 
-    def refuse_at_work(self, route: str, engine_runs: bool) -> None:
-        """Raise ``LedgerError`` if an engine that runs may be at work on the route."""
+    def require_idle(self, route: str, engine_runs: bool) -> None:
+        """Raise ``LedgerError`` if a running engine may be working on the route."""
         with self.writing() as connection:
-            self._at_rest(connection, route, engine_runs)
+            self._require_idle(connection, route, engine_runs)
 
     def interventions(self, route: str, last: int = 20) -> list[Intervention]:
         """The newest acts, newest first."""
@@ -149,9 +150,9 @@ class Interventions(Batches):
                 for row in connection.execute(query)
             ]
 
-    def _at_rest(self, connection: sa.Connection, route: str, engine_runs: bool) -> sa.Row[tuple[object, ...]]:
-        """Lock the route's course, and refuse while an engine may be at work on the route."""
-        course = self._course(connection, route)
+    def _require_idle(self, connection: sa.Connection, route: str, engine_runs: bool) -> sa.Row[tuple[object, ...]]:
+        """Lock the route's course; raises while an engine may be working on the route."""
+        course = self._lock_course(connection, route)
         state = self._state(connection, route)
         if engine_runs and state != RouteState.HALTED:
             raise LedgerError(
@@ -164,7 +165,7 @@ class Interventions(Batches):
     def _state(self, connection: sa.Connection, route: str) -> str | None:
         return connection.execute(sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()).scalar()
 
-    def _refuse_to_double(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
+    def _refuse_duplicates(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
         pending = standing.pending
         unasked = [] if pending is None else sorted(pending.ranges.keys() - targets.keys())
         if pending is None or not unasked:
@@ -181,7 +182,7 @@ class Interventions(Batches):
                 "Start the pipeline, which settles the batch first; or move all partitions back.",
             )
 
-    def _refuse_to_take_back(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
+    def _refuse_unsettled_acks(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
         pending = standing.pending
         if pending is None or not any(
             first < pending.ranges[p][1] for p in targets.keys() & pending.ranges.keys()
@@ -198,8 +199,10 @@ class Interventions(Batches):
                 "Start the pipeline, which settles the batch first; then move the route back.",
             )
 
-    def _remember(self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]) -> None:
-        """Keep what was acknowledged ahead of the route, as stretches that do not touch."""
+    def _note_acknowledged(
+        self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]
+    ) -> None:
+        """Save what was acknowledged ahead of the route, merged with the ranges that it touches."""
         a = self._t.acknowledged
         start, end = stretch
         touching = sa.and_(a.c.route == route, a.c.partition == partition, a.c.first <= end, a.c.end >= start)
@@ -208,7 +211,7 @@ class Interventions(Batches):
         connection.execute(sa.delete(a).where(touching))
         connection.execute(sa.insert(a).values(route=route, partition=partition, first=start, end=end))
 
-    def _move_on(
+    def _advance_route(
         self, connection: sa.Connection, route: str, partition: int, standing: Standing, advance: Advance
     ) -> None:
         position = standing.positions.get(partition, Position(0, 0))
@@ -219,21 +222,22 @@ class Interventions(Batches):
                 f"route '{route}' has moved from {advance.start} to {committed}.",
                 "Look again, then retry.",
             )
-        course = self._course(connection, route)
-        batch = self._begun(connection, route, {partition: (advance.start, advance.end)}, course.last_number)
+        course = self._lock_course(connection, route)
+        batch = self._insert_batch(connection, route, {partition: (advance.start, advance.end)}, course.last_number)
         skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
-        # What still waits on this partition waits on.
+        # What still waits in this partition keeps waiting.
         holds = {partition: position.hold} if self._held_by_steps(connection, route) else {}
         self._commit(connection, batch, Settlement(advance.items, 0, skipped, holds=holds))
 
     def _held_by_steps(self, connection: sa.Connection, route: str) -> int:
-        """How many items wait that wait for no table."""
+        """How many items wait in steps, not for a table."""
         c = self._t.totals.c
         waiting = connection.execute(sa.select(c.waiting).where(c.route == route)).scalar() or 0
         return waiting - sum(table.rows for table in self._waiting_tables(connection, route).values())
 
-    def _let_go_of_tables(self, connection: sa.Connection, route: str, starts: Mapping[int, int]) -> None:
-        """Of parts that tables wait for, those that come again from ``starts`` on: they are counted again then."""
+    def _release_rewound_parts(self, connection: sa.Connection, route: str, starts: Mapping[int, int]) -> None:
+        """Release the parts that tables wait for and that come again from ``starts`` on: they are counted again
+        then."""
         again = []
         for (number, table), ranges in self._waiting_ranges(connection, route).items():
             if all(starts[p] <= first for p, (first, _) in ranges.items()):
@@ -247,17 +251,17 @@ class Interventions(Batches):
                     "Mend the table and let the pipeline load it first. Or move back to the first of these offsets, in"
                     " each of these partitions, or behind the last ones.",
                 )
-        self._let_go_of_parts(connection, route, again, REWOUND)
+        self._release_parts(connection, route, again, REWOUND)
 
-    def _let_go_of_parts(
+    def _release_parts(
         self, connection: sa.Connection, route: str, parts: Sequence[tuple[int, str]], label: str
     ) -> None:
-        rows = sum(self._wait_no_more(connection, route, number, table) for number, table in parts)
+        rows = sum(self._delete_waiting(connection, route, number, table) for number, table in parts)
         if rows:
-            self._let_go(connection, route, rows, label)
+            self._move_waiting_to_skipped(connection, route, rows, label)
 
-    def _let_go(self, connection: sa.Connection, route: str, items: int, label: str) -> None:
-        """What waited is counted elsewhere: of what it was counted as before, the books let go."""
+    def _move_waiting_to_skipped(self, connection: sa.Connection, route: str, items: int, label: str) -> None:
+        """Count waiting items as skipped under ``label``: they are counted again elsewhere."""
         c = self._t.totals.c
         let_go = {"waiting": c.waiting - items, "skipped": c.skipped + items}
         connection.execute(sa.update(self._t.totals).where(c.route == route).values(let_go))
@@ -274,6 +278,6 @@ class Interventions(Batches):
 
 
 def _goes_on(standing: Standing, starts: Mapping[int, int]) -> bool:
-    """Whether a batch under way is the first thing to come from there, just as it is."""
+    """Whether the route's next batch from there is exactly the batch under way."""
     pending = standing.pending
     return pending is not None and all(starts.get(p) == start for p, (start, _) in pending.ranges.items())

@@ -1,8 +1,8 @@
-"""What the ledger knows of where a route's records came from, and what it took over from another history.
+"""Where a route's records came from, and what the route adopted from another history.
 
-A route's lineage says which writers gave the offsets that it delivered: by it a log that was put back is known, and the
-first offset that it gave to another record. What is adopted are stretches of the log that the destination has already:
-they are settled, in order, before anything else, and counted without being written again.
+A route's lineage says which writers assigned the offsets that it delivered: it reveals a log that was restored, and the
+first offset that was given to another record. A route adopts ranges of the log that the destination already has: they
+are settled, in order, before anything else, and counted without being written again.
 """
 
 from __future__ import annotations
@@ -24,55 +24,54 @@ from penstock.log.lineage import Incarnation, Lineage
 
 @dataclass(frozen=True)
 class AdoptedBatch:
-    """A stretch of the log that was delivered under another ledger, name or copy of this ledger."""
+    """A range of the log that was delivered under another ledger, another name or a copy of this ledger."""
 
     ranges: Mapping[int, tuple[int, int]]
     tables: Mapping[str, str] = field(default_factory=dict)
-    """Tables that have their rows of it, each with the rows that it refused, as text."""
+    """Tables that have their rows, each with the rows that it refused, as text."""
     settled: bool = True
-    """Whether it was wholly settled there. Of one that was under way, tables that are not named get their rows now."""
+    """Whether it was completely settled there. If it was under way, tables that are not named get their rows now."""
     meant_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of tables that have rows of others, which those are."""
+    """For tables that have rows of others: those others."""
     wanting: Collection[str] = ()
-    """Tables that still waited for their part of it, where it was settled otherwise: they get it now."""
+    """Tables that still waited for their part when the rest was settled: they get it now."""
 
     def staged_as(self, table: str) -> Sequence[str]:
-        """The tables for which the rows are staged that a table has."""
+        """The tables under whose names a table's rows are staged."""
         return self.meant_for.get(table) or (table,)
 
 
 @dataclass(frozen=True)
 class Adoption:
-    """All that a route takes over: from where on, stretch by stretch, and the highest batch number that is taken."""
+    """What a route adopts: the ranges in order, where it starts, and the highest batch number in use."""
 
     batches: Sequence[AdoptedBatch]
     last_number: int
     starts: Mapping[int, int] = field(default_factory=dict)
-    """Partitions in which the route goes back first: what it delivered behind these offsets is not in this log."""
+    """Partitions in which the route goes back first: this log does not have what it delivered after these offsets."""
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Tables that the destination's newest batch found waiting, each with the number of the first batch it was
-    without."""
+    """Tables that waited at the destination's newest batch, each with the number of the first batch that it lacks."""
     newest: int = 0
     """The number of that batch, if it is one of the route's own."""
 
 
-class Histories(Interventions):
+class RouteHistories(Interventions):
     def lineages(self, route: str) -> dict[int, Lineage]:
-        """Per partition the writers of what the route has begun, as far back as they were noted."""
+        """Per partition, the writers of what the route has begun, as far back as they were noted."""
         with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.lineages).filter_by(route=route))
             return {row.partition: _lineage(row.entries) for row in rows}
 
     def last_number(self, route: str) -> int:
-        """The highest batch number that the route was given here."""
+        """The highest batch number that this ledger gave to the route."""
         b, c = self._t.batches.c, self._t.courses.c
         with self.reading() as connection:
             listed = connection.execute(sa.select(sa.func.max(b.number)).where(b.route == route)).scalar()
             abandoned = connection.execute(sa.select(c.last_number).where(c.route == route)).scalar()
         return max(listed or 0, abandoned or 0)
 
-    def has_past(self, route: str) -> bool:
-        """Whether the route has begun a batch here, or an operator has said where it starts."""
+    def has_history(self, route: str) -> bool:
+        """Whether the route has begun a batch in this ledger, or an operator has set where it starts."""
         t = self._t
         with self.reading() as connection:
             told = connection.execute(sa.select(t.accepted).filter_by(route=route)).first()
@@ -83,7 +82,7 @@ class Histories(Interventions):
             return told is not None or bool(given_up) or connection.execute(done.limit(1)).first() is not None
 
     def places(self) -> dict[str, str]:
-        """Where each route writes to, of those that write to a place on disk."""
+        """The path that each route writes to, for routes that write to disk."""
         with self.reading() as connection:
             return {row.route: row.place for row in connection.execute(sa.select(self._t.places))}
 
@@ -93,13 +92,13 @@ class Histories(Interventions):
                 connection.execute(sa.delete(self._t.places).filter_by(route=route))
                 connection.execute(sa.insert(self._t.places).values(route=route, place=place))
 
-    def accepted(self, route: str) -> int:
+    def accepted_number(self, route: str) -> int:
         """Up to which batch number an operator has decided about what the destination has of the route."""
         with self.reading() as connection:
             return connection.execute(sa.select(self._t.accepted.c.number).filter_by(route=route)).scalar() or 0
 
     def accepted_others(self, route: str) -> dict[tuple[str, str], int]:
-        """The same of other ledgers' routes: by scope and name, what the destination had of them at the decision."""
+        """The same for other ledgers' routes: by scope and name, what the destination had of them at the decision."""
         a = self._t.accepted
         with self.reading() as connection:
             found = connection.execute(sa.select(a).where(a.c.route.startswith(f"{route} ", autoescape=True)))
@@ -112,41 +111,41 @@ class Histories(Interventions):
                 self._accept(connection, f"{route} {scope} {other}", Act.ADOPT, number)
 
     def accept(self, route: str, number: int, operator: Operator, act: Act) -> None:
-        """Note that an operator has decided about what was delivered before, up to a batch number: there are no more
-        questions about it, and new batches get higher numbers."""
+        """Note that an operator has decided about earlier deliveries, up to a batch number: the route does not ask
+        again, and new batches get higher numbers."""
         courses = self._t.courses
         with self.writing() as connection:
-            course = self._at_rest(connection, route, engine_runs=False)
+            course = self._require_idle(connection, route, engine_runs=False)
             highest = max(course.last_number, number)
             connection.execute(sa.update(courses).filter_by(route=route).values(last_number=highest))
             self._accept(connection, route, act, number)
             self._record(connection, act, route, operator, {})
-            self._note(connection, route, RouteState.STOPPED)
+            self._set_state(connection, route, RouteState.STOPPED)
 
     def start_at(self, route: str, ends: Mapping[int, int], number: int, operator: Operator) -> None:
-        """Let a route that has no past here begin at these offsets, whatever was delivered before."""
+        """Start a route without a history here at these offsets, whatever was delivered before."""
         offsets = self._t.offsets
         with self.writing() as connection:
-            self._at_rest(connection, route, engine_runs=False)
+            self._require_idle(connection, route, engine_runs=False)
             for partition, end in ends.items():
                 here = sa.update(offsets).filter_by(route=route, partition=partition)
                 connection.execute(here.values(committed=end, hold=end))
             self._abandon(connection, route)
-            highest = max(self._course(connection, route).last_number, number)
+            highest = max(self._lock_course(connection, route).last_number, number)
             connection.execute(sa.update(self._t.courses).filter_by(route=route).values(last_number=highest))
             self._accept(connection, route, Act.START, number)
             self._record(connection, Act.START, route, operator, {p: (0, end) for p, end in ends.items()})
 
     def adopt(self, route: str, adoption: Adoption, operator: Operator, engine_runs: bool = False) -> None:
-        """Take over what was delivered before. A batch under way is given up: if the destination has some of it, the
+        """Adopt what was delivered before. A batch under way is abandoned: if the destination has some of it, the
         adoption says so."""
         t = self._t
         with self.writing() as connection:
-            self._at_rest(connection, route, engine_runs)
+            self._require_idle(connection, route, engine_runs)
             positions = self._standing(connection, route).positions
             self._abandon(connection, route)
-            course = self._course(connection, route)
-            self._let_go_of_what_is_there(connection, route, adoption)
+            course = self._lock_course(connection, route)
+            self._release_delivered_parts(connection, route, adoption)
             for partition, start in adoption.starts.items():
                 hold = self._waits_from(connection, route, partition, start)
                 connection.execute(
@@ -175,21 +174,21 @@ class Histories(Interventions):
             reached = _reached(adoption)
             places = {p: (position.committed, reached[p]) for p, position in positions.items() if p in reached}
             self._record(connection, Act.ADOPT, route, operator, places)
-            self._note(connection, route, RouteState.STARTING if engine_runs else RouteState.STOPPED)
+            self._set_state(connection, route, RouteState.STARTING if engine_runs else RouteState.STOPPED)
 
-    def _let_go_of_what_is_there(self, connection: sa.Connection, route: str, adoption: Adoption) -> None:
-        """Of the parts that tables wait for by this ledger, those that they have got by a newer copy of it, and those
-        of records that this log does not have."""
+    def _release_delivered_parts(self, connection: sa.Connection, route: str, adoption: Adoption) -> None:
+        """Release the waiting parts that a newer copy of this ledger has delivered, and those whose records this log
+        does not have."""
         gone = []
         for (number, table), ranges in self._waiting_ranges(connection, route).items():
             forked = any(p in adoption.starts and end > adoption.starts[p] for p, (_, end) in ranges.items())
             waits_there = number >= adoption.waiting.get(table, adoption.newest)
             if forked or not waits_there:
                 gone.append((number, table))
-        self._let_go_of_parts(connection, route, gone, ADOPTED)
+        self._release_parts(connection, route, gone, ADOPTED)
 
-    def adopted(self, route: str) -> list[AdoptedBatch]:
-        """What was taken over and is still to be settled, in order."""
+    def adopted_batches(self, route: str) -> list[AdoptedBatch]:
+        """The adopted batches that are still to be settled, in order."""
         a = self._t.adopted
         with self.reading() as connection:
             rows = connection.execute(sa.select(a).filter_by(route=route).order_by(a.c.place)).all()
@@ -198,15 +197,15 @@ class Histories(Interventions):
             for row in rows
         ]
 
-    def adoption_done(self, route: str) -> None:
+    def finish_adoption(self, route: str) -> None:
         with self.writing() as connection:
             connection.execute(sa.delete(self._t.adopted).filter_by(route=route))
 
-    def rename(self, old: str, new: str, operator: Operator) -> None:
-        """Let a route go on under another name, with all that is known of it."""
+    def rename_route(self, old: str, new: str, operator: Operator) -> None:
+        """Give a route another name, with everything that the ledger knows of it."""
         with self.writing() as connection:
-            self._at_rest(connection, old, engine_runs=False)
-            self._at_rest(connection, new, engine_runs=False)
+            self._require_idle(connection, old, engine_runs=False)
+            self._require_idle(connection, new, engine_runs=False)
             if self._highest(connection, new):
                 raise LedgerError(
                     "PEN-LGR-014",
@@ -219,16 +218,16 @@ class Histories(Interventions):
             self._accept(connection, new, Act.ADOPT, 0)
             self._record(connection, Act.ADOPT, new, operator, {})
 
-    def drop(self, route: str) -> None:
-        """Forget a route: its offsets, its books, its batches."""
+    def drop_route(self, route: str) -> None:
+        """Forget a route: its offsets, counts and batches."""
         with self.writing() as connection:
-            self._at_rest(connection, route, engine_runs=False)
+            self._require_idle(connection, route, engine_runs=False)
             for table in _by_route(self._t):
                 connection.execute(sa.delete(table).where(table.c.route == route))
             self._accept(connection, f"{DROPPED}{route}", Act.DROP, 0)
 
-    def dropped(self) -> set[str]:
-        """The routes that an operator has dropped here: what they left at a destination raises no question."""
+    def dropped_routes(self) -> set[str]:
+        """The routes that an operator has dropped: what they left at a destination is ignored."""
         a = self._t.accepted.c
         with self.reading() as connection:
             found = connection.execute(sa.select(a.route).where(a.act == Act.DROP.value))
@@ -245,7 +244,7 @@ class Histories(Interventions):
 
 
 DROPPED = "dropped "
-"""No route's name has a blank in it."""
+"""Route names have no blanks."""
 
 
 def _by_route(t: Tables) -> list[sa.Table]:

@@ -1,8 +1,8 @@
-"""Where every route stands in every partition, and that the partitions are still the same ones.
+"""The position of every route in every partition, and the check that the partitions are still the same ones.
 
 A route's course is one row that whoever moves the route locks first, so that an engine and an operator never do so at
 the same time. Its generation says which of the route's checkpoints counts: the ledger is the authority on offsets, and
-where they were moved back the checkpoint of before must not be gone on with.
+after a rewind the earlier checkpoint must not be used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.engine.ledger.database import Database
 from penstock.errors import LedgerError
 
 
-class Offsets(Database):
-    def recognise(self, identities: Mapping[int, str]) -> None:
-        """Make sure that these partitions are the ones whose offsets are kept here, and remember new ones.
+class RouteOffsets(Database):
+    def check_log_identity(self, identities: Mapping[int, str]) -> None:
+        """Check that these are the partitions whose offsets are kept here, and note new ones.
 
-        Offsets of another log would make a route pass over records that it never saw.
+        Offsets of another log would make a route skip records that it never saw.
         """
         with self.reading() as connection:
             known = {row.partition: row.identity for row in connection.execute(sa.select(self._t.partitions))}
@@ -39,8 +39,8 @@ class Offsets(Database):
                 with self.writing() as connection:
                     connection.execute(sa.insert(self._t.partitions), new)
             except IntegrityError:
-                # Another route saw them at the same moment; what it noted is checked like anything else.
-                self.recognise(identities)
+                # Another route noted them at the same moment; check against its notes.
+                self.check_log_identity(identities)
 
     def open_route(self, route: str, starts: Mapping[int, int]) -> dict[int, Position]:
         """Note where a route starts in partitions it has not seen; return its position in all."""
@@ -51,7 +51,7 @@ class Offsets(Database):
             if partition not in known
         ]
         with self.writing() as connection:
-            self._course(connection, route)
+            self._lock_course(connection, route)
             if new:
                 connection.execute(sa.insert(self._t.offsets), new)
             if connection.execute(sa.select(self._t.totals).filter_by(route=route)).first() is None:
@@ -64,13 +64,13 @@ class Offsets(Database):
         return self.offsets(route)
 
     def generation(self, route: str) -> int:
-        """Which checkpoint of the route counts: it grows by one each time the route is moved back."""
+        """Which checkpoint of the route counts: it grows by one each time the route is rewound."""
         with self.reading() as connection:
             found = connection.execute(sa.select(self._t.courses.c.generation).filter_by(route=route)).scalar()
         return found or 0
 
-    def _course(self, connection: sa.Connection, route: str) -> sa.Row[Any]:
-        """The route's course, locked until the transaction ends."""
+    def _lock_course(self, connection: sa.Connection, route: str) -> sa.Row[Any]:
+        """Lock the route's course until the transaction ends, and return it."""
         courses = self._t.courses
         locked = sa.select(courses).filter_by(route=route).with_for_update()
         found = connection.execute(locked).first()

@@ -1,4 +1,4 @@
-"""What people ask of the ledger: totals, rows per table, how a route is doing."""
+"""The ledger's summaries: totals, rows per table, the state of a route."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.engine.ledger.database import Database
 from penstock.redaction import redacted
 
 
-class Inquiries(Database):
+class Summaries(Database):
     def totals(self, route: str) -> Totals:
         with self.reading() as connection:
             return self._totals(connection, route)
@@ -23,14 +23,14 @@ class Inquiries(Database):
             return self._skips(connection, route)
 
     def additions(self, route: str) -> dict[str, int]:
-        """Items that steps made beyond one per record, by step; together they are the total's ``added``."""
+        """Items that steps added beyond one per record, by step; their sum is the total's ``added``."""
         with self.reading() as connection:
             return self._additions(connection, route)
 
-    def delivered(self, route: str) -> dict[str, TableCount]:
-        """What every table has got; the rows of all together are the total's ``loaded``."""
-        with self.reading_one_moment() as connection:
-            return self._delivered(connection, route)
+    def table_counts(self, route: str) -> dict[str, TableCount]:
+        """What every table has received; their rows sum up to the total's ``loaded``."""
+        with self.reading_snapshot() as connection:
+            return self._table_counts(connection, route)
 
     def _totals(self, connection: sa.Connection, route: str) -> Totals:
         row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
@@ -48,7 +48,7 @@ class Inquiries(Database):
         earlier = self._totals(connection, route).added - sum(found.values())
         return {EARLIER: earlier, **found} if earlier else found
 
-    def _delivered(self, connection: sa.Connection, route: str) -> dict[str, TableCount]:
+    def _table_counts(self, connection: sa.Connection, route: str) -> dict[str, TableCount]:
         t = self._t
         rows = connection.execute(sa.select(t.table_totals).filter_by(route=route))
         found = {row.target: TableCount(row.rows, row.merged) for row in rows}
@@ -66,17 +66,17 @@ class Inquiries(Database):
             found[row.target] = replace(found.get(row.target, TableCount()), under_way=row.rows)
         return dict(sorted(found.items()))
 
-    def note(self, route: str, state: RouteState, message: str = "", after: RouteState | None = None) -> None:
-        """Say how a route is doing; ``penstock status`` shows it. With ``after``, only if it is still in that state:
-        its first batch may have more to say already."""
+    def set_state(self, route: str, state: RouteState, message: str = "", after: RouteState | None = None) -> None:
+        """Set the state of a route, which ``penstock status`` shows. With ``after``, only if it is still in that state:
+        its first batch may have set a newer one."""
         with self.writing() as connection:
             if after is not None:
                 now = sa.select(self._t.states.c.state).filter_by(route=route).with_for_update()
                 if connection.execute(now).scalar() != after:
                     return
-            self._note(connection, route, state, message)
+            self._set_state(connection, route, state, message)
 
-    def _note(self, connection: sa.Connection, route: str, state: RouteState, message: str = "") -> None:
+    def _set_state(self, connection: sa.Connection, route: str, state: RouteState, message: str = "") -> None:
         values = {"state": state.value, "since": time.time(), "message": redacted(message)}
         known = connection.execute(sa.update(self._t.states).filter_by(route=route).values(values))
         if known.rowcount == 0:

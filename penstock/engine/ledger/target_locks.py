@@ -1,11 +1,11 @@
 """Locks that hold over all processes and machines that share the ledger, for targets that have none of their own.
 
-A lock is a lease which its holder renews for as long as it lives, however long its work takes. Of a holder that was
-killed it is free after the lease. A holder that lost its lock all the same (its machine stood still, say) is told at
-the end, so that its work is done again and not taken for whole.
+A lock is a lease which its holder renews for as long as it lives, however long its work takes. If the holder is killed,
+the lock is free after the lease. A holder that lost its lock all the same (its machine was suspended, say) gets an
+error at the end, so that its work is done again.
 
-No clock of one machine is compared with another's, or with what it was before it was set: who wants the lock sees
-whether it is renewed, and measures by itself for how long it was not.
+No clock of one machine is compared with another's, or with itself before it was set: whoever wants the lock watches
+whether it is renewed, and measures for how long it was not.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _LOOK_EVERY = 0.05
 
 
 _Renewal = tuple[str, float]
-"""The holder of a lock and the number that it puts there anew as long as it lives."""
+"""The holder of a lock and the number that it changes for as long as it lives."""
 
 
 class Sightings:
-    """Since when this process has seen a lock as it is. Kept over several tries to get it."""
+    """How long this process has seen a lock unchanged. Kept over several attempts to take it."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[_Renewal, float]] = {}
 
     def unchanged_for(self, lock: tuple[str, str], found: _Renewal | None, now: float) -> float:
-        """Seconds, by a clock that nobody sets, for which the lock was seen like this; none if it is free."""
+        """Seconds, by a monotonic clock, for which the lock was seen unchanged; 0 if it is free."""
         if found is None:
             self._seen.pop(lock, None)
             return 0.0
@@ -54,9 +54,9 @@ _SIGHTINGS = Sightings()
 
 
 @contextmanager
-def held(ledger: Database, name: str, patience: float, lease: float = LEASE) -> Iterator[None]:
-    """Wait for the lock, for ``patience`` seconds at most, and hold it. Raises ``TransientError`` if it was not to be
-    had in that time, and at the end if somebody else had it meanwhile."""
+def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE) -> Iterator[None]:
+    """Wait for the lock, for ``patience`` seconds at most, and hold it. Raises ``TransientError`` if it was not free in
+    that time, and at the end if another engine took it meanwhile."""
     claim = _Claim(ledger, name, uuid.uuid4().hex, lease)
     deadline = time.monotonic() + patience
     while not claim.take():
@@ -73,7 +73,7 @@ def held(ledger: Database, name: str, patience: float, lease: float = LEASE) -> 
     except BaseException:
         done.set()
         renewing.join()
-        # What went wrong is worth more than this; after the lease it is free anyway.
+        # The original error matters more; after the lease the lock is free anyway.
         with suppress(SQLAlchemyError):
             claim.free()
         raise
@@ -96,19 +96,21 @@ class _Claim:
 
     def take(self) -> bool:
         locks = self.ledger.names.locks
-        abandoned = self._abandoned()
+        abandoned = self._expired_renewal()
         try:
             with self.ledger.writing() as connection:
                 if abandoned is not None:
                     holder, until = abandoned
                     connection.execute(sa.delete(locks).filter_by(name=self.name, holder=holder, until=until))
-                connection.execute(sa.insert(locks).values(name=self.name, holder=self.holder, until=self._renewed()))
+                connection.execute(
+                    sa.insert(locks).values(name=self.name, holder=self.holder, until=self._next_renewal())
+                )
         except IntegrityError:
             return False
         return True
 
-    def _abandoned(self) -> _Renewal | None:
-        """Who holds the lock and has not renewed it for a lease, as far as this process has seen."""
+    def _expired_renewal(self) -> _Renewal | None:
+        """The holder that has not renewed the lock for a lease, as far as this process has seen."""
         locks = self.ledger.names.locks
         with self.ledger.reading() as connection:
             row = connection.execute(sa.select(locks.c.holder, locks.c.until).filter_by(name=self.name)).first()
@@ -116,23 +118,23 @@ class _Claim:
         unchanged = _SIGHTINGS.unchanged_for((self.ledger.scope, self.name), found, time.monotonic())
         return found if unchanged > self.lease else None
 
-    def _renewed(self) -> float:
-        """A number that is another one each time. Engines of earlier versions take it for the time when it is free."""
+    def _next_renewal(self) -> float:
+        """A new number each time. Engines of earlier versions take it for the time when the lock is free."""
         return time.time() + self.lease
 
     def renew_until(self, done: threading.Event) -> None:
-        """Whether the lock was lost meanwhile shows when it is freed: only a row that is still ours can be."""
+        """Renew until ``done``. ``free`` tells whether the lock was lost: it only deletes a row that is still ours."""
         locks = self.ledger.names.locks
         while not done.wait(self.lease / 3):
             try:
                 with self.ledger.writing() as connection:
                     mine = sa.update(locks).filter_by(name=self.name, holder=self.holder)
-                    connection.execute(mine.values(until=self._renewed()))
+                    connection.execute(mine.values(until=self._next_renewal()))
             except SQLAlchemyError as error:
                 events.lock_not_renewed(self.name, str(getattr(error, "orig", error)))
 
     def free(self) -> bool:
-        """Returns whether it was still ours."""
+        """Free the lock; returns whether it was still ours."""
         locks = self.ledger.names.locks
         with self.ledger.writing() as connection:
             mine = connection.execute(sa.delete(locks).filter_by(name=self.name, holder=self.holder))

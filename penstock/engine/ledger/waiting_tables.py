@@ -1,8 +1,8 @@
 """Tables that were away when their batch was committed: what they wait for, and how that is settled.
 
-The batch's other rows are counted and its offsets are behind the route. The log is kept from the first record on that a
-table waits for, so that its rows can be made again. A table gets the parts it waits for in the order of their batches,
-and nothing of a newer batch before all of them.
+The batch's other rows are counted, and the route is past its offsets. The log keeps everything from the first record
+that a table waits for, so that its rows can be staged again. A table gets the parts that it waits for in the order of
+their batches, and nothing of a newer batch before all of them.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from penstock.destinations.contract import Batch
 from penstock.engine.delivery.batch_pieces import joined
 from penstock.engine.ledger.accounts import LOADED_FOR_OTHERS, PutOff, WaitingPart, WaitingTable
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text, stretches_from_text, stretches_to_text
-from penstock.engine.ledger.route_offsets import Offsets
+from penstock.engine.ledger.route_offsets import RouteOffsets
 from penstock.redaction import redacted
 
 
-class Waiting(Offsets):
+class WaitingTables(RouteOffsets):
     def waiting_tables(self, route: str) -> dict[str, WaitingTable]:
-        """What every table of a route waits for, if it does."""
+        """The tables of a route that wait, and what for."""
         with self.reading() as connection:
             return self._waiting_tables(connection, route)
 
-    def waited_for(self, route: str) -> set[int]:
-        """The partitions that something is of for which a table of the route waits."""
+    def waiting_partitions(self, route: str) -> set[int]:
+        """The partitions of the records that tables of the route wait for."""
         partitions = sa.select(self._t.waiting_offsets.c.partition).filter_by(route=route).distinct()
         with self.reading() as connection:
             return set(connection.execute(partitions).scalars())
 
-    def waiting_as(self, route: str) -> list[str]:
-        """The names that the route had before, under which its tables are to get some of what they wait for."""
+    def waiting_route_names(self, route: str) -> list[str]:
+        """Earlier names of the route under which its tables are to get some of what they wait for."""
         w = self._t.waiting.c
         names = sa.select(w.delivered_as).where(w.route == route, w.delivered_as != route).distinct()
         with self.reading() as connection:
             return sorted(connection.execute(names).scalars())
 
     def waiting_ranges(self, route: str) -> list[dict[int, tuple[int, int]]]:
-        """Of every part that a table of the route waits for, which offsets it is of."""
+        """The offset ranges of every part that a table of the route waits for."""
         with self.reading() as connection:
             return list(self._waiting_ranges(connection, route).values())
 
-    def first_waiting(self, route: str, table: str) -> WaitingPart | None:
-        """What a table is to get next."""
+    def next_waiting_part(self, route: str, table: str) -> WaitingPart | None:
+        """The oldest part that a table waits for."""
         w = self._t.waiting
         query = sa.select(w).filter_by(route=route, target=table).order_by(w.c.number).limit(1)
         with self.reading() as connection:
@@ -54,7 +54,7 @@ class Waiting(Offsets):
         return None if row is None else self._part(row)
 
     def waiting_parts(self, route: str) -> list[WaitingPart]:
-        """All that the tables of a route wait for, oldest first."""
+        """All parts that tables of a route wait for, oldest first."""
         w = self._t.waiting
         with self.reading() as connection:
             rows = connection.execute(sa.select(w).filter_by(route=route).order_by(w.c.number, w.c.target)).all()
@@ -74,7 +74,7 @@ class Waiting(Offsets):
         )
 
     def tables_of(self, part: WaitingPart) -> set[str] | None:
-        """The tables that the batch of a part was for. ``None`` if that is not known: it is listed no more, or a table
+        """The tables that the batch of a part was for. ``None`` if not known: the batch is no longer listed, or a table
         has rows of others."""
         w, d, b = self._t.waiting, self._t.deliveries, self._t.batches
         this = {"route": part.route, "number": part.batch.number}
@@ -85,7 +85,7 @@ class Waiting(Offsets):
         return {*delivered, *waiting} if listed and LOADED_FOR_OTHERS not in delivered.values() else None
 
     def note_attempt(self, part: WaitingPart, reason: str) -> None:
-        """Note that a table was tried, and is away still."""
+        """Note that a table was tried and is still away."""
         w = self._t.waiting
         this = {"route": part.route, "number": part.batch.number, "target": part.table}
         with self.writing() as connection:
@@ -95,7 +95,7 @@ class Waiting(Offsets):
     def _acknowledge_waiting(
         self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]
     ) -> int:
-        """Let no table wait for records that an operator declares done. Returns how many parts had some of them."""
+        """Acknowledge records that tables wait for. Returns how many parts had some of them."""
         w = self._t.waiting
         touched = 0
         for (number, table), ranges in self._waiting_ranges(connection, route).items():
@@ -126,9 +126,9 @@ class Waiting(Offsets):
             found[table] = WaitingTable(int(rows), batches, first, since, attempts, redacted(reason))
         return found
 
-    def _wait_for_tables(self, connection: sa.Connection, batch: Batch, put_off: Sequence[PutOff]) -> None:
+    def _insert_waiting(self, connection: sa.Connection, batch: Batch, put_off: Sequence[PutOff]) -> None:
         w, o = self._t.waiting, self._t.waiting_offsets
-        # Declared done while the batch was tried: it was too late for the tables that have got it, not for these.
+        # Acknowledged while the batch was tried: too late for the tables that have their rows, not for these.
         done = self._acknowledged_in(connection, batch.route, batch.ranges) if put_off else {}
         for part in put_off:
             this = {"route": batch.route, "number": batch.number, "target": part.table}
@@ -162,16 +162,16 @@ class Waiting(Offsets):
     def _waiting_ranges(
         self, connection: sa.Connection, route: str
     ) -> dict[tuple[int, str], dict[int, tuple[int, int]]]:
-        """What waits, by batch number and table: which offsets it is of."""
+        """The offset ranges of waiting parts, by batch number and table."""
         o = self._t.waiting_offsets
         found: dict[tuple[int, str], dict[int, tuple[int, int]]] = {}
         for row in connection.execute(sa.select(o).filter_by(route=route).order_by(o.c.number)):
             found.setdefault((row.number, row.target), {})[row.partition] = (row.first, row.end)
         return found
 
-    def _wait_no_more(self, connection: sa.Connection, route: str, number: int, table: str) -> int:
-        """Take a part out of what waits, and let go of the log as far as it was held for it. Returns its rows: 0 if it
-        was not waiting any more."""
+    def _delete_waiting(self, connection: sa.Connection, route: str, number: int, table: str) -> int:
+        """Delete a waiting part, and release the log that was held for it. Returns its rows: 0 if it was not waiting
+        any more."""
         w, o, offsets = self._t.waiting, self._t.waiting_offsets, self._t.offsets
         this = {"route": route, "number": number, "target": table}
         rows: int | None = connection.execute(sa.select(w.c["rows"]).filter_by(**this)).scalar()

@@ -1,22 +1,22 @@
-"""A process that did not survive its records, or did not come to an end with them."""
+"""A worker process that records killed, or that never finished them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
 
-from penstock.engine.lost_workers.task_note import Trace
+from penstock.engine.lost_workers.task_note import UnfinishedTask
 
 
 class LostCode(StrEnum):
-    """Why a record failed that never came out of a step."""
+    """Why a record failed that no step returned."""
 
     KILLED_WORKER = "killed_worker"
     TIMED_OUT = "timed_out"
 
 
 class WorkerLost(Exception):
-    """The process that carried some records has ended without a word, or was ended because it took too long."""
+    """The process of some records ended without an answer, or was killed because it took too long."""
 
     def __init__(self, step: str, code: LostCode, what: str) -> None:
         super().__init__(step, code, what)
@@ -29,10 +29,10 @@ class WorkerLost(Exception):
 
 
 STALLED = "penstock: stalled"
-"""Spark is given this as the reason when we cancel a job that does not move any more."""
+"""The reason given to Spark when we cancel a job that makes no progress."""
 
 NO_CONNECTION = "Python worker failed to connect back"
-"""What Spark says of a Python process that took longer to start than it waits."""
+"""What Spark says when a Python process took too long to start."""
 
 _SIGNS = (
     "Python worker exited unexpectedly",
@@ -43,18 +43,18 @@ _SIGNS = (
     "ExecutorLostFailure",
     STALLED,
 )
-"""What Spark says when a Python worker is gone. A step that raises is another matter: its process lives."""
+"""What Spark says when a Python worker is gone. If a step raises, its process lives, and the text is another."""
 
 
-def lost_worker(error: BaseException, traces: Sequence[Trace]) -> WorkerLost | None:
-    """What a job that Spark gave up says, if it is that a worker was lost. ``traces`` are the notes of its tasks."""
+def lost_worker(error: BaseException, tasks: Sequence[UnfinishedTask]) -> WorkerLost | None:
+    """The ``WorkerLost`` behind the error of a Spark job, if a worker was lost. ``tasks`` are those left unfinished."""
     text = str(error)
-    hung = traces[0] if traces and traces[0].hung_at else None
+    hung = tasks[0] if tasks and tasks[0].hung_at else None
     if hung is not None:
         return WorkerLost(hung.step, LostCode.TIMED_OUT, f"took too long, at {hung.hung_at}")
     if not any(sign in text for sign in _SIGNS):
         return None
-    step = traces[0].step if traces else ""
+    step = tasks[0].step if tasks else ""
     if STALLED in text:
         return WorkerLost(step, LostCode.TIMED_OUT, "does not go on")
     return WorkerLost(step, LostCode.KILLED_WORKER, "ended its process")

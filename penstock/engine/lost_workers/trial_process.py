@@ -1,8 +1,8 @@
-"""Records carried in a process that may die of them: ``python -m penstock.engine.lost_workers.trial_process``, started
-by the engine.
+"""Stages records in a process that they may kill: ``python -m penstock.engine.lost_workers.trial_process``, started by
+the engine.
 
-It loads what a task needs once, and forks a process for each trial, so that a death costs a fork and the engine hears
-of it. It speaks in pickles over its standard input and output and ends with the engine, which holds the other end.
+It loads what a task needs once and forks a process for each trial, so that a crash costs a fork and the engine learns
+of it. It exchanges pickles over its standard input and output, and ends when the engine closes its end.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from penstock import parent_death
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
-from penstock.engine.lost_workers.task_note import traces
+from penstock.engine.lost_workers.task_note import unfinished_tasks
 from penstock.engine.route_plan import RoutePlan
-from penstock.engine.spark.jvm import pass_on
+from penstock.engine.spark.jvm import relay_output
 
 GRACE = 30.0
-"""Seconds beyond its limit after which a trial that has not ended itself is killed: it may have been stopped."""
+"""Seconds beyond its limit after which a trial that has not ended is killed: its process may have been stopped."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Ranges to carry, with the seconds that steps may take for each batch of records."""
+    """Ranges to stage, and the seconds that steps may take for each batch of records."""
 
     ranges: Ranges
     limit: float | None
 
 
 class TrialServer:
-    """The other process, seen from the engine. Started when first needed; ``close`` ends it."""
+    """The engine's side of that process. It is started when first needed; ``close`` ends it."""
 
     def __init__(self, plan: RoutePlan, log: Path) -> None:
         self._plan = plan
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
-    def carry(self, trial: Trial) -> BatchReport:
-        """Raises ``WorkerLost`` if the records end the process that carries them, else what carrying them raises."""
+    def run(self, trial: Trial) -> BatchReport:
+        """Stage the records. Raises ``WorkerLost`` if they end their process, else what staging them raises."""
         try:
-            process = self._started()
+            process = self._ensure_process()
             assert process.stdin is not None
             assert process.stdout is not None
             pickle.dump(trial, process.stdin)
@@ -75,24 +75,24 @@ class TrialServer:
                         pipe.close()
             process.wait()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _ensure_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            said, say = os.pipe()
+            output, sink = os.pipe()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.engine.lost_workers.trial_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=say,
+                stderr=sink,
             )
-            os.close(say)
-            threading.Thread(target=pass_on, args=(said,), name="trial-says", daemon=True).start()
+            os.close(sink)
+            threading.Thread(target=relay_output, args=(output,), name="trial-logs", daemon=True).start()
             assert self._process.stdin is not None
             pickle.dump((self._plan, self._log), self._process.stdin)
         return self._process
 
 
 def serve(asked: BinaryIO, answers: BinaryIO) -> None:
-    """Carry out trials until the engine closes its end."""
+    """Run trials until the engine closes its end."""
     from penstock.engine.spark.warm_up import warm_up
 
     plan, log = pickle.load(asked)
@@ -102,18 +102,18 @@ def serve(asked: BinaryIO, answers: BinaryIO) -> None:
             trial = pickle.load(asked)
         except EOFError:
             return
-        pickle.dump(_tried(plan, log, trial, asked), answers)
+        pickle.dump(_run_trial(plan, log, trial, asked), answers)
         answers.flush()
 
 
-def _tried(plan: RoutePlan, log: Path, trial: Trial, asked: BinaryIO) -> BatchReport | BaseException:
-    told, tells = os.pipe()
+def _run_trial(plan: RoutePlan, log: Path, trial: Trial, asked: BinaryIO) -> BatchReport | BaseException:
+    answer_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(told)
-        _carry(plan, log, trial, tells)
-    os.close(tells)
-    with open(told, "rb") as pipe:
+        os.close(answer_end)
+        _stage_in_child(plan, log, trial, write_end)
+    os.close(write_end)
+    with open(answer_end, "rb") as pipe:
         in_time = _wait(plan.stage_dir, child, pipe, trial.limit, asked)
         answer = pipe.read() if in_time else b""
     if not in_time:
@@ -123,26 +123,26 @@ def _tried(plan: RoutePlan, log: Path, trial: Trial, asked: BinaryIO) -> BatchRe
         with suppress(EOFError, pickle.UnpicklingError):
             found: BatchReport | BaseException = pickle.loads(answer)
             return found
-    return _lost(plan.stage_dir, child, status, in_time, trial.limit)
+    return _worker_lost(plan.stage_dir, child, status, in_time, trial.limit)
 
 
-def _carry(plan: RoutePlan, log: Path, trial: Trial, tells: int) -> None:
-    """In the process of the trial alone. Whatever happens here, it never returns into the server."""
-    from penstock.engine.delivery.task import carried
-    from penstock.log.local import LocalLog
+def _stage_in_child(plan: RoutePlan, log: Path, trial: Trial, write_end: int) -> None:
+    """Runs in the forked process. Whatever happens here, it never returns into the server."""
+    from penstock.engine.delivery.task import stage_ranges
+    from penstock.log.local_log import LocalLog
 
     code = 1
     try:
-        parent_death.ask_for(signal.SIGKILL)
+        parent_death.request_death_signal(signal.SIGKILL)
         try:
-            answer: object = carried(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.ranges)
+            answer: object = stage_ranges(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.ranges)
         except BaseException as error:
             answer = error
         try:
             content = pickle.dumps(answer)
         except Exception:
             content = pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
-        with open(tells, "wb") as pipe:
+        with open(write_end, "wb") as pipe:
             pipe.write(content)
         code = 0
     finally:
@@ -150,8 +150,8 @@ def _carry(plan: RoutePlan, log: Path, trial: Trial, tells: int) -> None:
 
 
 def _wait(stage: Path, child: int, pipe: BinaryIO, limit: float | None, asked: BinaryIO) -> bool:
-    """Returns whether the child has answered or ended, and not gone on for too long without moving. If the engine is
-    gone there is nobody to tell, and this process ends."""
+    """Wait until the child has answered or ended. Returns ``False`` if it made no progress for too long. Ends this
+    process if the engine is gone."""
     seen: tuple[int, ...] = ()
     since = time.monotonic()
     while True:
@@ -159,18 +159,18 @@ def _wait(stage: Path, child: int, pipe: BinaryIO, limit: float | None, asked: B
         if pipe in ready:
             return True
         if asked in ready:
-            # Nothing is asked before the answer to what was: this is the end of the engine.
+            # The engine sends nothing before it has an answer: it has ended.
             os.kill(child, signal.SIGKILL)
             os._exit(1)
-        moved = tuple(trace.moved for trace in traces(stage, child))
+        moved = tuple(task.moved for task in unfinished_tasks(stage, child))
         if moved != seen:
             seen, since = moved, time.monotonic()
         if limit is not None and time.monotonic() - since > limit + GRACE:
             return False
 
 
-def _lost(stage: Path, child: int, status: int, in_time: bool, limit: float | None) -> WorkerLost:
-    found = traces(stage, child)
+def _worker_lost(stage: Path, child: int, status: int, in_time: bool, limit: float | None) -> WorkerLost:
+    found = unfinished_tasks(stage, child)
     step, hung_at = (found[0].step, found[0].hung_at) if found else ("", "")
     if hung_at or not in_time:
         at = f", at {hung_at}" if hung_at else ""
@@ -184,7 +184,7 @@ def _lost(stage: Path, child: int, status: int, in_time: bool, limit: float | No
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What a user's code prints must not come between our answers.
+    # What a user's code prints must not mix with our answers.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         serve(sys.stdin.buffer, answers)

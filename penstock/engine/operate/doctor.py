@@ -1,7 +1,7 @@
-"""Whether everything that a pipeline stands on is there: Python, Java, config, folders, ports, log, ledger, targets.
+"""Checks everything that a pipeline needs: Python, Java, config, folders, ports, log, ledger, targets.
 
-Each check ends in a finding, never in an exception, and says how to mend what it found. No Spark is started, and
-nothing that a running pipeline needs is locked.
+Each check ends in a finding, never in an exception, and says how to fix what it found. It starts no Spark, and locks
+nothing that a running pipeline needs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from penstock.config.pipeline_config import PipelineConfig
 from penstock.config.problems import ConfigError
 from penstock.engine.file_permissions import is_open
 from penstock.engine.layout import Layout
-from penstock.engine.processes.presence import engine_pid, engine_silence, routes_still, silence_told
+from penstock.engine.processes.presence import describe_engine, engine_pid, engine_silence, stalled_routes
 from penstock.errors import PenstockError, SourceAway, TransientError
 from penstock.redaction import redacted
 
 if TYPE_CHECKING:
     from penstock.engine.pipeline import Pipeline
-    from penstock.log.local import LocalLog
+    from penstock.log.local_log import LocalLog
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
@@ -57,8 +57,8 @@ class Finding:
     fix: str = ""
 
 
-def examine(path: Path) -> Iterator[Finding]:
-    """Every finding, as soon as it is made. What needs a config is left out if there is no valid one."""
+def run_checks(path: Path) -> Iterator[Finding]:
+    """Run all checks; yields each finding at once. Checks that need a config are left out without one."""
     yield check_python()
     yield check_java()
     try:
@@ -76,11 +76,11 @@ def examine(path: Path) -> Iterator[Finding]:
         if isinstance(listen, str):
             runs = engine_pid(Layout(config.data_dir)) is not None
             yield check_address(f"source {name}", listen, getattr(source, "tls", None) is not None, runs)
-        yield from _guarded(f"source {name}", _check_source(config, name))
-    yield from _guarded("log", _check_log(config))
-    yield from _guarded("ledger", _check_ledger(config))
+        yield from _run_check(f"source {name}", _check_source(config, name))
+    yield from _run_check("log", _check_log(config))
+    yield from _run_check("ledger", _check_ledger(config))
     for route in config.routes:
-        yield from _guarded(f"route {route}", _check_destination(config, route))
+        yield from _run_check(f"route {route}", _check_destination(config, route))
 
 
 def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Finding:
@@ -175,7 +175,7 @@ def _reachable(host: str) -> str:
 def _is_healthy(host: str, port: int, tls: bool) -> bool:
     connection: http.client.HTTPConnection
     if tls:
-        # Whether the certificate is right is for its clients to say; here it only matters who has the port.
+        # Clients check the certificate; here it only matters who has the port.
         context = ssl._create_unverified_context()
         connection = http.client.HTTPSConnection(host, port, timeout=3, context=context)
     else:
@@ -194,8 +194,8 @@ def _engine(config: PipelineConfig) -> Finding:
     pid = engine_pid(layout)
     if (silence := engine_silence(layout, pid)) is not None:
         fix = "It is started anew by itself soon; look for the reason in its log, and at the load of the machine."
-        return Finding("engine", Verdict.FAIL, silence_told(pid, silence), fix)
-    if still := routes_still(layout, pid):
+        return Finding("engine", Verdict.FAIL, describe_engine(pid, silence), fix)
+    if still := stalled_routes(layout, pid):
         told = ", ".join(f"route {name} for {seconds:.0f} s" for name, seconds in still.items())
         fix = "A step that takes longer than `step_timeout` is cut off by itself, and its record fails."
         return Finding("engine", Verdict.WARN, f"runs, pid {pid}; tasks have not moved: {told}", fix)
@@ -215,22 +215,22 @@ def _check_source(config: PipelineConfig, name: str) -> Iterator[Finding]:
 
 
 def _check_log(config: PipelineConfig) -> Iterator[Finding]:
-    from penstock.log.local import LocalLog
+    from penstock.log.local_log import LocalLog
 
     log = LocalLog(Layout(config.data_dir).log, config.log)
     owners = log.partitions()
     if not owners:
         yield Finding("log", Verdict.OK, "empty: made at the first run")
     for partition, owner in owners.items():
-        yield from _guarded(f"log {partition}", _check_partition(log, partition, owner.source))
+        yield from _run_check(f"log {partition}", _check_partition(log, partition, owner.source))
 
 
 def _check_partition(log: LocalLog, partition: int, source: str) -> Iterator[Finding]:
     from penstock.log.format.log_files import segment_path
-    from penstock.log.format.partition_head import read_head
+    from penstock.log.format.published_end import read_head
 
     bounds = log.bounds(partition)
-    # Reading the newest record shows that the last frame is whole; all of them would take as long as the log is large.
+    # Reading the newest record shows that the last frame is whole; reading all would take too long.
     for _ in log.read(partition, max(bounds.oldest, bounds.end - 1), bounds.end):
         pass
     folder = log.directory / str(partition)
@@ -252,7 +252,7 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
     from penstock.engine.delivery.log_gaps import gaps
     from penstock.engine.ledger import RouteState
     from penstock.engine.pipeline import Pipeline
-    from penstock.log.local import LocalLog
+    from penstock.log.local_log import LocalLog
 
     layout = Layout(config.data_dir)
     if config.ledger.url is None and not layout.ledger.exists():
@@ -299,7 +299,7 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
                 route,
                 "They are loaded once it takes rows; nothing is lost meanwhile, and the log is kept for them.",
             )
-            yield from _guarded(f"route {route}", _check_history(pipeline, route))
+            yield from _run_check(f"route {route}", _check_history(pipeline, route))
             for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
                 yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)
     finally:
@@ -313,9 +313,9 @@ def _check_waiting(pipeline: Pipeline, route: str, fix: str) -> Iterator[Finding
 
 
 def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:
-    """Whether the route would start with what was delivered before. A destination that is away is named elsewhere."""
+    """Whether the route's history fits what was delivered before. Another check reports a destination that is away."""
     history, sources = pipeline.history(), pipeline.sources_of(route)
-    history.check_ground(route, sources)
+    history.check_local_state(route, sources)
     with suppress(TransientError):
         history.check_target(route, sources, pipeline.plan(route).destination())
     yield from ()
@@ -329,8 +329,8 @@ def _check_destination(config: PipelineConfig, route: str) -> Iterator[Finding]:
     yield Finding(f"route {route}", Verdict.OK, f"{target.type}: {destination.check()}")
 
 
-def _guarded(subject: str, check: Iterator[Finding]) -> Iterator[Finding]:
-    """The check's findings; what it raises becomes one."""
+def _run_check(subject: str, check: Iterator[Finding]) -> Iterator[Finding]:
+    """Run a check and yield its findings; an error that it raises becomes one."""
     try:
         yield from check
     except (SourceAway, TransientError) as error:

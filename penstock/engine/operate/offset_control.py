@@ -1,9 +1,9 @@
-"""What an operator may do to a route's offsets: ``acknowledge`` records, ``rewind`` the route, ``resume`` it.
+"""Offset control for operators: ``acknowledge`` records, ``rewind`` a route, ``resume`` it.
 
-Nothing here gets in the way of an engine that runs. A route can be moved back only while no engine runs, because
-retention may be removing what it would read again. Records can be acknowledged, and a route resumed, also while it is
-halted in an engine that runs: it sees that within a second and goes on by itself. Where none runs, none can start while
-the ledger is changed.
+Nothing here disturbs a running engine. A route can be rewound only while no engine runs, because retention may be
+removing what it would read again. Records can be acknowledged, and a route resumed, also while a running engine has
+halted it: the engine notices within a second and goes on by itself. If no engine runs, none can start while the ledger
+is changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.log.logical_clock import UNSTAMPED
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What was declared done: offsets ``first..last`` of a partition, and how many records they hold."""
+    """What was acknowledged: offsets ``first..last`` of a partition, and how many records they hold."""
 
     route: str
     partition: int
@@ -34,16 +34,16 @@ class Acknowledged:
     last: int
     records: int
     committed: int
-    """The next offset that the route reads. Below ``first`` if they are ahead of it: then it passes over them later."""
+    """The next offset that the route reads. At most ``first`` if they are ahead of it: then it skips them later."""
     resumes: bool
-    """Whether the route was halted there and an engine that runs goes on with it."""
+    """Whether the route was halted there and a running engine resumes it."""
     waited_for: int = 0
-    """How many parts of batches that tables wait for had some of them: they are left out when the tables are tried."""
+    """How many waiting parts of batches had some of them: they are left out when the tables are tried again."""
 
 
 @dataclass(frozen=True)
-class Rewound:
-    """A partition that a route reads again from offset ``start``; it had come up to, not including, ``before``."""
+class RewindRange:
+    """A partition that a route reads again from offset ``start``; it had read up to, not including, ``before``."""
 
     route: str
     partition: int
@@ -51,21 +51,21 @@ class Rewound:
     start: int
     before: int
     gone: bool
-    """Whether the log begins there, so that it may no longer have all that was asked for."""
+    """Whether the log begins there, so that it may no longer have everything that was asked for."""
     acknowledged: tuple[tuple[int, int], ...] = ()
-    """What was acknowledged ahead of the route, as ``[start, end)``: it is so no more, and delivered too."""
+    """What was acknowledged ahead of the route, as ``[start, end)``: that is void, and it is delivered too."""
 
 
 def acknowledge(
     pipeline: Pipeline, route: str, first: int, last: int | None, partition: int | None, operator: Operator
 ) -> Acknowledged:
-    """Declare the records ``first..last`` (both included; ``None``: up to the newest) done without sending them. They
-    count as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
-    positions = _opened(pipeline, route)
+    """Acknowledge the records ``first..last`` (both included; ``None``: up to the newest): they are not sent, and count
+    as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
+    positions = _open_route(pipeline, route)
     halt = pipeline.ledger.standing(route).halt
     asked = halt.partition if partition is None and halt is not None else partition
     # Also of a source that the route no longer reads.
-    chosen = _partition(pipeline, route, asked, pipeline.ledger.waited_for(route))
+    chosen = _partition(pipeline, route, asked, pipeline.ledger.waiting_partitions(route))
     positions = {**pipeline.ledger.offsets(route), **positions}
     bounds, committed = pipeline.log.bounds(chosen), positions[chosen].committed
     end = bounds.end if last is None else last + 1
@@ -91,7 +91,7 @@ def acknowledge(
     reached = next((b for a, b in joined([*known, stretch]) if a <= committed < b), committed)
     advance = Advance(committed, reached, _count(pipeline, chosen, committed, reached)) if reached > committed else None
     running = running_engine(pipeline) is not None
-    with nullcontext() if running else no_engine_starts(pipeline):
+    with nullcontext() if running else block_engine_start(pipeline):
         moved = pipeline.ledger.acknowledge(route, chosen, stretch, operator, advance, running)
     return Acknowledged(
         route,
@@ -105,47 +105,47 @@ def acknowledge(
     )
 
 
-def stretches_since(pipeline: Pipeline, route: str, to: int | datetime, partition: int | None) -> list[Rewound]:
-    """What a route would read again from an offset, or from the first record at or after a time in every partition (but
-    for its replays). Empty if that would change nothing. Changes nothing.
+def plan_rewind(pipeline: Pipeline, route: str, to: int | datetime, partition: int | None) -> list[RewindRange]:
+    """What a route would read again from an offset, or from the first record at or after a time in every partition
+    (except its replays). Empty if a rewind would have no effect. Changes nothing.
 
     Where the last record wins, all partitions go back to one moment of the log's order, that of the oldest record that
-    is read again: else it would be put over newer ones of other partitions, which are not.
+    is read again: else that record would overwrite newer ones of other partitions, which are not read again.
     """
-    positions = _opened(pipeline, route)
-    _refuse_while_it_runs(pipeline, route)
+    positions = _open_route(pipeline, route)
+    _require_no_engine(pipeline, route)
     standing = pipeline.ledger.standing(route)
     if isinstance(to, datetime):
         found = _since(pipeline, route, to, partition, positions)
     else:
         found = [_from(pipeline, route, to, _partition(pipeline, route, partition), positions)]
         (only,) = found
-        # Where a route stands it may have a batch under way, a record it halted at, or be about to pass over some.
+        # At its position a route may have a batch under way, a record it halted at, or records to skip.
         waits = standing.pending is not None or standing.halt is not None or only.partition in standing.acknowledged
         if only.start == only.before and not waits:
             return []
     if pipeline.plan(route).last_record_wins:
-        found = _together(pipeline, found, positions)
+        found = _align_partitions(pipeline, found, positions)
     return [replace(each, acknowledged=tuple(standing.acknowledged.get(each.partition, ()))) for each in found]
 
 
-def rewind(pipeline: Pipeline, stretches: Sequence[Rewound], operator: Operator) -> None:
-    """Let a route read these again, as ``stretches_since`` gave them.
+def rewind(pipeline: Pipeline, stretches: Sequence[RewindRange], operator: Operator) -> None:
+    """Rewind a route to these ranges, as ``plan_rewind`` returned them.
 
-    The records are delivered under new batch numbers: a destination takes them for new ones, and only a key keeps them
-    from being there twice.
+    The records are delivered under new batch numbers: a destination takes them for new ones, and only a key prevents
+    duplicates.
     """
     for route in {each.route for each in stretches}:
-        _refuse_while_it_runs(pipeline, route)
+        _require_no_engine(pipeline, route)
         targets = {each.partition: each.start for each in stretches if each.route == route}
-        with no_engine_starts(pipeline):
+        with block_engine_start(pipeline):
             pipeline.ledger.rewind(route, targets, operator)
 
 
 def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
-    """Let a route that is halted try its record again. Returns whether an engine runs that does so now; otherwise it is
-    the first thing at the next start."""
-    _opened(pipeline, route)
+    """Let a halted route try its record again. Returns whether a running engine does so now; otherwise the next start
+    does."""
+    _open_route(pipeline, route)
     activity = pipeline.ledger.activity(route)
     if activity is None or activity.state is not RouteState.HALTED:
         raise PenstockError(
@@ -158,28 +158,28 @@ def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
 
 
 def running_engine(pipeline: Pipeline) -> int | None:
-    """The process of an engine that runs. This one is not in its own way."""
+    """The pid of a running engine, unless it is this process."""
     pid = engine_pid(pipeline.layout)
     return None if pid == os.getpid() else pid
 
 
 @contextmanager
-def no_engine_starts(pipeline: Pipeline) -> Iterator[None]:
-    """Keep engines from starting for a moment. Raises ``RouteError`` if one has just done so."""
+def block_engine_start(pipeline: Pipeline) -> Iterator[None]:
+    """Keep engines from starting inside the block. Raises ``RouteError`` if one has just started."""
     if engine_pid(pipeline.layout) == os.getpid():
-        # This process keeps them away already.
+        # This process holds the lock already.
         yield
         return
     lock = EngineLock(pipeline.layout.run)
-    lock.take()
+    lock.acquire()
     try:
         yield
     finally:
         lock.release()
 
 
-def _opened(pipeline: Pipeline, route: str) -> dict[int, Position]:
-    """Where the route stands in every partition of its sources, also in those that it has not read from yet."""
+def _open_route(pipeline: Pipeline, route: str) -> dict[int, Position]:
+    """Open the route; returns its positions in every partition of its sources, also in those not read yet."""
     partitions = pipeline.log.partitions(pipeline.sources_of(route))
     pipeline.check_log()
     known = pipeline.ledger.open_route(route, {p: pipeline.log.bounds(p).oldest for p in partitions})
@@ -187,7 +187,7 @@ def _opened(pipeline: Pipeline, route: str) -> dict[int, Position]:
 
 
 def _partition(pipeline: Pipeline, route: str, asked: int | None, also: Collection[int] = ()) -> int:
-    """The partition that is meant: offsets count per partition."""
+    """The partition to work on: offsets count per partition."""
     own = pipeline.log.partitions(pipeline.sources_of(route))
     if asked is None:
         plain = [p for p, owner in own.items() if owner.source != replay_source(route)]
@@ -200,7 +200,7 @@ def _partition(pipeline: Pipeline, route: str, asked: int | None, also: Collecti
     raise PenstockError("PEN-ENG-013", f"route '{route}' {what}.", f"Say which with --partition; it reads: {listed}.")
 
 
-def _refuse_while_it_runs(pipeline: Pipeline, route: str) -> None:
+def _require_no_engine(pipeline: Pipeline, route: str) -> None:
     pid = running_engine(pipeline)
     if pid is not None:
         raise PenstockError(
@@ -211,7 +211,9 @@ def _refuse_while_it_runs(pipeline: Pipeline, route: str) -> None:
         )
 
 
-def _from(pipeline: Pipeline, route: str, offset: int, partition: int, positions: Mapping[int, Position]) -> Rewound:
+def _from(
+    pipeline: Pipeline, route: str, offset: int, partition: int, positions: Mapping[int, Position]
+) -> RewindRange:
     oldest, committed = _oldest(pipeline, partition), positions[partition].committed
     if offset < oldest and offset != committed:
         raise PenstockError(
@@ -228,12 +230,12 @@ def _from(pipeline: Pipeline, route: str, offset: int, partition: int, positions
             else "It has read all that is there, and what is to come cannot be passed over.",
         )  # fmt: skip
     source = pipeline.log.partitions()[partition].source
-    return Rewound(route, partition, source, offset, committed, gone=False)
+    return RewindRange(route, partition, source, offset, committed, gone=False)
 
 
 def _since(
     pipeline: Pipeline, route: str, time: datetime, asked: int | None, positions: Mapping[int, Position]
-) -> list[Rewound]:
+) -> list[RewindRange]:
     found = []
     own = pipeline.log.partitions(pipeline.sources_of(route))
     chosen = [_partition(pipeline, route, asked)] if asked is not None else list(own)
@@ -244,18 +246,20 @@ def _since(
         committed = positions[partition].committed
         if start < committed:
             gone = oldest > 0 and start <= oldest
-            found.append(Rewound(route, partition, own[partition].source, max(start, oldest), committed, gone))
+            found.append(RewindRange(route, partition, own[partition].source, max(start, oldest), committed, gone))
     return found
 
 
-def _together(pipeline: Pipeline, found: Sequence[Rewound], positions: Mapping[int, Position]) -> list[Rewound]:
-    """The same, with all partitions of the route at the moment of the oldest record that is read again."""
+def _align_partitions(
+    pipeline: Pipeline, found: Sequence[RewindRange], positions: Mapping[int, Position]
+) -> list[RewindRange]:
+    """The same ranges, with all partitions of the route moved back to the oldest record that is read again."""
     log, asked = pipeline.log, {each.partition: each for each in found}
     stamps = {each.partition: log.stamp_at(each.partition, each.start) for each in found if each.start < each.before}
     if not stamps:
         return list(found)
     first = min(stamps.values())
-    # Of records without a stamp nobody knows which is older; those that have one are newer than all of them.
+    # The order of records without a stamp is not known; records with one are newer than all of them.
     moment = max(first - 1, UNSTAMPED)
     for partition, owner in log.partitions(pipeline.sources_of(found[0].route)).items():
         committed, oldest = positions[partition].committed, _oldest(pipeline, partition)
@@ -267,13 +271,13 @@ def _together(pipeline: Pipeline, found: Sequence[Rewound], positions: Mapping[i
             continue  # What the same append put before it is older, and in the same partition.
         elif start < committed:
             gone = 0 < oldest == start
-            asked[partition] = Rewound(found[0].route, partition, owner.source, start, committed, gone)
+            asked[partition] = RewindRange(found[0].route, partition, owner.source, start, committed, gone)
     return [asked[partition] for partition in sorted(asked)]
 
 
 def _oldest(pipeline: Pipeline, partition: int) -> int:
-    """The offset of the first record that is there; compaction may have left none where the log begins."""
-    first = pipeline.log.holding(partition).first
+    """The offset of the first record in the log; compaction may have removed those where the log begins."""
+    first = pipeline.log.stored_span(partition).first
     return pipeline.log.bounds(partition).oldest if first is None else first
 
 

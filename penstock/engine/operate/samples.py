@@ -1,7 +1,7 @@
-"""Events to try a route with, as records: lines of a file, an archive, or what waits in the log. Nothing is moved.
+"""Sample events for a route, as records: lines of a file, an archive, or the unread part of the log. Moves no offset.
 
-Lines of a file and of an archive are taken as they are: they are given for a route, so they pass its own filters. Only
-an archive says which token an event came with, and ``only_keys`` is asked where it does.
+Lines of a file and of an archive skip the route's own filters: they were chosen for the route. Only an archive says
+which token an event came with; where it does, ``only_keys`` applies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINES_AT_A_TIME = 10_000
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SampleRange:
     """Records of one partition, in order, and the chain that they go through."""
 
     partition: int
@@ -35,7 +35,7 @@ class Stretch:
     batches: Iterator[pa.RecordBatch]
 
 
-def file_sample(plan: RoutePlan, path: Path) -> Iterator[Stretch]:
+def file_sample(plan: RoutePlan, path: Path) -> Iterator[SampleRange]:
     """The lines of an NDJSON file, plain or gzipped. Empty ones do not count."""
     try:
         with path.open("rb") as file:
@@ -43,29 +43,29 @@ def file_sample(plan: RoutePlan, path: Path) -> Iterator[Stretch]:
     except OSError as error:
         raise PenstockError("PEN-ENG-010", f"cannot read {path}: {error.strerror}.", "Check --sample.") from error
     with gzip.open(path, "rb") if zipped else path.open("rb") as lines:
-        yield Stretch(0, Chain(links(plan.head)), _records(plan, lines, 0, None))
+        yield SampleRange(0, Chain(links(plan.head)), _records(plan, lines, 0, None))
 
 
-def archive_sample(plan: RoutePlan, paths: Sequence[Path]) -> Iterator[Stretch]:
+def archive_sample(plan: RoutePlan, paths: Sequence[Path]) -> Iterator[SampleRange]:
     """The events of archived files, or of all files in folders."""
     for number, file in enumerate(file for path in paths for file in archive_files(path)):
         token = _token(file.name)
         chain = Chain(links(plan.head), only_keys=plan.only_keys if token is not None else ())
-        yield Stretch(number, chain, _records(plan, read_archive(file), number, token))
+        yield SampleRange(number, chain, _records(plan, read_archive(file), number, token))
 
 
-def waiting_sample(pipeline: Pipeline, plan: RoutePlan) -> Iterator[Stretch]:
+def waiting_sample(pipeline: Pipeline, plan: RoutePlan) -> Iterator[SampleRange]:
     """What the log holds for the route that it has not committed."""
     for position in positions(pipeline, plan.name):
         start = max(position.committed, position.oldest)
         if start < position.end:
             batches = pipeline.log.read(position.partition, start, position.end)
-            yield Stretch(position.partition, plan.head_chain(), iter(batches))
+            yield SampleRange(position.partition, plan.head_chain(), iter(batches))
 
 
 def _records(plan: RoutePlan, lines: Iterable[bytes], partition: int, token: str | None) -> Iterator[pa.RecordBatch]:
     headers = {} if token is None else {Header.TOKEN.value: token}
-    # Only steps with a namespace of their own look at it; events of a sample have come from the route's first source.
+    # Only steps with a namespace of their own use it; sample events count as from the route's first source.
     namespace = plan.sources[0]
     written = (line.strip() for line in lines)
     data = (line for line in written if line)

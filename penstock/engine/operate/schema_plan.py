@@ -1,6 +1,6 @@
-"""What events would change at a route's destination: its steps and its stager run over them, and nothing is loaded.
+"""Plans what events would change at a route's destination: runs its steps and its stager, and loads nothing.
 
-No Spark, and nothing that lasts: files are staged in a folder that goes away, and the target is only looked at.
+No Spark, and no traces: files are staged in a temporary folder, and the target is only read.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from penstock.destinations.contract import Part
 from penstock.destinations.sql.destination import SqlDestination
-from penstock.engine.delivery.task import carry, read_failed
+from penstock.engine.delivery.task import read_failed, run_task
 from penstock.engine.delivery.task_report import TaskReport
-from penstock.engine.operate.samples import Stretch
+from penstock.engine.operate.samples import SampleRange
 from penstock.engine.route_plan import RoutePlan
 from penstock.errors import PenstockError, TransientError
 
@@ -43,7 +43,7 @@ class PlannedChanges:
     failed: Sequence[FailedKind] = ()
 
 
-def plan_changes(plan: RoutePlan, sample: Iterable[Stretch], offline: bool = False) -> PlannedChanges:
+def plan_changes(plan: RoutePlan, sample: Iterable[SampleRange], offline: bool = False) -> PlannedChanges:
     """Run the route's steps and stager over the sample and ask its destination. ``offline``: do not even look at it."""
     destination = plan.destination()
     if not isinstance(destination, SqlDestination):
@@ -56,7 +56,7 @@ def plan_changes(plan: RoutePlan, sample: Iterable[Stretch], offline: bool = Fal
         )
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         staged = replace(plan, stage_dir=Path(folder))
-        reports = [carry(staged, piece.chain, piece.batches, piece.partition) for piece in sample]
+        reports = [run_task(staged, piece.chain, piece.batches, piece.partition) for piece in sample]
         parts: list[Part] = [part for report in reports for part in report.parts]
         try:
             statements = destination.plan(parts, offline, plan.name) if parts else []

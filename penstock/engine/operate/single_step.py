@@ -1,7 +1,7 @@
-"""One record of a route at a time, by hand: what it is, what each step makes of it, and then delivered or not.
+"""Steps through a route one record at a time: shows the record and what each step makes of it, then delivers it or not.
 
-No Spark. Each record is a batch of its own, delivered by the same protocol as always, so that a pipeline which is
-started afterwards goes on behind it.
+No Spark. Each record is a batch of its own, delivered by the usual protocol, so that a pipeline that is started
+afterwards continues after it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from penstock.config.pipeline_config import OnError
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.batch_protocol import Delivery, Halted, clean_stage
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.task import carried
+from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.ledger import Operator, RouteState
 from penstock.engine.operate.offset_control import acknowledge
@@ -31,7 +31,7 @@ from penstock.steps.contract import namespace_pattern
 
 
 class Fate(StrEnum):
-    """What became of a record, or will: ``kept`` is on its way."""
+    """What became of a record, or will: ``kept`` is not settled yet."""
 
     KEPT = "kept"
     LOADED = "loaded"
@@ -44,8 +44,8 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Passage:
-    """What a step made of a record: the records behind it, or why there are none."""
+class StepOutcome:
+    """What a step made of a record: the records after it, or why there are none."""
 
     step: str
     fate: Fate
@@ -55,13 +55,13 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Look:
+class RecordPreview:
     """The next record, before it is delivered."""
 
     record: Record
-    passages: Sequence[Passage]
+    outcomes: Sequence[StepOutcome]
     rows: Mapping[str, int]
-    """Rows per table that the destination will be given."""
+    """Rows per table that the destination will get."""
     report: BatchReport = field(repr=False)
 
 
@@ -76,11 +76,11 @@ class Result:
 
 
 class Stepper:
-    """Use it in a ``with``: it keeps engines away from the pipeline meanwhile."""
+    """Use it in a ``with``: it keeps engines from starting meanwhile."""
 
     def __init__(self, pipeline: Pipeline, route: str) -> None:
         self._pipeline = pipeline
-        # A person watches, and ends what takes too long; a limit would end the whole verb without a word.
+        # A person watches and ends what takes too long; a limit would end the whole verb silently.
         self._plan = replace(pipeline.plan(route), step_timeout=None)
         if self._plan.rest:
             raise PenstockError(
@@ -109,10 +109,10 @@ class Stepper:
         self._lock = EngineLock(pipeline.layout.run)
 
     def __enter__(self) -> Stepper:
-        self._lock.take()
+        self._lock.acquire()
         try:
             self._pipeline.check_log()
-            self._pipeline.history().check_ground(self._plan.name, self._plan.sources)
+            self._pipeline.history().check_local_state(self._plan.name, self._plan.sources)
             open_route(self._pipeline.log, self._pipeline.ledger, self._plan.name, self._plan.sources)
             self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
             self._delivery.settle_adopted()
@@ -128,20 +128,20 @@ class Stepper:
         clean_stage(self._plan.stage_dir)
         activity = self._pipeline.ledger.activity(self._plan.name)
         if activity is not None and activity.state is not RouteState.HALTED:
-            self._pipeline.ledger.note(self._plan.name, RouteState.STOPPED)
+            self._pipeline.ledger.set_state(self._plan.name, RouteState.STOPPED)
         self._lock.release()
 
-    def begun(self) -> Ranges | None:
-        """What was under way when the engine ended. It comes first, and as it was: the destination may have it."""
+    def pending_ranges(self) -> Ranges | None:
+        """The ranges of the batch under way, if any. It comes first, unchanged: the destination may have it."""
         pending = self._pipeline.ledger.pending(self._plan.name)
         return None if pending is None else pending.ranges
 
-    def finish_begun(self) -> Result:
-        begun = self.begun()
-        return Result(Fate.SKIPPED) if begun is None else self._delivered(self._carried(begun))
+    def deliver_pending(self) -> Result:
+        begun = self.pending_ranges()
+        return Result(Fate.SKIPPED) if begun is None else self._deliver(self._stage_ranges(begun))
 
-    def next(self) -> Look | None:
-        """The record that the route would read next: the first in the order of the log."""
+    def next(self) -> RecordPreview | None:
+        """The record that the route reads next: the first in the order of the log."""
         self._pass_over_acknowledged()
         heads = [self._head(p) for p in self._pipeline.log.partitions(self._plan.sources)]
         found = [head for head in heads if head is not None]
@@ -150,18 +150,18 @@ class Stepper:
         firsts = [(head.column("partition")[0].as_py(), head.column("offset")[0].as_py()) for head in found]
         head = found[firsts.index(min(firsts, key=lambda place: (self._pipeline.log.stamp_at(*place), place[0])))]
         (record,) = records(head)
-        report = self._carried({record.partition: (self._committed(record.partition), record.offset + 1)})
-        return Look(record, self._passages(head), rows_by_table(report.parts), report)
+        report = self._stage_ranges({record.partition: (self._committed(record.partition), record.offset + 1)})
+        return RecordPreview(record, self._step_outcomes(head), rows_by_table(report.parts), report)
 
-    def deliver(self, look: Look) -> Result:
-        return self._delivered(look.report)
+    def deliver(self, preview: RecordPreview) -> Result:
+        return self._deliver(preview.report)
 
-    def acknowledge(self, look: Look, operator: Operator) -> None:
-        """Go on without it. It counts as skipped, under ``acknowledged``."""
-        place = look.record
+    def acknowledge(self, preview: RecordPreview, operator: Operator) -> None:
+        """Acknowledge the record: it is not sent, and counts as skipped under ``acknowledged``."""
+        place = preview.record
         acknowledge(self._pipeline, self._plan.name, place.offset, place.offset, place.partition, operator)
 
-    def _delivered(self, report: BatchReport) -> Result:
+    def _deliver(self, report: BatchReport) -> Result:
         route, ledger = self._plan.name, self._pipeline.ledger
         before, extent = ledger.totals(route), ledger.failed_extent(route)
         try:
@@ -169,7 +169,7 @@ class Stepper:
         except Halted as halted:
             halt = ledger.standing(route).halt
             if halt is None:
-                # It is no record's fault: what the destination has contradicts the ledger.
+                # No record is at fault: the destination contradicts the ledger.
                 raise halted.__cause__ or halted from None
             return Result(Fate.REFUSED, halt.step, halt.code, halt.message)
         now = ledger.totals(route)
@@ -181,9 +181,9 @@ class Stepper:
             return Result(Fate.WAITING, message="; ".join(table.reason for table in told.values()))
         return Result(Fate.LOADED if now.loaded > before.loaded else Fate.SKIPPED)
 
-    def _carried(self, ranges: Ranges) -> BatchReport:
+    def _stage_ranges(self, ranges: Ranges) -> BatchReport:
         clean_stage(self._plan.stage_dir)
-        return carried(self._plan, self._pipeline.log, ranges)
+        return stage_ranges(self._plan, self._pipeline.log, ranges)
 
     def _committed(self, partition: int) -> int:
         position = self._pipeline.ledger.offsets(self._plan.name).get(partition)
@@ -198,21 +198,21 @@ class Stepper:
         for partition, stretches in self._pipeline.ledger.standing(self._plan.name).acknowledged.items():
             for start, end in stretches:
                 if start <= self._committed(partition) < end:
-                    self._delivery.deliver(self._carried({partition: (self._committed(partition), end)}))
+                    self._delivery.deliver(self._stage_ranges({partition: (self._committed(partition), end)}))
 
-    def _passages(self, batch: pa.RecordBatch) -> list[Passage]:
-        """The record behind the route's own filters and behind each step, up to where it ends."""
+    def _step_outcomes(self, batch: pa.RecordBatch) -> list[StepOutcome]:
+        """The record after the route's own filters and after each step, up to where it ends."""
         plan, all_links, found = self._plan, links(self._plan.head), []
         for count in range(len(all_links) + 1):
             outcome = Chain(all_links[:count], namespace_pattern(plan.namespace), plan.only_keys).run(batch)
             name = all_links[count - 1].label if count else "route"
             if outcome.failures:
                 (failure,) = outcome.failures[0].slice(0, 1).to_pylist()
-                found.append(Passage(failure["step"], Fate.FAILED, (), failure["code"], failure["message"]))
+                found.append(StepOutcome(failure["step"], Fate.FAILED, (), failure["code"], failure["message"]))
                 break
             if outcome.kept.num_rows == 0:
-                found.append(Passage(next(iter(outcome.skipped), name), Fate.SKIPPED))
+                found.append(StepOutcome(next(iter(outcome.skipped), name), Fate.SKIPPED))
                 break
             if count:
-                found.append(Passage(name, Fate.KEPT, records(outcome.kept)))
+                found.append(StepOutcome(name, Fate.KEPT, records(outcome.kept)))
         return found

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from penstock.engine.delivery.route_positions import positions_at
 from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals, WaitingTable
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.processes.presence import engine_pid, engine_silence, routes_still
+from penstock.engine.processes.presence import engine_pid, engine_silence, stalled_routes
 
 LEFT = "not in the config"
-"""The state of a route that the ledger knows and the config no longer has. It keeps its place until it is dropped."""
+"""The state of a route that the ledger knows and the config no longer has. It keeps its offsets until it is dropped."""
 RATE_WINDOW = 30.0
 """Seconds over which the delivery rate is taken."""
 
@@ -34,7 +34,7 @@ class UnderWay:
     since: float
     records: int
     rows: int
-    """How many rows of it are at the target already; they are in no other count."""
+    """How many of its rows are at the target already; no other count includes them."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class RouteStatus:
 
     route: str
     state: str
-    """What it does now. Of a route that was at work when its engine died, the last word is not believed."""
+    """Its current state. If the engine died while it was running, not the last noted state."""
     noted: RouteState | None
-    """The last that an engine said of it; ``None`` if it never ran."""
+    """The last state that an engine noted; ``None`` if it never ran."""
     message: str
     totals: Totals
     failed_open: int
-    """Of those that failed, how many nobody has replayed or dropped."""
+    """How many failed records nobody has replayed or dropped."""
     behind: int
     under_way: UnderWay | None
     skipped_by: Mapping[str, int]
@@ -61,7 +61,7 @@ class RouteStatus:
     halt: Halt | None = None
     """The record that the route has stopped at, if it has."""
     waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
-    """Tables that were away when their batches were committed, and are tried again beside newer ones."""
+    """Tables that were away when their batches were committed; the retry lane tries them again."""
 
     @property
     def lag(self) -> int:
@@ -75,7 +75,7 @@ class RouteStatus:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the books balance: of what was taken, of the rows of all tables, and of those that wait for one."""
+        """Whether the counts add up: items taken, rows of all tables, and rows that wait for a table."""
         rows = sum(count.rows for count in self.tables.values())
         waiting = sum(table.rows for table in self.waiting.values())
         return self.totals.adds_up and rows == self.totals.loaded and waiting <= self.totals.waiting
@@ -88,9 +88,9 @@ class PipelineStatus:
     partitions: Sequence[PartitionStatus]
     routes: Sequence[RouteStatus]
     engine_silent: float | None = None
-    """Seconds for which an engine that should run has given no sign of life."""
+    """Seconds without a heartbeat of an engine that should run."""
     still: Mapping[str, float] = field(default_factory=dict)
-    """Per route whose tasks do not move, for how many seconds."""
+    """Per route whose tasks make no progress, for how many seconds."""
 
 
 def status(pipeline: Pipeline) -> PipelineStatus:
@@ -104,12 +104,12 @@ def status(pipeline: Pipeline) -> PipelineStatus:
     pid = engine_pid(pipeline.layout)
     routes = [route_status(pipeline, name, pid is not None) for name in pipeline.config.routes]
     routes += [replace(route_status(pipeline, name), state=LEFT) for name in pipeline.left_routes()]
-    silent, still = engine_silence(pipeline.layout, pid), routes_still(pipeline.layout, pid)
+    silent, still = engine_silence(pipeline.layout, pid), stalled_routes(pipeline.layout, pid)
     return PipelineStatus(pipeline.config.name, pid, partitions, routes, silent, still)
 
 
 def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> RouteStatus:
-    # The books first and then the log's ends: what comes in between is behind, and nothing is counted twice.
+    # The ledger first, then the log's ends: what arrives in between is behind, and nothing is counted twice.
     account = pipeline.ledger.account(route)
     lag = sum(position.lag for position in positions_at(pipeline, route, account.standing.positions))
     under_way = _under_way(account)
@@ -137,7 +137,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
 
 
 def shown_state(noted: RouteState | None, engine_runs: bool) -> str:
-    """An engine that was killed could not take back that it ran."""
+    """The state to show: a killed engine could not note that it stopped."""
     if noted is None:
         return "new"
     stays = (RouteState.CRASHED, RouteState.HALTED)

@@ -1,6 +1,6 @@
 """The schemas of a pipeline's tables: what the ledger knows, what the targets have, and what is kept in ``_unmapped``.
 
-Looking changes nothing. ``remap`` changes a target, in one transaction, and the ledger's log of schema changes.
+Inspecting changes nothing. ``remap`` changes a target, in one transaction, and the ledger's log of schema changes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.destinations.sql.destination import SqlDestination
-from penstock.destinations.sql.schema.table_changes import Table
+from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.destinations.sql.session import Session
-from penstock.destinations.sql.unmapped.remap import KeptKey, Proposal, Remapped, RemapRules, propose, remap, survey
-from penstock.engine.ledger.table_book import KnownColumn, RouteBook, SchemaChange
+from penstock.destinations.sql.unmapped.remap import Proposal, Remapped, RemapRules, UnmappedKey, propose, remap, survey
+from penstock.engine.ledger.table_mappings import KnownColumn, RouteBook, SchemaChange
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route_plan import RoutePlan
 from penstock.errors import PenstockError, RefusedError, TableRefusedError, TransientError
@@ -31,12 +31,12 @@ class TableSchema:
     name: str
     known: Sequence[KnownColumn]
     real: Table | None = None
-    """As it is at the target; ``None`` if it is not there, or was not looked at."""
-    kept: Sequence[KeptKey] = ()
+    """The table at the target; ``None`` if it does not exist or was not inspected."""
+    kept: Sequence[UnmappedKey] = ()
 
     @property
     def missing(self) -> list[KnownColumn]:
-        """Columns that the ledger knows and the table lacks. What would fill them is in ``_unmapped``."""
+        """Columns that the ledger knows and the table lacks. Their values are in ``_unmapped``."""
         return [column for column in self.known if self.real is None or column.name not in self.real.columns]
 
     @property
@@ -48,14 +48,14 @@ class TableSchema:
 
 @dataclass(frozen=True)
 class RouteSchema:
-    """``problem``: why its target was not, or not wholly, looked at."""
+    """``problem``: why its target was not, or not completely, inspected."""
 
     route: str
     tables: Sequence[TableSchema] = field(default_factory=list)
     problem: PenstockError | None = None
 
 
-def recorded(pipeline: Pipeline, route: str, table: str | None = None) -> list[TableSchema]:
+def recorded_tables(pipeline: Pipeline, route: str, table: str | None = None) -> list[TableSchema]:
     """What the ledger knows, table by table."""
     pipeline.sources_of(route)
     tables: dict[str, list[KnownColumn]] = {}
@@ -64,17 +64,19 @@ def recorded(pipeline: Pipeline, route: str, table: str | None = None) -> list[T
     return [TableSchema(route, name, columns) for name, columns in tables.items()]
 
 
-def look(pipeline: Pipeline, route: str, table: str | None = None, into_unmapped: bool = False) -> RouteSchema:
-    """What the ledger knows beside what the target has; with ``into_unmapped`` also what rows keep there."""
-    tables = recorded(pipeline, route, table)
+def inspect_tables(
+    pipeline: Pipeline, route: str, table: str | None = None, into_unmapped: bool = False
+) -> RouteSchema:
+    """What the ledger knows, and what the target has; with ``into_unmapped`` also what rows keep there."""
+    tables = recorded_tables(pipeline, route, table)
     found: list[TableSchema] = []
     problem: PenstockError | None = None
     try:
         destination = _sql(pipeline.plan(route))
-        with destination.looking() as session:
+        with destination.read_only_session() as session:
             for known in tables:
                 real = session.table(known.name) if session is not None else None
-                kept: Sequence[KeptKey] = ()
+                kept: Sequence[UnmappedKey] = ()
                 if into_unmapped and session is not None and real is not None and problem is None:
                     try:
                         kept = _survey(session, destination, real)
@@ -95,8 +97,8 @@ def changes(pipeline: Pipeline, route: str, last: int | None = None) -> list[Sch
 
 
 @dataclass(frozen=True)
-class Remapping:
-    """A move of kept values at one table: what it would do, and the doing."""
+class RemapPlan:
+    """The plan to move kept values into columns at one table; ``apply`` does it."""
 
     destination: SqlDestination[Any]
     table: str
@@ -106,38 +108,38 @@ class Remapping:
     proposal: Proposal
 
     def apply(self) -> Remapped:
-        with _all_or_nothing(), self.destination.session() as session:
+        with _report_refusals(), self.destination.session() as session:
             return remap(session, self.table, self.rules, self.columns, self.proposal, self.book)
 
 
-def remapping(pipeline: Pipeline, route: str, table: str, columns: Collection[str] = ()) -> Remapping:
-    """Look at what a table keeps and say what it takes to move it. Between this and ``apply`` nothing is locked."""
+def plan_remap(pipeline: Pipeline, route: str, table: str, columns: Collection[str] = ()) -> RemapPlan:
+    """Plan the move of what a table keeps in ``_unmapped``. Nothing is locked between this and ``apply``."""
     plan = pipeline.plan(route)
     destination = _sql(plan)
     book = RouteBook(pipeline.ledger, route)
     asked = _asked(plan, book.columns(table))
     rules = RemapRules(destination.config.max_columns, destination.config.infer_timestamps, asked)
-    with _all_or_nothing(), destination.looking() as session:
+    with _report_refusals(), destination.read_only_session() as session:
         real = None if session is None else session.table(table)
         if session is None or real is None:
-            known = ", ".join(each.name for each in recorded(pipeline, route)) or "none yet"
+            known = ", ".join(each.name for each in recorded_tables(pipeline, route)) or "none yet"
             raise PenstockError("PEN-ENG-011", f"there is no table '{table}'.", f"Tables of '{route}': {known}.")
-        with session.kept_values(table) as kept:
+        with session.open_unmapped(table) as kept:
             proposal = propose(kept, real, session.dialect, rules, columns)
-    return Remapping(destination, table, rules, columns, book, proposal)
+    return RemapPlan(destination, table, rules, columns, book, proposal)
 
 
 @contextmanager
-def _all_or_nothing() -> Iterator[None]:
-    """Nobody tries again here, so an engine that says no says so to a person."""
+def _report_refusals() -> Iterator[None]:
+    """Turn refusals of the target into errors for a person: nobody retries here."""
     try:
         yield
     except (TransientError, RefusedError, TableRefusedError) as error:
         raise PenstockError(error.code, error.what, "Nothing was changed.") from error
 
 
-def _survey(session: Session, destination: SqlDestination[Any], table: Table) -> list[KeptKey]:
-    with session.kept_values(table.name) as kept:
+def _survey(session: Session, destination: SqlDestination[Any], table: Table) -> list[UnmappedKey]:
+    with session.open_unmapped(table.name) as kept:
         return survey(kept, table, session.dialect, destination.config.infer_timestamps)
 
 
@@ -153,7 +155,7 @@ def _sql(plan: RoutePlan) -> SqlDestination[Any]:
 
 
 def _asked(plan: RoutePlan, known: Sequence[KnownColumn]) -> dict[str, str]:
-    """The types that casts give to columns: by the steps' paths, and by our own for the collector's times."""
+    """The types that casts give to columns: those of the steps, and our own for the collector's timestamps."""
     casts = {format_path(parse_path(path)): asked for path, asked in plan.casts.items()}
     ours = {format_path(path): "timestamp with time zone" for path in DEFAULT_CASTS}
     both = ours | casts

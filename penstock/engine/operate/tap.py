@@ -1,4 +1,4 @@
-"""Look at what flows through a route, up to any step, without touching it: no Spark, no offsets, no destination."""
+"""Shows what flows through a route, up to any step, without touching it: no Spark, no offsets, no destination."""
 
 from __future__ import annotations
 

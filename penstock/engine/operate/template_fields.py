@@ -1,7 +1,7 @@
-"""Whether the templates of a config look at fields that events have, as far as there are events to ask.
+"""Checks whether the fields in a config's templates exist in events, as far as there are sample events.
 
-Asked are the files of the route's file sources and the cases beside the config (``tests/*.yaml``), a little of each; if
-there are none, the newest records of the log. Starts nothing, and loads Arrow only for a log.
+Samples are the files of the route's file sources and the cases beside the config (``tests/*.yaml``), a little of each;
+if there are none, the newest records of the log. Starts nothing, and loads Arrow only for a log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Event = Mapping[str, object]
 class Findings:
     warnings: Sequence[Problem] = ()
     unchecked: Sequence[Problem] = ()
-    """Templates that no event could be asked for."""
+    """Templates for which there are no sample events."""
 
 
 def check_templates(loaded: Loaded) -> Findings:
@@ -71,7 +71,7 @@ def check_templates(loaded: Loaded) -> Findings:
 
 
 def _failure(template: EventTemplate, samples: Sequence[Event]) -> str:
-    """What goes wrong with the first of them, if something does with every one."""
+    """What goes wrong with the first sample, if every sample fails."""
     said: list[str] = []
     for event in samples:
         try:
@@ -83,7 +83,7 @@ def _failure(template: EventTemplate, samples: Sequence[Event]) -> str:
 
 
 def _outcome(template: EventTemplate, samples: Sequence[Event]) -> str:
-    """What that means for them, if the template comes out empty for all."""
+    """What happens to the events, if the template is empty for all of them."""
 
     def is_empty(event: Event) -> bool:
         with suppress(Exception):  # whatever a template can raise is no name either
@@ -170,7 +170,7 @@ def _of_log(config: PipelineConfig, route: RouteConfig) -> Iterator[Event]:
     if not directory.exists():
         return
     from penstock.errors import PenstockError
-    from penstock.log.local import LocalLog
+    from penstock.log.local_log import LocalLog
 
     log = LocalLog(directory, config.log)
     with suppress(PenstockError, OSError):
@@ -189,7 +189,7 @@ def _events(values: Iterable[object]) -> Iterator[Event]:
 
 
 def _objects(texts: Iterable[str | bytes]) -> Iterator[Event]:
-    """What of these is JSON; the rest fails elsewhere."""
+    """Those that are JSON; others fail elsewhere."""
     for text in texts:
         with suppress(ValueError, RecursionError):
             value = json.loads(text)

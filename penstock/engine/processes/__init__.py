@@ -1,1 +1,1 @@
-"""The processes of a pipeline: who starts them, watches them and ends them."""
+"""The processes of a pipeline: what starts, watches and ends them."""

@@ -1,7 +1,7 @@
 """The processes under the supervisor: ``python -m penstock.engine.processes.child <config> engine|source [name]
 [--once] [--patience SECONDS]``.
 
-A child ends when it is told to (SIGTERM: finish, a second one: now) and never outlives its supervisor.
+A child ends on SIGTERM (the first: finish, the second: now) and never outlives its supervisor.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
 
 EXIT_UNFINISHED = 3
-"""The stop, or the end of patience, came before the work was done; what is left is in the log, or where it was."""
-EXIT_AGAIN = 4
-"""Something it needs is away: the ledger, its JVM, or room on the disk. Starting again may help."""
-EXIT_HOPELESS = 78
-"""Starting again would fail in the same way."""
+"""The stop, or the end of patience, came before the work was done. The rest is in the log, or in the source."""
+EXIT_RETRY = 4
+"""Something it needs is missing: the ledger, its JVM, or disk space. Starting again may help."""
+EXIT_FATAL = 78
+"""Starting again would fail the same way."""
 
 SUPERVISOR_VARIABLE = "PENSTOCK_SUPERVISOR"
-"""Holds the process number of the supervisor."""
+"""Holds the pid of the supervisor."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""The supervisor starts a child with these blocked; the child takes them as soon as it can."""
+"""The supervisor starts a child with these blocked; the child unblocks them as soon as it can."""
 
 
 def main(arguments: list[str]) -> int:
@@ -57,11 +57,11 @@ def main(arguments: list[str]) -> int:
         logging.getLogger("penstock").error("%s", error)
         match error:
             case LedgerAway() | LogFull():
-                return EXIT_AGAIN
+                return EXIT_RETRY
             case SourceAway():
                 return EXIT_UNFINISHED
             case _:
-                return EXIT_HOPELESS
+                return EXIT_FATAL
 
 
 def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None) -> int:
@@ -75,8 +75,8 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
     except JvmDied as error:
         logging.getLogger("penstock").error("%s", error)
         logging.shutdown()
-        # Spark's own cleaning up would wait for answers from the dead.
-        os._exit(EXIT_AGAIN)
+        # Spark's own cleanup would wait for answers from the dead JVM.
+        os._exit(EXIT_RETRY)
 
 
 def build_source(config: PipelineConfig, name: str, patience: float | None = None) -> AnySource:
@@ -91,11 +91,11 @@ def build_source(config: PipelineConfig, name: str, patience: float | None = Non
 
 
 def _end_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the supervisor dies, so that a killed supervisor leaves nobody behind.
+    """Ask the kernel for SIGKILL when the supervisor dies, so that a killed supervisor leaves no child behind.
 
-    It may have died while we were starting, before we could ask: then its number is not our parent's any more.
+    It may have died before we could ask: then our parent has another pid.
     """
-    parent_death.ask_for(signal.SIGKILL)
+    parent_death.request_death_signal(signal.SIGKILL)
     supervisor = os.environ.get(SUPERVISOR_VARIABLE)
     if supervisor is not None and os.getppid() != int(supervisor):
         os._exit(1)

@@ -1,7 +1,7 @@
 """A stop that does not wait for Spark when there is nothing to deliver.
 
-Spark takes half a minute to start on a busy machine, and hears nothing meanwhile. Whoever stops a pipeline then waits
-for a start that nobody wants any more. What Spark has begun by then is nothing that a kill would not leave as well.
+Spark takes half a minute to start on a busy machine and does not react meanwhile, so a stop would wait for a start that
+nobody wants any more. Ending Spark then leaves nothing that a kill would not leave as well.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
 
 PATIENCE = 2.0
-"""Seconds that Spark has to end by itself once it runs and nothing is to deliver."""
-LOOK_EVERY = 0.1
+"""Seconds that a running Spark gets to end by itself when there is nothing to deliver."""
+CHECK_EVERY = 0.1
 
 
 def nothing_to_deliver(pipeline: Pipeline, once: bool = False) -> bool:
-    """Whether a stop has nothing to wait for: what a route that follows its sources could deliver is delivered. A run
-    that was to come to an end, ``once``, has to say that it did not if tables wait."""
+    """Whether a stop has nothing to wait for: every stream route has delivered what it can. A ``once`` run must report
+    that it did not finish if tables wait."""
     try:
-        return not (once and tables_wait(pipeline)) and all(
+        return not (once and has_waiting_tables(pipeline)) and all(
             _is_halted(pipeline, name) or not any(position.lag for position in positions(pipeline, name))
             for name, route in pipeline.config.routes.items()
             if route.mode is RouteMode.STREAM
@@ -41,16 +41,16 @@ def nothing_to_deliver(pipeline: Pipeline, once: bool = False) -> bool:
         return False
 
 
-def tables_wait(pipeline: Pipeline) -> bool:
+def has_waiting_tables(pipeline: Pipeline) -> bool:
     return any(pipeline.ledger.waiting_tables(route) for route in pipeline.config.routes)
 
 
 @contextmanager
-def leaving_in_time(
+def exit_early_on_stop(
     stopping: Event, may_leave: Callable[[], bool], runs: Event, leave: Callable[[], None]
 ) -> Iterator[None]:
-    """Inside, a stop calls ``leave``, which ends this process, as soon as it ``may_leave``: at once while it starts,
-    after a little ``PATIENCE`` when it ``runs``. Work that comes to its end by itself is left alone."""
+    """Inside, a stop calls ``leave``, which ends this process, as soon as it ``may_leave``: at once while Spark starts,
+    after ``PATIENCE`` seconds when it ``runs``. A body that finishes by itself is not interrupted."""
     done = Event()
     watch = threading.Thread(target=_watch, args=(stopping, may_leave, runs, leave, done), name="leaving", daemon=True)
     watch.start()
@@ -63,15 +63,15 @@ def leaving_in_time(
 def _watch(stopping: Event, may_leave: Callable[[], bool], runs: Event, leave: Callable[[], None], done: Event) -> None:
     stopping.wait()
     while not done.is_set():
-        # Asked again after the wait: a batch may have begun while Spark was given its time.
+        # Asked again after the wait: a batch may have begun meanwhile.
         if may_leave() and not (runs.is_set() and done.wait(PATIENCE)) and may_leave():
             leave()
-        done.wait(LOOK_EVERY)
+        done.wait(CHECK_EVERY)
 
 
 def leave() -> None:
-    """End this process and what it has started, without a word from Spark's JVM on how it lost its driver."""
-    events.left_early()
+    """End this process and its children, before Spark's JVM can log that it lost its driver."""
+    events.exited_early()
     logging.shutdown()
     for process in psutil.Process().children(recursive=True):
         try:

@@ -1,7 +1,7 @@
-"""What the supervisor sees of processes that live and do nothing: an engine without a heartbeat, a stopped process.
+"""How the supervisor detects processes that live and do nothing: an engine without a heartbeat, a stopped process.
 
-It measures in seconds that it has itself lived through: after a sleep of the machine, or a stop of its own, whatever it
-watches gets all of its time again.
+It counts only seconds in which it ran itself: after the machine slept, or the supervisor was stopped, every process
+that it watches gets its full time again.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from pathlib import Path
 import psutil
 
 from penstock.engine import events
-from penstock.engine.processes.idle_timer import Stillness
+from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.heartbeat import read_beat
 
 START_SILENCE = 600.0
-"""Seconds that an engine has to start its routes. Spark takes a quarter of a minute, and minutes where all is busy."""
-LOOK_EVERY = 1.0
+"""Seconds that an engine has to start its routes. Spark takes 15 seconds, and minutes on a busy machine."""
+CHECK_EVERY = 1.0
 STOPPED_FOR = 15.0
-"""Seconds after which a process that a signal has stopped is told to go on."""
+"""Seconds after which a process that a signal has stopped is resumed."""
 
 
-class EngineLife:
+class EngineWatch:
     """Whether the engine gives signs of life."""
 
     def __init__(self, directory: Path, silence: float) -> None:
         self._directory = directory
         self._silence = silence
-        self._beats = Stillness()
-        self._start = Stillness()
+        self._beats = IdleTimer()
+        self._start = IdleTimer()
         self._due = 0.0
 
     def silent_too_long(self, pid: int) -> float:
-        """For how many seconds this engine has been silent, if that is longer than it may; else 0."""
+        """Seconds for which this engine has been silent, if that is too long; else 0."""
         now = time.monotonic()
         if now < self._due:
             return 0.0
-        self._due = now + LOOK_EVERY / 2
+        self._due = now + CHECK_EVERY / 2
         beat = read_beat(self._directory)
         running = beat is not None and beat.pid == pid and beat.running
-        starting_for = self._start.look((pid, running), now)
-        silent_for = self._beats.look((pid, None if beat is None else beat.number), now)
+        starting_for = self._start.observe((pid, running), now)
+        silent_for = self._beats.observe((pid, None if beat is None else beat.number), now)
         if running:
             return silent_for if silent_for > self._silence else 0.0
         return starting_for if starting_for > START_SILENCE else 0.0
 
 
 class StoppedProcesses:
-    """Those below this process that a signal has stopped (SIGSTOP). Nobody of ours is stopped on purpose, and one that
-    is told to go on loses nothing."""
+    """Descendants of this process that a signal has stopped (SIGSTOP). None is stopped on purpose, and resuming one
+    loses nothing."""
 
     def __init__(self, stopped_for: float = STOPPED_FOR) -> None:
         self._stopped_for = stopped_for
-        self._stopped: dict[int, Stillness] = {}
+        self._stopped: dict[int, IdleTimer] = {}
         self._due = 0.0
 
-    def continue_them(self) -> None:
+    def resume_stopped(self) -> None:
         now = time.monotonic()
         if now < self._due:
             return
-        self._due = now + LOOK_EVERY
+        self._due = now + CHECK_EVERY
         found = {process.pid: name for process, name in _stopped()}
-        self._stopped = {pid: self._stopped.get(pid, Stillness()) for pid in found}
-        for pid, stillness in self._stopped.items():
-            seconds = stillness.look("stopped", now)
+        self._stopped = {pid: self._stopped.get(pid, IdleTimer()) for pid in found}
+        for pid, timer in self._stopped.items():
+            seconds = timer.observe("stopped", now)
             if seconds > self._stopped_for:
                 events.process_continued(found[pid], pid, seconds)
-                # Somebody may have ended it since we looked.
+                # It may have ended since we looked.
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 

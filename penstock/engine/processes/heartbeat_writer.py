@@ -1,4 +1,4 @@
-"""The thread that writes the engine's sign of life: only while the JVM answers, so that one that hangs is seen."""
+"""The thread that writes the engine's heartbeat: only while the JVM answers, so that a hung JVM is detected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.engine import events
 from penstock.heartbeat import EVERY, Beat, HeartbeatFile
 
 
-class Pulse(threading.Thread):
-    """``ask`` is set when there is a JVM to ask; it returns when that has answered, and may hang as it does."""
+class HeartbeatWriter(threading.Thread):
+    """``ask`` is set once there is a JVM. It returns when the JVM has answered, and hangs if the JVM does."""
 
     def __init__(self, directory: Path, pid: int, routes: int) -> None:
         super().__init__(name="pulse", daemon=True)
@@ -32,12 +32,12 @@ class Pulse(threading.Thread):
                 file = file or HeartbeatFile(self._directory, self._routes)
                 still = self.still()
                 file.write(Beat(self._pid, number, time.monotonic(), self.running, still))
-                events.heart_beat(still)
+                events.heartbeat_written(still)
                 number += 1
-            # A disk that is full, or a JVM that is gone: the one passes, of the other others take care.
+            # A full disk passes; the engine's own check notices a JVM that is gone.
             except Exception as error:
-                events.heart_missed(str(error))
+                events.heartbeat_failed(str(error))
             self._ended.wait(EVERY)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._ended.set()

@@ -1,7 +1,6 @@
-"""Which process a number stands for, told by something that no clock changes: when it was started, in ticks since boot.
+"""Identifies a process by its start time in ticks since boot, which no clock changes.
 
-A number is given to another process later, and a creation time in seconds since 1970 moves when somebody sets the
-clock.
+A pid is given to another process later, and a creation time in seconds since 1970 moves when somebody sets the clock.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from pathlib import Path
 import psutil
 
 
-def birth(pid: int) -> str | None:
-    """A text that is the same for as long as the process lives, and another for any other process with its number.
-    ``None`` if there is no such process, or only what is left of one."""
+def start_time(pid: int) -> str | None:
+    """A text that stays the same while the process lives and differs for any other process with its pid. ``None`` if
+    there is no such process, or only a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return _birth_elsewhere(pid)
-    # The name, in brackets, may hold anything; behind it the fields are counted from the third.
+        return _start_time_without_proc(pid)
+    # The name, in brackets, may hold anything; the third field follows it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in ("Z", "X") else fields[19]
 
 
-def _birth_elsewhere(pid: int) -> str | None:
+def _start_time_without_proc(pid: int) -> str | None:
     """For systems without /proc."""
     if Path("/proc/self/stat").exists():
         return None

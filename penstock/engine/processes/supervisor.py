@@ -1,7 +1,7 @@
 """The supervisor: keeps the collector, the readers and the engine running, and stops them in the right order.
 
 Sources stop first, so that nothing new comes in; then the engine delivers what the log holds, for as long as the drain
-time allows. It imports neither Spark nor Arrow: it must be the last thing to fall over.
+time allows. It imports neither Spark nor Arrow: it must be the last process to fail.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from threading import Event
 
 from penstock.backoff import Backoff
 from penstock.engine import events
-from penstock.engine.processes.child import EXIT_HOPELESS, EXIT_UNFINISHED, STOP_SIGNALS, SUPERVISOR_VARIABLE
-from penstock.engine.processes.hang_detection import EngineLife, StoppedProcesses
+from penstock.engine.processes.child import EXIT_FATAL, EXIT_UNFINISHED, STOP_SIGNALS, SUPERVISOR_VARIABLE
+from penstock.engine.processes.hang_detection import EngineWatch, StoppedProcesses
 
 POLL = 0.05
 
 
 @dataclass
 class Child:
-    """A process that should be there."""
+    """A process that should be running."""
 
     name: str
     arguments: Sequence[str]
@@ -36,10 +36,10 @@ class Child:
     started: float = 0.0
 
     def start(self) -> None:
-        # Signals wait, in the child too, until it can take them: a stop that comes before would look like a crash.
+        # Signals stay blocked, in the child too, until it can handle them: an earlier stop would look like a crash.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            # A session of its own: Ctrl-C reaches the supervisor alone, which then stops everything in order.
+            # Its own session: Ctrl-C reaches only the supervisor, which then stops everything in order.
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.engine.processes.child", *self.arguments],
                 start_new_session=True,
@@ -63,14 +63,14 @@ class Child:
             self.process.terminate()
 
     def kill(self) -> None:
-        """End it and what it has started, at once: Spark's JVM would tell at length that its driver is gone."""
+        """End it and its children at once: Spark's JVM would log at length that its driver is gone."""
         if self.alive and self.process is not None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 
 class Supervisor:
-    """``run`` keeps all children up until ``stopping``; ``hurry`` set means: now."""
+    """``run`` keeps all children running until ``stopping`` is set; ``hurry`` stops them at once."""
 
     def __init__(
         self, config_path: Path, sources: Sequence[str], drain: float, run_dir: Path, silence: float = 60.0
@@ -79,38 +79,38 @@ class Supervisor:
         self._sources = [Child(f"source {name}", [path, "source", name]) for name in sources]
         self._engine = Child("engine", [path, "engine"])
         self._drain = drain
-        self._life = EngineLife(run_dir, silence)
+        self._life = EngineWatch(run_dir, silence)
         self._stopped = StoppedProcesses()
 
     def run(self, stopping: Event, hurry: Event) -> int:
-        """Returns the exit code for the whole: 0 if everything that was begun was finished."""
+        """Returns the exit code of the pipeline: 0 if everything that was begun was finished."""
         children = [*self._sources, self._engine]
         for child in children:
             child.start()
         while not stopping.wait(POLL):
             self._watch_for_hangs()
             for child in children:
-                if self._look_after(child) == EXIT_HOPELESS:
+                if self._restart_if_ended(child) == EXIT_FATAL:
                     self._stop(children, hurry, grace=5.0)
-                    return EXIT_HOPELESS
+                    return EXIT_FATAL
         self._stop(self._sources, hurry, grace=10.0)
         self._stop([self._engine], hurry, grace=self._drain + 10.0)
         return self._engine.code or 0
 
     def _watch_for_hangs(self) -> None:
-        self._stopped.continue_them()
+        self._stopped.resume_stopped()
         pid = self._engine.process.pid if self._engine.alive and self._engine.process is not None else None
         if pid is not None and (silent := self._life.silent_too_long(pid)):
             events.process_silent("engine", pid, silent)
             self._engine.kill()
 
-    def _look_after(self, child: Child) -> int | None:
+    def _restart_if_ended(self, child: Child) -> int | None:
         if child.alive:
             if child.backoff.waited and time.monotonic() - child.started > 60:
                 child.backoff.reset()
             return None
         code = child.code
-        if code == EXIT_HOPELESS:
+        if code == EXIT_FATAL:
             return code
         now = time.monotonic()
         if child.due == 0.0:
@@ -136,9 +136,8 @@ class Supervisor:
 def run_once(
     config_path: Path, bounded_sources: Sequence[str], stopping: Event, hurry: Event, patience: float | None = None
 ) -> int:
-    """Run the sources that have an end to their end, then every route over what the log holds, and finish. A source,
-    or a route, that waits longer than ``patience`` seconds for what is away is given up; the others come to their end.
-    """
+    """Run the bounded sources to their end, then every route over what the log holds, and finish. A source or route
+    that waits longer than ``patience`` seconds for something unavailable is given up; the others finish."""
     path = str(config_path)
     limit = [] if patience is None else ["--patience", str(patience)]
     steps = [Child(f"source {name}", [path, "source", name, "--once", *limit]) for name in bounded_sources]
@@ -148,7 +147,7 @@ def run_once(
         child.start()
         asked = False
         while child.alive:
-            stopped.continue_them()
+            stopped.resume_stopped()
             if stopping.wait(POLL) and not asked:
                 child.terminate()
                 asked = True

@@ -1,1 +1,1 @@
-"""Tables that were away when their batch was committed get their rows later, beside the batches that go on."""
+"""The retry lane: tables that were unavailable when their batch was committed get their rows later."""

@@ -1,7 +1,7 @@
-"""Rows that a table waits for and that are not there when they are made anew, because the config has changed meanwhile.
+"""Rows that a table waits for and that staging does not produce again, because the config has changed meanwhile.
 
-A step may skip them now: then they count as skipped by ``changed``. What fails now, or goes to another table, nobody
-has given up and nobody delivers: it waits on until somebody says which of the two it is to be.
+A step may skip them now: then they count as skipped by ``changed``. Rows that fail now, or go to another table, are
+neither given up nor delivered: they keep waiting until an operator decides.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import WaitingPart
 from penstock.errors import RouteError
 
-MOST_STRETCHES = 5
-"""How many stretches of offsets an error names."""
+MAX_STRETCHES = 5
+"""How many stretches of offsets an error lists."""
 
 
 @dataclass(frozen=True)
-class Failing:
+class NewFailures:
     """Records of a batch that fail now and did not when it was committed."""
 
     places: Collection[Place]
     reason: str
 
 
-def failing_now(report: BatchReport, before: Collection[Place]) -> Failing | None:
+def newly_failing(report: BatchReport, before: Collection[Place]) -> NewFailures | None:
     """``before``: the records of the batch that are in the failed store."""
     found: dict[Place, str] = {}
     for file in report.failed:
@@ -35,10 +35,10 @@ def failing_now(report: BatchReport, before: Collection[Place]) -> Failing | Non
             for row in rows.select(["partition", "offset", "step", "code", "message"]).to_pylist():
                 found[row["partition"], row["offset"]] = f"{row['step']}: {row['code']}: {row['message']}"
     new = {place: reason for place, reason in found.items() if place not in before}
-    return Failing(sorted(new), next(iter(new.values()))) if new else None
+    return NewFailures(sorted(new), next(iter(new.values()))) if new else None
 
 
-def refuse_to_drop(part: WaitingPart, rows: int, failing: Failing | None, elsewhere: Collection[str]) -> None:
+def refuse_to_drop(part: WaitingPart, rows: int, failing: NewFailures | None, elsewhere: Collection[str]) -> None:
     """Raise if up to ``rows`` that a table waits for would be dropped: records are ``failing``, or go to tables
     ``elsewhere`` that had nothing of the batch."""
     if failing is None and not elsewhere:
@@ -53,13 +53,13 @@ def refuse_to_drop(part: WaitingPart, rows: int, failing: Failing | None, elsewh
         for p, found in stretches.items()
         for start, end in found
     ]
-    more = f", and {len(verbs) - MOST_STRETCHES} more such" if len(verbs) > MOST_STRETCHES else ""
+    more = f", and {len(verbs) - MAX_STRETCHES} more such" if len(verbs) > MAX_STRETCHES else ""
     raise RouteError(
         "PEN-RTE-023",
         f"of the rows that table '{part.table}' waits for since batch {part.batch.number}, up to {rows} {what}: the"
         " config has changed meanwhile. They wait on.",
         "Put back what was changed (`steps`, `table`, `tables`) until the table has got them. Or give them up:"
-        f" {', '.join(verbs[:MOST_STRETCHES])}{more}",
+        f" {', '.join(verbs[:MAX_STRETCHES])}{more}",
     )
 
 

@@ -1,6 +1,6 @@
-"""A job that does nothing, the way that batches do their work, so that the first batch finds everything started.
+"""A job that does nothing, in the way that batches work, so that the first batch finds everything started.
 
-It starts a Python worker per core, and has the JVM load and compile what a read from a Python data source needs.
+It starts a Python worker per core, and makes the JVM load and compile what reading a Python data source needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FirstJob(DataSource):
-    """As many tasks as ``cores`` says, each of which reports nothing."""
+    """Runs ``cores`` tasks, each of which returns an empty report."""
 
     @classmethod
     def name(cls) -> str:

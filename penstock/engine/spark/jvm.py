@@ -1,8 +1,8 @@
-"""Starting Spark's JVM so that nothing of its settings shows: not on a command line, not in what it says.
+"""Starts Spark's JVM without exposing its settings on a command line or in its output.
 
 PySpark would put every setting on the command line, where ``ps`` shows them to everybody on the machine. They go into a
-file instead that only this user can read, and which is gone when the JVM is up. What the JVM and its Python workers say
-comes through this process, which takes the config's secrets and the frames of traces out of it.
+file instead, which only this user can read and which is removed when the JVM is up. The output of the JVM and its
+Python workers passes through this process, which removes the config's secrets and the frames of stack traces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.spark.jvm_output import Sieve
+from penstock.engine.spark.jvm_output import OutputFilter
 from penstock.redaction import redacted
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PYTHON_PATH = "PYTHONPATH"
 _WORKER_PATH = Path(__file__).with_name("worker_path")
-"""Holds the module that the Python processes of this JVM begin with."""
+"""Holds the module that the Python processes of this JVM run first."""
 
 
 def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGateway:
-    """The bridge to a new JVM with these settings. ``folder`` is private, and of this driver alone. The frames of what
-    the JVM tells with a trace go to ``traces``."""
+    """Start a JVM with these settings and return its gateway. ``folder`` is private to this driver. The frames of the
+    JVM's stack traces go to ``traces``."""
     from pyspark.java_gateway import launch_gateway
 
     options, properties = folder / "java.options", folder / "spark.properties"
-    said, say = os.pipe()
+    output, sink = os.pipe()
     try:
-        # These would be on the JVM's command line even so; a file of options is not.
+        # These would still be on the JVM's command line; an options file is not.
         _write(options, "".join(f"{_quoted(option)}\n" for option in shlex.split(settings.get(JAVA_OPTIONS, ""))))
         kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")}
         _write(properties, "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in kept.items()))
@@ -46,17 +46,17 @@ def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGa
         paths = [str(_WORKER_PATH), os.environ.get(_PYTHON_PATH, "")]
         for_jvm = {_SUBMIT_ARGUMENTS: f"{given} {theirs}", _PYTHON_PATH: os.pathsep.join(filter(None, paths))}
         with _environment(for_jvm):
-            return launch_gateway(popen_kwargs={"stdout": say, "stderr": say})  # type: ignore[no-untyped-call]
+            return launch_gateway(popen_kwargs={"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
     finally:
-        os.close(say)
-        threading.Thread(target=pass_on, args=(said, Sieve(traces)), name="jvm-says", daemon=True).start()
+        os.close(sink)
+        threading.Thread(target=relay_output, args=(output, OutputFilter(traces)), name="jvm-logs", daemon=True).start()
         options.unlink(missing_ok=True)
         properties.unlink(missing_ok=True)
 
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """What processes find in their environment that are started meanwhile."""
+    """Sets variables for processes that are started inside."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -69,15 +69,15 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def pass_on(said: int, sieve: Sieve | None = None) -> None:
-    """Repeat what comes through a pipe on standard error, without the config's secrets and what the sieve holds back,
-    until it is closed."""
-    with os.fdopen(said, encoding="utf-8", errors="replace") as lines:
+def relay_output(pipe: int, lines_filter: OutputFilter | None = None) -> None:
+    """Copy a pipe to standard error until it is closed, without the config's secrets and what the filter holds
+    back."""
+    with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            # At the end of this process its own outputs may be closed before the JVM is silent.
+            # When this process ends, its own outputs may be closed before the JVM is silent.
             with suppress(ValueError, OSError):
                 clean = redacted(line)
-                sys.stderr.write(clean if sieve is None else sieve.shown(clean))
+                sys.stderr.write(clean if lines_filter is None else lines_filter.filter_line(clean))
                 sys.stderr.flush()
 
 

@@ -1,7 +1,7 @@
-"""What Spark's JVM and its Python processes say, line by line: what happened passes, the frames of traces and the
-chatter of a start do not.
+"""Filters the output of Spark's JVM and its Python processes line by line: messages pass, the frames of stack traces
+and the chatter of a start do not.
 
-Frames are kept in a file beside, for who must find a defect.
+Frames are kept in a separate file for whoever has to find a defect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 KEPT_CHARACTERS = 4 << 20
-"""How much of traces is kept."""
+"""How much of the stack traces is kept."""
 
 _FRAME = re.compile(r"\s+at [\w.$/<>@-]+\(.*\)\s*|\s*\.\.\. \d+ (?:more|common).*", re.DOTALL)
 _PYTHON_TRACE = re.compile(
@@ -24,8 +24,8 @@ _CHATTER = re.compile(
 )
 
 
-class Sieve:
-    """Used by one thread. ``traces`` begins anew."""
+class OutputFilter:
+    """Used by one thread. Starts with an empty ``traces`` file."""
 
     def __init__(self, traces: Path) -> None:
         self._traces = traces
@@ -34,11 +34,11 @@ class Sieve:
         self._room = KEPT_CHARACTERS
         traces.unlink(missing_ok=True)
 
-    def shown(self, line: str) -> str:
-        """What of a line a person is to see; often nothing."""
+    def filter_line(self, line: str) -> str:
+        """The part of a line to show; often nothing. Frames go to the file."""
         if _CHATTER.fullmatch(line):
             return ""
-        # The frames of a Python trace are indented; what happened is the first line behind them that is not.
+        # The frames of a Python trace are indented; the first line after them that is not is the message.
         begins = _PYTHON_TRACE.fullmatch(line) is not None
         self._in_python_trace = begins or (self._in_python_trace and line.startswith((" ", "\n")))
         if not self._in_python_trace and not _FRAME.fullmatch(line):
@@ -56,5 +56,5 @@ class Sieve:
             handle = os.open(self._traces, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(line)
-        except OSError:  # a disk without room is no reason to stop the JVM's output
+        except OSError:  # a full disk must not stop the JVM's output
             self._room = 0

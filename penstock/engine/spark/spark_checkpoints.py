@@ -1,4 +1,4 @@
-"""Checkpoints of Spark that lie on disk, and up to where they say that a route has come."""
+"""Spark's checkpoints on disk, and how far they say that a route has come."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from penstock.log.read_ranges import offsets_from_json
 
 def checkpoints_of(folder: Path, route: str) -> list[Path]:
     """The checkpoints of a route, of any ledger."""
-    # A route of its own may be called like that: what is behind the name must be a ledger's id.
-    return [path for path in sorted(folder.glob(f"{route}-????????*")) if _is_of(path.name, route)]
+    # Another route's name may begin like that: the route's name must be followed by a ledger's id.
+    return [path for path in sorted(folder.glob(f"{route}-????????*")) if _belongs_to(path.name, route)]
 
 
 def batch_end(checkpoint: Path, batch: int) -> dict[int, int]:
-    """Where a batch ends, as Spark fixed it before it began."""
-    # A version, the batch's own data, and a line per source: there is one.
+    """Where a batch ends, as Spark fixed it before the batch began."""
+    # The file has a version, the batch's metadata, and a line per source; there is one source.
     end = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[2]
     return offsets_from_json(json.loads(end))
 
 
 def delivered_up_to(checkpoint: Path) -> dict[int, int]:
-    """Where its last batch ends that came to its end; empty if none did, or if it cannot be read."""
+    """Where the last completed batch ends; empty if there is none, or if it cannot be read."""
     done = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
     try:
         return batch_end(checkpoint, max(done)) if done else {}
@@ -30,6 +30,6 @@ def delivered_up_to(checkpoint: Path) -> dict[int, int]:
         return {}
 
 
-def _is_of(name: str, route: str) -> bool:
+def _belongs_to(name: str, route: str) -> bool:
     scope = name.removeprefix(f"{route}-")[:8]
     return len(scope) == 8 and all(sign in "0123456789abcdef" for sign in scope)

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.delivery.batch_protocol import Stopped
+from penstock.engine.delivery.deliver_batch import Stopped
 from penstock.engine.spark.jvm import start_jvm
 from penstock.errors import RouteError
-from penstock.redaction import SECRET_NAME, learn
+from penstock.redaction import SECRET_NAME, add_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +27,10 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
-def slots(master: str, cores: int, routes: int, tasks: int) -> str:
-    """The master, with so many places for tasks that two routes whose tasks all hang leave places for the others:
-    a route runs one batch at a time, in at most ``tasks`` tasks or as many as there are cores. Only a local master is
-    ours to choose, and ``local[4]`` means four cores."""
+def master_with_slots(master: str, cores: int, routes: int, tasks: int) -> str:
+    """The master, with enough task slots that two routes whose tasks all hang leave slots for the others: a route runs
+    one batch at a time, in at most ``tasks`` tasks or one per core. Only a local master is changed, and ``local[4]``
+    means four cores."""
     found = re.fullmatch(r"local\[(\*|\d+)\]", master)
     if found is None:
         return master
@@ -39,9 +39,9 @@ def slots(master: str, cores: int, routes: int, tasks: int) -> str:
 
 
 def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str]) -> SparkSession:
-    """Start Spark, or take the session that runs. ``extra`` settings win over ours.
+    """Start Spark, or return the running session. ``extra`` settings override ours.
 
-    ``scratch`` is of this driver alone: what a JVM that was killed left there goes.
+    ``scratch`` belongs to this driver alone: what a killed JVM left there is removed.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -52,26 +52,26 @@ def build_session(name: str, master: str, scratch: Path, extra: Mapping[str, str
     if SparkContext._gateway is None:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
-    ours = {**_settings(scratch), **_access(master)}
-    settings = {"spark.master": master, "spark.app.name": name, **_together(ours, extra)}
-    learn(secret for key, secret in settings.items() if SECRET_NAME.search(key))
+    ours = {**_settings(scratch), **_access_settings(master)}
+    settings = {"spark.master": master, "spark.app.name": name, **_merged_settings(ours, extra)}
+    add_secrets(secret for key, secret in settings.items() if SECRET_NAME.search(key))
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with start_in_words():
+    with explain_start_errors():
         if SparkContext._gateway is None:
             traces = scratch.parent / "spark-traces.log"
             SparkContext._ensure_initialized(gateway=start_jvm(settings, scratch, traces))
         spark = builder.getOrCreate()
-    # Importing Spark turns the chatter of its bridge on.
+    # Importing Spark turns on verbose logging of its gateway.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("py4j.clientserver").addFilter(_no_stop)
+    logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
     return spark
 
 
 @contextmanager
-def start_in_words() -> Iterator[None]:
-    """What goes wrong while Spark starts is a setting, or Java; it is said in a line, without Spark's traces."""
+def explain_start_errors() -> Iterator[None]:
+    """Turns errors at Spark's start, which come from a setting or from Java, into one line without stack traces."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -81,50 +81,50 @@ def start_in_words() -> Iterator[None]:
         raise RouteError(
             "PEN-ENG-003",
             f"Spark did not start: {_cause(str(error))}",
-            "Check `engine.master` and `engine.spark`, and what Java says above; `penstock doctor` looks at Java.",
+            "Check `engine.master` and `engine.spark`, and Java's output above; `penstock doctor` checks Java.",
         ) from None
 
 
 def _cause(text: str) -> str:
-    """Of what Spark says the innermost cause, in one line."""
+    """The innermost cause in Spark's message, in one line."""
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "..."))
     ]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    # Py4J puts a line of its own before the exception.
-    said = causes[-1:] or [line for line in lines if not line.startswith("An error occurred while calling")][:1]
-    found = re.sub(r"^: ", "", " ".join(said or lines[:1])) or "it does not say why"
+    # Py4J puts its own line before the exception.
+    chosen = causes[-1:] or [line for line in lines if not line.startswith("An error occurred while calling")][:1]
+    found = re.sub(r"^: ", "", " ".join(chosen or lines[:1])) or "it does not say why"
     return f"{found[:500].rstrip('.')}."
 
 
-def quiet_queries(spark: SparkSession) -> None:
-    """A batch can leave Spark only by an error, and Spark tells errors with their traces. One that is our own stop is
-    none."""
-    _tell_of_queries(spark, "OFF")
+def mute_query_errors(spark: SparkSession) -> None:
+    """Do not log query errors: a batch can leave Spark only by raising, Spark logs that with its trace, and our own
+    stop is not an error."""
+    _set_query_log_level(spark, "OFF")
 
 
-def loud_queries(spark: SparkSession) -> None:
-    """Hear of errors again, after a route has stopped alone and the engine goes on."""
-    _tell_of_queries(spark, "ERROR")
+def unmute_query_errors(spark: SparkSession) -> None:
+    """Log query errors again, after one route has stopped and the engine goes on."""
+    _set_query_log_level(spark, "ERROR")
 
 
 def cancel_jobs(spark: SparkSession, group: str, reason: str) -> None:
-    """End the jobs of a query, which Spark knows by its run."""
+    """Cancel the jobs of a query; ``group`` is its run id."""
     spark.sparkContext._jsc.sc().cancelJobGroup(group, reason)
 
 
-def _tell_of_queries(spark: SparkSession, level: str) -> None:
+def _set_query_log_level(spark: SparkSession, level: str) -> None:
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     query = f"{_STREAMING}.runtime.MicroBatchExecution"
     log4j.core.config.Configurator.setLevel(query, getattr(log4j.Level, level))
 
 
-def _no_stop(record: logging.LogRecord) -> bool:
+def _is_no_stop(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], Stopped)
 
 
 class JvmDied(Exception):
-    """Spark's JVM is gone, and everything in it. Only a new process gets a new one."""
+    """Spark's JVM is gone. Only a new process can start a new one."""
 
 
 class Jvm:
@@ -147,8 +147,8 @@ class Jvm:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def answer(self) -> None:
-        """Returns when it has answered. One that hangs, or was stopped, does not."""
+    def ping(self) -> None:
+        """Returns when the JVM has answered. One that hangs, or was stopped, does not answer."""
         self._view.java.lang.System.nanoTime()
 
     def kill(self) -> None:
@@ -156,27 +156,27 @@ class Jvm:
         self._process.wait()
 
     def check(self) -> None:
-        """Raises ``JvmDied`` if it is gone: routes would go on knocking at a door that nobody will open."""
+        """Raises ``JvmDied`` if the JVM is gone: routes would retry in vain."""
         if not self.alive:
             raise JvmDied(f"Spark's JVM (pid {self.pid}) ended with {self._process.returncode}")
 
 
-def _together(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Theirs win. Options of the JVM are put behind ours: without those it would log as Spark does by itself."""
+def _merged_settings(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Theirs override ours. JVM options are appended to ours: without those it would use Spark's own logging."""
     both = {**ours, **theirs}
     if _JVM_OPTIONS in theirs:
         both[_JVM_OPTIONS] = f"{ours[_JVM_OPTIONS]} {theirs[_JVM_OPTIONS]}"
     return both
 
 
-def _access(master: str) -> dict[str, str]:
-    """Who may talk to the driver, and who may read what it writes."""
-    # As the process' own mask: Hadoop's file systems set modes by theirs.
+def _access_settings(master: str) -> dict[str, str]:
+    """Settings for who may talk to the driver, and who may read its files."""
+    # Equal to this process' umask: Hadoop's file systems use their own.
     mask = os.umask(0o077)
     os.umask(mask)
     modes = {"spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}"}
     if not master.startswith("local"):
-        return modes  # the cluster's own secret is for the config to say
+        return modes  # the config must set the cluster's own secret
     return {**modes, "spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(32)}
 
 
@@ -197,7 +197,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": cores,
         "spark.default.parallelism": cores,
-        # A Python process that starts on a busy machine is slow, not lost.
+        # A Python process that starts slowly on a busy machine is not lost.
         "spark.python.authenticate.socketTimeout": "120s",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "penstock.engine.spark.worker_daemon",
@@ -208,12 +208,12 @@ def _settings(scratch: Path) -> dict[str, str]:
         ),
         "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # Driver and executor are one process, which cannot lose sight of itself; a clock that is set forward could.
+        # Driver and executor are one process, so a timeout is no use; a clock that is set forward would trigger it.
         "spark.storage.blockManagerHeartbeatTimeoutMs": "100d",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
-        # Batches that the engine has delivered are known to the ledger; Spark need not keep their metrics.
+        # The ledger knows the delivered batches; Spark need not keep their metrics.
         "spark.sql.ui.retainedExecutions": "1",
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",

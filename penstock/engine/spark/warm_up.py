@@ -1,8 +1,8 @@
-"""Compile what works on JSON bytes once, so that the first event does not wait for it.
+"""Compiles the functions that work on JSON bytes, so that the first event does not wait for it.
 
     python -m penstock.engine.spark.warm_up
 
-numba keeps what it compiled beside the package. This runs flattening, every step and a stager on a few documents that
+numba caches compiled code beside the package. This runs flattening, every step and a stager on a few documents that
 reach each compiled function.
 """
 
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from penstock.config.pipeline_config import RouteConfig
 from penstock.destinations.sql.stage.stager import TypedStager
-from penstock.destinations.sql.stage.table_name import TableNames
-from penstock.engine.route_plan import links, planned
+from penstock.destinations.sql.stage.table_name import TableChooser
+from penstock.engine.route_plan import links, plan_steps
 from penstock.flatten import flatten
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.fit_column import fit, fit_json
@@ -50,15 +50,15 @@ def warm_up() -> None:
         flatten(pa.array(_DOCUMENTS, kind), _CASTS, infer_timestamps=True)
     route = RouteConfig.model_validate({"from": "web", "steps": _STEPS, "to": {"type": "null"}})
     batch = placed(entries(Record(document, namespace="web") for document in _DOCUMENTS), 0, 0)
-    Chain(links(planned(route.step_configs))).run(batch)
+    Chain(links(plan_steps(route.step_configs))).run(batch)
     with TemporaryDirectory(prefix="penstock-warm-up-") as folder:
-        stager = TypedStager(Path(folder), TableNames("{{ s }}", 63), _CASTS, 63)
+        stager = TypedStager(Path(folder), TableChooser("{{ s }}", 63), _CASTS, 63)
         stager.add(batch)
         stager.finish()
     for sql_type in ("bigint", "double", "numeric(38,18)", "timestamptz", "boolean", "text"):
         fit_json(pa.array(['"x"', '"7"', "1.5", "[1]"]), parse_cast(sql_type))
         fit(pa.array([0.1, 1e30]), parse_cast(sql_type))
-    # What the destinations that need no extra bring with them is large.
+    # The imports of the destinations that need no extra are large.
     for name in ("duckdb", "postgres"):
         component(Kind.DESTINATION, name).implementation_class()
 

@@ -1,7 +1,7 @@
-"""The process that Spark forks its Python workers from, with everything loaded that a task needs.
+"""The process from which Spark forks its Python workers, with everything loaded that a task needs.
 
-Spark starts it by the setting ``spark.python.daemon.module``, once per kind of worker. A worker for tasks that is
-forked from it begins to work at once instead of importing for seconds, and shares the memory of what was imported.
+Spark starts it by the setting ``spark.python.daemon.module``, once per kind of worker. A task worker forked from it
+starts at once instead of importing for seconds, and shares the memory of the imports.
 """
 
 from __future__ import annotations

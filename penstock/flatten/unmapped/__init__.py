@@ -1,1 +1,1 @@
-"""What finds no place in a column."""
+"""What goes to the column ``_unmapped``."""

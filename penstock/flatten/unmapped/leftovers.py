@@ -1,6 +1,6 @@
-"""More members for the column ``_unmapped``, where it is text already: what a table's own types could not take.
+"""Adds members to the text of the column ``_unmapped``: values that the table's own types cannot hold.
 
-Each row's text is one JSON object. What it had stays and comes first; new members follow in the order given.
+Each row's text is one JSON object. Its members stay first; new members follow in the order given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Member = tuple[str, pa.BooleanArray | npt.NDArray[np.bool_], pa.Array | Sequence
 def with_members(
     unmapped: pa.Array | pa.ChunkedArray | None, rows: int, members: Sequence[Member]
 ) -> pa.Array | pa.ChunkedArray:
-    """``unmapped`` with the members added. The work is that of the rows that get any."""
+    """``unmapped`` with the members added. Only rows that get a member cost work."""
     if unmapped is None:
         unmapped = pa.nulls(rows, pa.string())
     masks = [_mask(chosen) for _, chosen, _ in members]
@@ -50,7 +50,7 @@ def _mask(chosen: pa.BooleanArray | npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
 
 
 def _insides(objects: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """What stands between the braces, null for nothing."""
+    """The text between the braces, null if it is empty."""
     if isinstance(objects, pa.ChunkedArray):
         objects = objects.combine_chunks()
     trimmed = pc.utf8_trim(objects.cast(pa.large_string()), _SPACE)

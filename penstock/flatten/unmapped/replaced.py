@@ -1,4 +1,4 @@
-"""Values whose key came again in their object, for ``_unmapped``: each under its path, so that it is not lost."""
+"""Values whose key is repeated in their object, for ``_unmapped``: each under its path, so that it is not lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.json.tokens import STRING, Kind
 
 
 def replaced_values(found: Replaced, buffer: Bytes, row_of_record: Int32s) -> list[Leftover]:
-    """Each under its path with a number, ``/a#1`` for what the document said there first: ``/a`` alone may be the key
-    of a value that lost its column to another path."""
+    """Each under its path with a number, ``/a#1`` for the first value: ``/a`` alone may be the key of a value that lost
+    its column to another path."""
     if not len(found):
         return []
     order = np.lexsort((found.start, found.record, found.path))

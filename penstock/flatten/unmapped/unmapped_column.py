@@ -1,8 +1,7 @@
-"""The column ``_unmapped``: per row, what found no place in a column, as one JSON object.
+"""The column ``_unmapped``: everything of a row that fits no column, as one JSON object.
 
-A value that could not be converted to its column's cast stands under the column's name; a value whose path lost its
-name to another path stands under that path (it begins with a slash, so the two never meet). Values are the original
-JSON.
+A value that its column's cast could not convert is under the column's name; a value whose path lost its name to another
+path is under that path (it begins with a slash, so the two never collide). Values are the original JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Leftover:
 
 
 def unmapped_array(leftovers: list[Leftover], rows: int) -> pa.Array:
-    """The text of every row that has leftovers, null for the others. All leftovers lie in the same buffer."""
+    """The text of every row that has leftovers, null for the others. All leftovers are in the same buffer."""
     labels = [(json.dumps(leftover.key, ensure_ascii=False) + ":").encode() for leftover in leftovers]
     label_starts = np.cumsum([0, *map(len, labels)], dtype=np.int64)
     label = np.concatenate([np.full(len(x.spans), k, np.int64) for k, x in enumerate(leftovers)])

@@ -1,8 +1,8 @@
-"""Arrays of one type as values of another, each with the values that survive it whole.
+"""Converts arrays to another type, with a flag for each value that survives without loss.
 
 Every function takes an array of a type that columns have (bool, int64, float64, decimal128, string, timestamp), and
-gives the values of the other type beside a flag for each: whether it could be had back. Nulls have any value and any
-flag. What counts as the same value is said in ``fit_column``.
+returns the values of the other type with a flag for each: whether it could be converted back. Nulls have any value and
+any flag. ``fit_column`` says what counts as the same value.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.flatten.values.decimal_values import short_decimals
-from penstock.flatten.values.number_values import Doubles, UInt64s, cast_decimals, cast_integers
+from penstock.flatten.values.doubles_as_decimals import short_decimals
+from penstock.flatten.values.parse_numbers import Doubles, UInt64s, cast_decimals, cast_integers
 from penstock.flatten.values.same_number import same_numbers
 from penstock.flatten.values.timestamps import cast_timestamps
-from penstock.flatten.values.to_json import double_text, spelled
+from penstock.flatten.values.to_json import as_text, double_text
 from penstock.flatten.values.value_spans import Bools, Int64s, text_spans
 
 Values = npt.NDArray[np.generic]
@@ -31,7 +31,7 @@ def as_booleans(array: pa.Array) -> tuple[Values, Bools]:
         numbers = numbers_of(array)
         return numbers == 1, (numbers == 0) | (numbers == 1)
     yes, no = ("1", "0") if pa.types.is_decimal(array.type) else ("true", "false")
-    text = spelled(array)
+    text = as_text(array)
     true = flags(pc.equal(text, yes))
     return true, true | flags(pc.equal(text, no))
 
@@ -47,15 +47,15 @@ def as_integers(array: pa.Array, bits: int) -> tuple[Values, Bools]:
         return whole, (whole >= least) & (whole <= most)
     if pa.types.is_float64(array.type):
         doubles = numbers_of(array)
-        # 2.0 ** 63 is the first double that does not fit, so the upper limit is tested from the outside.
+        # 2.0 ** 63 is the first double that does not fit, so the upper limit is exclusive.
         fits = (doubles >= float(least)) & (doubles < 2.0 ** (bits - 1)) & (doubles == np.trunc(doubles))
         integers = np.where(fits, doubles, 0.0).astype(np.int64)
         large = np.flatnonzero(fits & (np.abs(doubles) > 2.0**53))
         if len(large):
-            # Here doubles lie so wide apart that the number a double stands for is another than its own value.
+            # Doubles are so far apart here that the printed digits of a double differ from its exact value.
             integers[large], fits[large] = cast_integers(text_spans(double_text(pa.array(doubles[large]))), bits)
         return integers, fits
-    text = spelled(array)
+    text = as_text(array)
     integers, fits = cast_integers(text_spans(text), bits)
     return integers, _unless_spelled_oddly(text, fits, integers == 0)
 
@@ -76,12 +76,12 @@ def as_doubles(array: pa.Array) -> tuple[Values, Bools]:
             text = pa.array(integers).filter(large).cast(pa.string())
             fits[~fits] = same_numbers(text, double_text(pa.array(doubles[~fits])))
         return doubles, fits
-    return _doubles_of_text(spelled(array))
+    return _doubles_of_text(as_text(array))
 
 
-def survives_single(doubles: Values) -> Bools:
-    """Whether the fewest digits that lead to the nearest number of 32 bits are those of the double. Not if it lies in
-    the middle between two of them: then engines print other digits."""
+def survives_float32(doubles: Values) -> Bools:
+    """Whether the shortest text of the nearest 32-bit float is that of the double. Not if the double is exactly between
+    two floats: then engines print different digits."""
     with np.errstate(over="ignore", invalid="ignore"):
         single = doubles.astype(np.float32)
         found: Bools = np.isfinite(single)
@@ -99,14 +99,14 @@ def as_decimals(array: pa.Array, precision: int, scale: int) -> tuple[Values, Bo
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int64())
     if not pa.types.is_integer(array.type) and not pa.types.is_floating(array.type):
-        text = spelled(array)
+        text = as_text(array)
         words, fits = cast_decimals(text_spans(text), precision, scale)
         return words, _unless_spelled_oddly(text, fits, _zero(words))
     numbers = numbers_of(array)
     words, fits = short_decimals(numbers.astype(np.float64), precision, scale)
     if not fits.all():
         rest = ~fits
-        words[rest], fits[rest] = cast_decimals(text_spans(spelled(pa.array(numbers[rest]))), precision, scale)
+        words[rest], fits[rest] = cast_decimals(text_spans(as_text(pa.array(numbers[rest]))), precision, scale)
     return words, fits
 
 
@@ -131,7 +131,7 @@ def _doubles_of_text(text: pa.Array) -> tuple[Values, Bools]:
     numeric = pc.match_substring_regex(text, _JSON_NUMBER)
     doubles = pc.if_else(numeric, text, "0").cast(pa.float64()).fill_null(0.0).to_numpy()
     fits = flags(numeric) & np.isfinite(doubles)
-    # So few characters without an exponent are so few digits that a double always keeps them.
+    # A double always keeps as few digits as these characters without an exponent can have.
     sure = pc.and_(pc.less_equal(pc.binary_length(text), 15), pc.invert(_has_exponent(text)))
     unsure = np.flatnonzero(fits & ~flags(sure))
     if len(unsure):
@@ -140,10 +140,10 @@ def _doubles_of_text(text: pa.Array) -> tuple[Values, Bools]:
 
 
 def _spelled_alike(text: pa.Array, doubles: Doubles) -> Bools:
-    """Whether these numbers have the same digits as the doubles next to them."""
+    """Whether these numbers have the same digits as their doubles."""
     spelling = double_text(pa.array(doubles))
     alike = flags(pc.equal(_without_trailing_zeros(spelling), _without_trailing_zeros(text)))
-    # Plain digits may be those of a double that is spelled with an exponent: the one case to look at value by value.
+    # Plain digits may equal a double that is printed with an exponent: the one case to compare value by value.
     candidates = pc.and_(_has_exponent(spelling), pc.invert(_has_exponent(text)))
     some = np.flatnonzero(flags(candidates) & ~alike)
     for place, digits in zip(some.tolist(), text.take(pa.array(some)).to_pylist(), strict=True):
@@ -152,7 +152,7 @@ def _spelled_alike(text: pa.Array, doubles: Doubles) -> Bools:
 
 
 def _unless_spelled_oddly(text: pa.Array, fits: Bools, zero: Bools) -> Bools:
-    """Of the numbers that fit, those without an exponent, and without the sign of a zero, which only doubles have."""
+    """The numbers that fit and have no exponent and no negative zero, which only doubles have."""
     fits = fits & ~flags(_has_exponent(text))
     zeros = np.flatnonzero(fits & zero)
     fits[zeros] = ~flags(pc.starts_with(text.take(pa.array(zeros)), "-"))

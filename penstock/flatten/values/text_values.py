@@ -1,11 +1,11 @@
 """Values as text, gathered from the documents straight into an Arrow string array.
 
-A string is its characters, a number or a boolean its JSON spelling, an array its JSON without whitespace between tokens
+A string gives its characters, a number or a boolean its JSON text, an array its JSON without whitespace between tokens
 (strings and numbers inside it stay as they were written).
 
 Text is always valid UTF-8. Half a surrogate pair, which UTF-8 cannot hold, stays in a string as the six characters of
-its escape (``x\\ud800``): nothing is replaced or dropped. NUL (``\\u0000``) is a character like any other here; engines
-that cannot store it take it out when they load.
+its escape (``x\\ud800``): nothing is replaced or dropped. NUL (``\\u0000``) is a character like any other here; for
+engines that cannot store it, the load removes it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def json_array(spans: Spans, rows: int) -> pa.Array:
     return _gathered(_whole(spans, ARRAY), rows)
 
 
-def written_array(spans: Spans, rows: int) -> pa.Array:
+def verbatim_array(spans: Spans, rows: int) -> pa.Array:
     """The same byte for byte, with the whitespace inside of values."""
     return _gathered(_whole(spans, INT), rows)
 
 
 def _whole(spans: Spans, kind: int) -> Spans:
-    """Values with the quotes of strings, all to be treated as one kind is."""
+    """Values with the quotes of strings, all treated as one kind."""
     quote = (spans.kind == STRING).astype(np.int64)
     return replace(spans, kind=np.full(len(spans), kind, np.int8), start=spans.start - quote, end=spans.end + quote)
 
@@ -108,7 +108,7 @@ def _gather(
 def _write_string(buf: Bytes, i: int, end: int, out: npt.NDArray[np.uint8], at: int) -> int:
     """Write a string's text, a word at a time up to its first escape.
 
-    The last word may write up to 7 bytes too many: ``out`` has room for them, and the next value goes over them.
+    The last word may write up to 7 bytes too many: ``out`` has room for them, and the next value overwrites them.
     """
     while i < end and i + 8 <= len(buf):
         word = load_word(buf, i)

@@ -102,7 +102,7 @@ def _timestamp(buf: Bytes, i: int, end: int, generous: bool) -> int:
         if i != end:
             return _REFUSED
     seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset
-    # Beyond years 1 to 9999 UTC few targets can follow.
+    # Few targets support times beyond years 1 to 9999 UTC.
     if seconds < -62_135_596_800 or seconds > 253_402_300_799:
         return _REFUSED
     return seconds * _MICROSECONDS_PER_SECOND + micros

@@ -1,4 +1,4 @@
-"""One column: from the values as they lie in the documents to a typed Arrow array."""
+"""Converts the values of one column, as they are in the documents, to a typed Arrow array."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from penstock.flatten.casts import Cast
 from penstock.flatten.inner_types import InnerType
-from penstock.flatten.values.lossless import survives_single
-from penstock.flatten.values.number_values import (
+from penstock.flatten.values.lossless import survives_float32
+from penstock.flatten.values.parse_numbers import (
     cast_booleans,
     cast_decimals,
     cast_doubles,
@@ -28,65 +28,65 @@ from penstock.json.tokens import FLOAT, TRUE, Kind
 
 
 @dataclass(frozen=True)
-class Typed:
-    """``refused`` marks the values that the column's cast could not take; they are null in ``array``."""
+class TypedArray:
+    """``refused`` marks the values that the column's cast could not convert; they are null in ``array``."""
 
     array: pa.Array
     type: InnerType
     refused: Bools | None = None
     json: bool = False
-    """The values are there as JSON."""
+    """Whether the values are JSON."""
 
 
-def inferred(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = False) -> Typed:
+def infer_column(spans: Spans, rows: int, infer_timestamps: bool, keep_json: bool = False) -> TypedArray:
     """A column without a cast: the lowest type that keeps every value whole.
 
     With ``keep_json``, values that the type would change (``true`` among numbers, an integer among doubles, the digits
-    of a number that a double does not keep, the zone of a timestamp) are there as they were sent: what becomes of them
-    is decided by the table that they go into, and by nothing that stands beside them.
+    of a number that a double does not keep, the zone of a timestamp) stay as they were sent: only the table that they
+    go into decides how they are converted, not the values around them.
     """
     kinds = spans.kinds
     mixed = keep_json and not kinds.isdisjoint(_BOOLEANS)
     if kinds <= _BOOLEANS:
-        return Typed(_array(InnerType.BOOL.arrow, spans.kind == TRUE, spans.row, rows), InnerType.BOOL)
+        return TypedArray(_array(InnerType.BOOL.arrow, spans.kind == TRUE, spans.row, rows), InnerType.BOOL)
     if kinds <= _INTEGERS:
         integers = exact_integers(spans)
         if integers is not None:
             if mixed:
-                return Typed(json_array(spans, rows), InnerType.INT64, json=True)
-            return Typed(_array(InnerType.INT64.arrow, integers, spans.row, rows), InnerType.INT64)
+                return TypedArray(json_array(spans, rows), InnerType.INT64, json=True)
+            return TypedArray(_array(InnerType.INT64.arrow, integers, spans.row, rows), InnerType.INT64)
     elif kinds <= _NUMBERS:
         found = exact_doubles(spans)
         if found is not None and found[1].all():
             doubles = found[0]
             if not keep_json or (kinds == _FLOATS and keep_their_spelling(spans, doubles)):
-                return Typed(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
+                return TypedArray(_array(InnerType.FLOAT64.arrow, doubles, spans.row, rows), InnerType.FLOAT64)
         if keep_json and _numbers_by_themselves(spans):
-            return Typed(json_array(spans, rows), InnerType.FLOAT64, json=True)
+            return TypedArray(json_array(spans, rows), InnerType.FLOAT64, json=True)
     elif infer_timestamps and kinds <= _STRINGS:
         micros = exact_timestamps(spans)
         if micros is not None:
             if keep_json:
-                return Typed(text_array(spans, rows), InnerType.TIMESTAMP)
-            return Typed(_array(InnerType.TIMESTAMP.arrow, micros, spans.row, rows), InnerType.TIMESTAMP)
+                return TypedArray(text_array(spans, rows), InnerType.TIMESTAMP)
+            return TypedArray(_array(InnerType.TIMESTAMP.arrow, micros, spans.row, rows), InnerType.TIMESTAMP)
     if keep_json and not kinds <= _STRINGS:
-        return Typed(json_array(spans, rows), InnerType.STRING, json=True)
-    return Typed(text_array(spans, rows), InnerType.STRING)
+        return TypedArray(json_array(spans, rows), InnerType.STRING, json=True)
+    return TypedArray(text_array(spans, rows), InnerType.STRING)
 
 
-def cast_to(spans: Spans, rows: int, asked: Cast, keep_json: bool = False) -> Typed:
+def cast_column(spans: Spans, rows: int, asked: Cast, keep_json: bool = False) -> TypedArray:
     """A column with a cast: every value converted on its own, or refused."""
     if asked.type is None:
-        return inferred(spans, rows, infer_timestamps=False, keep_json=keep_json)
+        return infer_column(spans, rows, infer_timestamps=False, keep_json=keep_json)
     if asked.type is InnerType.STRING:
         return _limited_text(spans, rows, asked.max_length)
     values, converted = _converted(spans, asked)
     if Kind.STRING in spans.kinds and not converted.all():
-        # A number or a date with an escape in it is not read in place. That is rare enough to try again.
+        # A number or a date with an escape cannot be read in place. That is rare enough to try again.
         values, converted = _converted(unescaped(spans), asked)
     if converted.all():
-        return Typed(_array(asked.arrow, values, spans.row, rows), asked.type)
-    return Typed(_array(asked.arrow, values[converted], spans.row[converted], rows), asked.type, ~converted)
+        return TypedArray(_array(asked.arrow, values, spans.row, rows), asked.type)
+    return TypedArray(_array(asked.arrow, values[converted], spans.row[converted], rows), asked.type, ~converted)
 
 
 _BOOLEANS = frozenset((Kind.TRUE, Kind.FALSE))
@@ -102,15 +102,15 @@ def _numbers_by_themselves(spans: Spans) -> bool:
     return exact_integers(spans.where(~floats)) is not None and exact_doubles(spans.where(floats)) is not None
 
 
-def _limited_text(spans: Spans, rows: int, max_length: int | None) -> Typed:
+def _limited_text(spans: Spans, rows: int, max_length: int | None) -> TypedArray:
     text = text_array(spans, rows)
     if max_length is None:
-        return Typed(text, InnerType.STRING)
+        return TypedArray(text, InnerType.STRING)
     too_long = pc.greater(pc.utf8_length(text), max_length)
     refused = too_long.take(pa.array(spans.row)).to_numpy(zero_copy_only=False)
     if not refused.any():
-        return Typed(text, InnerType.STRING)
-    return Typed(text_array(spans.where(~refused), rows), InnerType.STRING, refused)
+        return TypedArray(text, InnerType.STRING)
+    return TypedArray(text_array(spans.where(~refused), rows), InnerType.STRING, refused)
 
 
 def _converted(spans: Spans, asked: Cast) -> tuple[npt.NDArray[np.generic], Bools]:
@@ -124,7 +124,7 @@ def _converted(spans: Spans, asked: Cast) -> tuple[npt.NDArray[np.generic], Bool
     if asked.precision:
         return cast_decimals(spans, asked.precision, asked.scale)
     doubles, converted = cast_doubles(spans)
-    return doubles, converted & survives_single(doubles) if asked.bits == 32 else converted
+    return doubles, converted & survives_float32(doubles) if asked.bits == 32 else converted
 
 
 def _array(arrow_type: pa.DataType, values: npt.NDArray[np.generic], present: Int32s, rows: int) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Typed columns back to text: each value as JSON spells it.
+"""Converts typed columns back to text: each value as JSON writes it.
 
 Integers in digits; doubles with the fewest digits that give the same double, always recognisable as one (``9.0``,
 ``1e+30``); decimals in plain digits without trailing zeros; timestamps in RFC 3339, UTC, with six digits of fraction.
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.json.arrow_text import quote
 
 
-def spelled(array: pa.Array) -> pa.Array:
+def as_text(array: pa.Array) -> pa.Array:
     """Values as text: a string array, or a large one if it needs 64-bit offsets."""
     found = array.type
     if pa.types.is_string(found):
@@ -32,9 +32,9 @@ def spelled(array: pa.Array) -> pa.Array:
 
 def json_text(array: pa.Array) -> pa.Array:
     """Values as JSON: text and timestamps in quotes, nulls as ``null``."""
-    text = spelled(array)
+    text = as_text(array)
     if pa.types.is_floating(array.type):
-        # JSON has no word for what is not a number.
+        # JSON has no literal for NaN and infinities.
         quoted = pc.if_else(pc.is_finite(array), text, pc.binary_join_element_wise('"', text, '"', ""))
     elif pa.types.is_timestamp(array.type) or pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         quoted = pc.if_else(text.is_valid(), quote(text).cast(pa.string()), pa.scalar(None, pa.string()))
@@ -66,7 +66,7 @@ _LAST = np.datetime64("9999-12-31T23:59:59.999999", "us").astype(np.int64)
 
 
 def timestamp_text(array: pa.TimestampArray) -> pa.StringArray:
-    """RFC 3339. A moment that has no year of four digits is its number of microseconds since 1970."""
+    """RFC 3339. A time without a four-digit year becomes its number of microseconds since 1970."""
     micros = array.view(pa.int64())
     far = pc.or_(pc.less(micros, _FIRST), pc.greater(micros, _LAST))
     near = pc.if_else(far, 0, micros).view(pa.timestamp("us")).cast(pa.string())

@@ -1,6 +1,6 @@
-"""Values of one column as they lie in the documents: what every conversion takes.
+"""Values of one column as they are in the documents: the input of every conversion.
 
-``content`` spans leave out the quotes of strings. ``row`` rises strictly: a row has at most one value per column.
+Spans leave out the quotes of strings. ``row`` rises strictly: a row has at most one value per column.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def by_column(leaves: Leaves, row_of_record: Int32s) -> list[Spans]:
 
 
 def text_spans(text: pa.Array) -> Spans:
-    """Texts as strings to read numbers and times from. They are what they say: there are no escapes in them."""
+    """Texts as strings to read numbers and times from. They are taken literally, without escapes."""
     docs = documents(text)
     count = len(docs)
     rows = np.arange(count, dtype=np.int32)

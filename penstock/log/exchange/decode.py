@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, copy, ends_of
+from penstock.json.arrow_text import arrow_array, copy_bytes, offsets_of_lengths
 from penstock.log.exchange.entry_layout import BEFORE_LENGTH_COUNTS, HEAD, LENGTHS_BYTES, MODES, OP_SHIFT, OPS, SECOND
 from penstock.log.format.frame import LAST_OFFSET
 from penstock.record import ENTRY_SCHEMA
@@ -103,16 +103,16 @@ def _heads(content: Bytes, positions: Positions) -> npt.NDArray[np.void]:
 def _gathered(
     content: Bytes, starts: Positions, lengths: Positions, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.BinaryArray:
-    places = ends_of(lengths)
+    places = offsets_of_lengths(lengths)
     out = np.empty(places[-1], np.uint8)
     _gather(content, starts, places, out)
-    return arrow(pa.binary(), out, places, valid)
+    return arrow_array(pa.binary(), out, places, valid)
 
 
 @compiled
 def _gather(content: Bytes, starts: Positions, places: Positions, out: npt.NDArray[np.uint8]) -> None:
     for row in range(len(starts)):
-        copy(content, starts[row], starts[row] + places[row + 1] - places[row], out, places[row])
+        copy_bytes(content, starts[row], starts[row] + places[row + 1] - places[row], out, places[row])
 
 
 @compiled

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.durable import sync_directory
 from penstock.errors import LogError
 from penstock.log.exchange.encode import encode
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 
 @dataclass(frozen=True)

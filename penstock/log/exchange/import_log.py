@@ -1,7 +1,7 @@
-"""A file in Transporter's layout taken into the log, with its offsets.
+"""Imports a file in Transporter's layout into the log, with its offsets.
 
-The whole file is looked through first: one that is cut short or damaged is refused before anything is taken in. An
-import that was interrupted goes on where it was when it is run again.
+The whole file is checked first: one that is cut short or damaged is refused before anything is appended. An interrupted
+import continues where it was when it is run again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.compiled import Bytes
 from penstock.errors import LogError
 from penstock.log.exchange.decode import Found, Problem, decode, find_entries, namespaces
 from penstock.log.exchange.encode import encode
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 
 IMPORTED = -1
 """The worker that imports: it owns a partition beside those of the source's real workers."""
@@ -44,7 +44,7 @@ def import_transporter(log: LocalLog, path: Path, source: str = "import") -> Imp
     Raises ``LogError`` if the file is damaged, or if the partition holds something else at these offsets.
     """
     content: Bytes = np.asarray(np.memmap(path, np.uint8, "r")) if path.stat().st_size else np.empty(0, np.uint8)
-    entries = sum(_checked(path, content, found) for found in _chunks(path, content))
+    entries = sum(_check_namespaces(path, content, found) for found in _chunks(path, content))
     there_before = 0
     with log.writer(source, IMPORTED) as writer:
         for found in _chunks(path, content):
@@ -65,12 +65,12 @@ def _chunks(path: Path, content: Bytes) -> Iterator[Found]:
         found = find_entries(content, end, last, _CHUNK_ENTRIES, _CHUNK_BYTES)
         passed += len(found.positions)
         if found.problem is not Problem.NONE:
-            raise _refused(path, found.end, passed, found.last, found.problem.text, len(content))
+            raise _refusal(path, found.end, passed, found.last, found.problem.text, len(content))
         yield found
         end, last = found.end, found.last
 
 
-def _checked(path: Path, content: Bytes, found: Found) -> int:
+def _check_namespaces(path: Path, content: Bytes, found: Found) -> int:
     """How many entries these are. Raises ``LogError`` if a namespace is no text."""
     try:
         namespaces(content, found.positions)
@@ -80,7 +80,7 @@ def _checked(path: Path, content: Bytes, found: Found) -> int:
                 namespaces(content, found.positions[number : number + 1])
             except pa.ArrowInvalid:
                 why = "its key is not UTF-8, so it is no namespace"
-                raise _refused(path, int(position), None, None, why, len(content)) from None
+                raise _refusal(path, int(position), None, None, why, len(content)) from None
     return len(found.positions)
 
 
@@ -95,7 +95,7 @@ def _require_same(log: LocalLog, partition: int, offsets: npt.NDArray[np.int64],
         )
 
 
-def _refused(path: Path, position: int, passed: int | None, last: int | None, why: str, size: int) -> LogError:
+def _refusal(path: Path, position: int, passed: int | None, last: int | None, why: str, size: int) -> LogError:
     before = f" {passed:,} whole entries stand before it, the last at offset {last}." if passed else ""
     return LogError(
         "PEN-LOG-016",

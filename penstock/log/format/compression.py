@@ -1,7 +1,7 @@
-"""A frame's batch, compressed: one block behind its sizes.
+"""A frame's batch, compressed: its sizes, then one block.
 
-LZ4 is told to hurry: it takes two thirds of the time for a fifth more bytes, because a collector has more disk than
-time. Who wants small files chooses zstd.
+LZ4 runs in its fast mode: two thirds of the time for a fifth more bytes, because a collector has more disk than time.
+For small files, choose zstd.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LZ4_ACCELERATION = 12
 def pack(message: pa.Buffer, method: Method) -> list[pa.Buffer]:
     """The packed and the raw size, then the block, as they are written one behind the other."""
     if method == "zstd":
-        # As bytes: the memoryview of a buffer that Arrow has shrunk still claims the length that it had before.
+        # As bytes: the memoryview of a buffer that Arrow has shrunk still reports its former length.
         block = pa.Codec("zstd").compress(message, asbytes=True)
     else:
         block = lz4.block.compress(memoryview(message), mode="fast", acceleration=_LZ4_ACCELERATION, store_size=False)
@@ -29,7 +29,7 @@ def pack(message: pa.Buffer, method: Method) -> list[pa.Buffer]:
 
 
 def unpack(payload: pa.Buffer, method: Method) -> pa.Buffer:
-    """What was packed. The payload may be longer than that; its checksum was found right before."""
+    """The unpacked message. The payload may be longer than the block; its checksum was verified before."""
     packed, raw = _SIZES.unpack_from(payload)
     codec = pa.Codec("zstd" if method == "zstd" else "lz4_raw")
     return codec.decompress(payload.slice(_SIZES.size, packed), raw)

@@ -1,20 +1,20 @@
-"""The unit on disk: one group of records, appended together, whole or not at all.
+"""The unit on disk: one group of records, appended together, completely or not at all.
 
 A frame is a header of 64 bytes and an Arrow IPC record batch (its schema is known, so it is not repeated), compressed
 as one block unless told otherwise: Arrow's own compression, buffer by buffer, takes seven times as long to read. The
-header carries what a reader needs to pass over the frame without opening it, a checksum of the payload, and a checksum
-of itself: walking from header to header is safe without touching payloads, and no damaged byte is ever read as data.
+header carries what a reader needs to skip the frame without opening it, a checksum of the payload, and a checksum of
+itself: walking from header to header is safe without touching payloads, and no damaged byte is ever read as data.
 Frames are a multiple of 8 bytes long, so that an uncompressed batch can be used where it lies in a mapped file.
 
 The header also has the *stamp* of the append (see ``logical_clock``): it orders frames over all partitions, and never
-falls within one. Compaction puts records of several appends into one frame; then each has its own stamp, in a column.
+decreases within one. Compaction puts records of several appends into one frame; then each has its own stamp.
 
-A frame without records is a header alone. It says that the offsets up to its last one are gone, on purpose: that is how
-a segment that was compacted or repaired still reaches the first offset of the next one, so that a file that was merely
-cut short never looks like it.
+A frame without records is a header alone. It says that the offsets up to its last one are gone on purpose: so a segment
+that was compacted or repaired still reaches the first offset of the next one, and a file that was merely cut short
+never looks like it.
 
-Frames of format 1 have no stamp, and in its place their lowest timestamp, which nobody asks for. Their records count as
-older than all that have one.
+Frames of format 1 have their lowest timestamp, which is not used, in place of a stamp. Their records count as older
+than all records with a stamp.
 
 No I/O happens here.
 """
@@ -40,7 +40,7 @@ HEADER_BYTES = 64
 MAX_FRAME_BYTES = 64 * 2**20
 NO_TIMESTAMP = -(2**63)
 LAST_OFFSET = 2**63 - 2
-"""The highest offset there can be: the one behind it must be a number too."""
+"""The highest possible offset: the next one must be a number too."""
 _WORTH_COMPRESSING = 8 * 2**10
 
 _LAYOUT = struct.Struct("<4sBBHIIqqIIqqI")
@@ -84,10 +84,10 @@ class FrameHeader(NamedTuple):
     records: int
     payload_checksum: int
     stamp: int
-    """Where the append stands in the order over all partitions; 0 if it is from before there were stamps."""
+    """The position of the append in the order over all partitions; 0 if it predates stamps."""
     max_timestamp: int
     generation: int = 0
-    """How often the segment was written anew: its index must be of the same generation to be of the same file."""
+    """How often the segment was rewritten: an index belongs to it only if it has the same generation."""
 
     @property
     def frame_bytes(self) -> int:
@@ -99,7 +99,7 @@ class BadFrame(Exception):
 
 
 class Body(NamedTuple):
-    """A batch ready to be written, before it is known where: the costly part of a frame."""
+    """A batch ready to be written, at any offset: the expensive part of a frame."""
 
     flags: int
     pieces: tuple[pa.Buffer, ...]
@@ -145,8 +145,8 @@ def place(body: Body, base_offset: int, last_offset: int, stamp: int, generation
     return header, pack_header(header)
 
 
-def gone(base_offset: int, last_offset: int, generation: int, stamp: int = 0) -> FrameHeader:
-    """A frame without records: these offsets are gone. ``stamp`` is that of the frame before it, so that none falls."""
+def gone_header(base_offset: int, last_offset: int, generation: int, stamp: int = 0) -> FrameHeader:
+    """A frame without records: these offsets are gone. ``stamp`` is the previous frame's: stamps never decrease."""
     return FrameHeader(0, 0, 0, base_offset, last_offset, 0, 0, stamp, NO_TIMESTAMP, generation)
 
 
@@ -178,7 +178,7 @@ def payload_is_whole(header: FrameHeader, payload: np.ndarray) -> bool:
 
 
 def decode(header: FrameHeader, payload: pa.Buffer) -> tuple[pa.RecordBatch, np.ndarray]:
-    """The entries of a frame whose checksum was found right, and their offsets."""
+    """The entries of a frame and their offsets. The caller has verified its checksum."""
     if header.records == 0:
         return _NO_ENTRIES, np.empty(0, np.int64)
     message = _message(header, payload)
@@ -191,7 +191,7 @@ def decode(header: FrameHeader, payload: pa.Buffer) -> tuple[pa.RecordBatch, np.
 
 
 def decode_stamps(header: FrameHeader, payload: pa.Buffer) -> np.ndarray:
-    """The stamp of each record of a frame in which each has its own, and whose checksum was found right."""
+    """The stamps of a frame in which each record has its own. The caller has verified its checksum."""
     return int64_values(pa.ipc.read_record_batch(_message(header, payload), STAMPED_SCHEMA).column(1))
 
 
@@ -200,7 +200,7 @@ def _scattered_schema(header: FrameHeader) -> pa.Schema:
 
 
 def _packed(message: pa.Buffer, compression: str) -> tuple[int, list[pa.Buffer]]:
-    """The message as it goes to disk, and the flag that says how."""
+    """The message as written to disk, and the flag of its compression."""
     if compression == "none" or message.size < _WORTH_COMPRESSING:
         return 0, [message]
     if compression == "zstd":

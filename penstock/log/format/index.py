@@ -1,10 +1,10 @@
 """The sparse index beside a segment: places from which a reader can start without a scan.
 
-A place is a frame boundary and what lies before it in the segment: how many records, how many bytes of them, and the
-newest timestamp. So one entry answers by offset, by time, and how much a stretch holds. The file is a convenience:
-every entry carries its checksum, entries count up to the first bad one, and what is missing is found by walking frame
-headers. It is never synced and never trusted for more than where to start. It names the generation of its segment: when
-compaction puts another file in the segment's place, the index that it left behind is no longer read.
+A place is a frame boundary and what is before it in the segment: how many records, how many bytes of them, and the
+newest timestamp. So one entry serves searches by offset and by time, and tells how much a range holds. The file is
+optional: every entry carries its checksum, entries count up to the first bad one, and what is missing is found by
+walking frame headers. It is never synced and only trusted for where to start. It names the generation of its segment:
+when compaction replaces the segment, the old index is no longer read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERY_RECORDS = 4096
 
 
 class Place(NamedTuple):
-    """A frame boundary. Records before it have offsets below ``offset``, those from it on have not."""
+    """A frame boundary. Records before it have offsets below ``offset``, later ones have not."""
 
     offset: int
     position: int
@@ -78,8 +78,8 @@ def read_index(path: Path, base: int, generation: int) -> np.ndarray:
 
 
 def is_damaged(path: Path, base: int) -> bool:
-    """Whether an index has bytes that nobody wrote: a header of no index of this segment, or an entry whose checksum is
-    wrong. What a write that was cut off left at its end, less than an entry, is no damage."""
+    """Whether an index is damaged: its header is not of this segment, or an entry has a wrong checksum. Less than an
+    entry at its end, from an interrupted write, is not damage."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -96,12 +96,12 @@ def place_at(entries: np.ndarray, number: int) -> Place:
 
 
 class IndexWriter:
-    """Appends places to an index file. Trouble with the file is no trouble for the log: the entries wait for the next
-    ``add``, and a reader that misses them walks a little further."""
+    """Appends places to an index file. Errors with the file do not harm the log: the entries wait for the next ``add``,
+    and a reader that misses them scans a little further."""
 
     def __init__(self, path: Path, base: int, generation: int = 0, kept: np.ndarray | None = None) -> None:
-        """Start the file anew with the entries to keep; its creation time stays if it had one."""
-        self.created = created(path, base) or time.time()
+        """Rewrite the file with the entries to keep; keeps its creation time if it had one."""
+        self.created = created_at(path, base) or time.time()
         content = _with_checksum(_HEADER.pack(_MAGIC, base, int(self.created * 1e6), generation))
         if kept is not None:
             content += kept.tobytes()
@@ -130,7 +130,7 @@ class IndexWriter:
             self._waiting.clear()
 
 
-def created(path: Path, base: int) -> float | None:
+def created_at(path: Path, base: int) -> float | None:
     """When the index, and so its segment, was started; None if the file does not say."""
     try:
         with path.open("rb") as file:

@@ -37,11 +37,11 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the trouble is that there is no room: on the disk, in a quota, or in the largest file allowed."""
+    """Whether the error means no room: on the disk, in a quota, or in the largest file allowed."""
     return error.errno in _FULL
 
 
-def no_room(path: Path, error: OSError) -> LogFull:
+def disk_full_error(path: Path, error: OSError) -> LogFull:
     return LogFull(
         "PEN-LOG-004",
         f"there is no room for an append to {path} ({error.strerror}); nothing of it was written.",
@@ -50,15 +50,15 @@ def no_room(path: Path, error: OSError) -> LogFull:
 
 
 def size_of(path: Path) -> int:
-    """Zero for a file that is not there (any more)."""
+    """The size of a file; zero if it does not exist (any more)."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
 
 
-def damaged(segment: Path, position: int, offset: int | None, why: str) -> LogError:
-    """``offset`` is the first that cannot be read, if that is known."""
+def damage_error(segment: Path, position: int, offset: int | None, why: str) -> LogError:
+    """``offset`` is the first that cannot be read, if known."""
     first = "" if offset is None else f" (offset {offset})"
     return LogError(
         "PEN-LOG-003",
@@ -95,7 +95,7 @@ def try_lock(path: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Wait for an exclusive lock on a file and hold it for a short while."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

@@ -28,7 +28,7 @@ from penstock.log.format.frame import (
     payload_is_whole,
 )
 from penstock.log.format.index import Place, first_place, place_at, read_index
-from penstock.log.format.log_files import damaged, index_path
+from penstock.log.format.log_files import damage_error, index_path
 
 ABOVE_ALL = 2**63 - 1
 """No record has this stamp."""
@@ -49,7 +49,7 @@ class Segment:
             size, self.inode = status.st_size, status.st_ino
             self.size = size if end is None else end
             if self.size > size:
-                raise damaged(path, size, None, f"it ends here, but was written up to byte {end}")
+                raise damage_error(path, size, None, f"it ends here, but was written up to byte {end}")
             self.content = mmap.mmap(fd, self.size, prot=mmap.PROT_READ) if self.size else b""
         finally:
             os.close(fd)
@@ -57,7 +57,7 @@ class Segment:
 
     @cached_property
     def generation(self) -> int:
-        """How often it was written anew; 0 if it is as it was appended, or if its first frame does not say."""
+        """How often it was rewritten; 0 if never, or if its first frame does not say."""
         try:
             return decode_header(self.content[:HEADER_BYTES]).generation
         except BadFrame:
@@ -102,7 +102,7 @@ class Segment:
         return self.end
 
     def leap(self, place: Place, records: int, raw_bytes: int) -> Place:
-        """The last indexed place after ``place`` with no more than so much between them; ``place`` if there is none."""
+        """The last indexed place after ``place`` with at most so much between them; ``place`` if there is none."""
         entries = self._places
         within = (entries["records"] <= place.records + records) & (entries["raw_bytes"] <= place.raw_bytes + raw_bytes)
         count = int(np.count_nonzero(within))
@@ -120,7 +120,7 @@ class Segment:
 
     @property
     def last_mark(self) -> Place:
-        """The last indexed place that has a frame behind it."""
+        """The last indexed place that is followed by a frame."""
         return self._last_place_before("position", self.size, inclusive=False)
 
     def first_frame(self) -> FrameHeader | None:
@@ -144,24 +144,24 @@ class Segment:
             place = after(place, header)
 
     def open(self, place: Place, header: FrameHeader) -> tuple[pa.RecordBatch, np.ndarray]:
-        """The entries of a frame and their offsets, after its checksum was found right."""
+        """The entries of a frame and their offsets. Verifies its checksum."""
         return decode(header, self.payload(place, header))
 
     def stamps(self, place: Place, header: FrameHeader) -> np.ndarray:
-        """The stamp of each record of a frame, which is opened only if they have several."""
+        """The stamp of each record of a frame. Opens the frame only if they differ."""
         if not header.flags & FrameFlag.STAMPED:
             return np.full(header.records, header.stamp, np.int64)
         return decode_stamps(header, self.payload(place, header))
 
     def payload(self, place: Place, header: FrameHeader) -> pa.Buffer:
-        """The bytes behind a frame's header, after their checksum was found right."""
+        """The bytes after a frame's header. Verifies their checksum."""
         payload = self.bytes(place.position + HEADER_BYTES, header.payload_bytes)
         if not payload_is_whole(header, np.frombuffer(payload, np.uint8)):
-            raise damaged(self.path, place.position, place.offset, "the frame's checksum is wrong")
+            raise damage_error(self.path, place.position, place.offset, "the frame's checksum is wrong")
         return payload
 
     def bytes(self, position: int, length: int) -> pa.Buffer:
-        """A stretch of the file as it is, unchecked."""
+        """Bytes of the file, unchecked."""
         return self._buffer.slice(position, length)
 
     def _header(self, place: Place) -> FrameHeader:
@@ -169,11 +169,11 @@ class Segment:
         try:
             header = decode_header(self.content[position : position + HEADER_BYTES])
         except BadFrame as bad:
-            raise damaged(self.path, position, place.offset, str(bad)) from None
+            raise damage_error(self.path, position, place.offset, str(bad)) from None
         if position + header.frame_bytes > self.size:
-            raise damaged(self.path, position, place.offset, "the frame is cut short")
+            raise damage_error(self.path, position, place.offset, "the frame is cut short")
         if header.base_offset < place.offset:
-            raise damaged(
+            raise damage_error(
                 self.path, position, place.offset, f"offset {header.base_offset} comes after {place.offset - 1}"
             )
         return header
@@ -191,7 +191,7 @@ class Segment:
         return found if self._stamp_at(found) <= stamp else first_place(self.base)
 
     def _stamp_at(self, place: Place) -> int:
-        """Of the frame at a place; behind the last one, and where none starts, higher than all."""
+        """The stamp of the frame at a place; above all others after the last frame, and where none starts."""
         if place.position == self.size or not self._starts_frame(place):
             return ABOVE_ALL
         return decode_header(self.content[place.position : place.position + HEADER_BYTES]).stamp
@@ -207,7 +207,7 @@ class Segment:
 
 
 def after(place: Place, header: FrameHeader) -> Place:
-    """The place behind a frame."""
+    """The place after a frame."""
     return Place(
         header.last_offset + 1,
         place.position + header.frame_bytes,

@@ -1,16 +1,16 @@
-"""Compaction: of every key only the newest entry stays, at its offset.
+"""Compaction: keeps only the newest entry of every key, at its offset.
 
-The key of an entry is its namespace and, where it has one, its own key. An entry goes only if the partition holds a
-newer one of the same key that stands for it (``supersession``), on disk for good, in whichever segment; and only from
-segments that are closed and wholly below ``floor``, which nobody asks for again.
+The key of an entry is its namespace and, where it has one, its own key. An entry is dropped only if the partition holds
+a newer one of the same key that supersedes it (``supersession``), durable, in any segment; and only from closed
+segments that are completely below ``floor``, which nobody reads again.
 
-Segments are written anew one by one, each put in place by one rename: at any moment of a crash the log holds all that
-it must, and every record once. Then small neighbours are put together. That changes no record, so it makes no
-difference whether a reader finds the large file, or the small ones that are not removed yet.
+Segments are rewritten one by one, each put in place by one rename: whenever a crash comes, the log holds everything it
+must, and every record once. Then small neighbours are merged. That changes no record, so a reader may find the large
+file or the small ones that are not removed yet.
 
-Readers go on meanwhile: what they have open stays as it was, what they open next is what is left.
+Readers go on meanwhile: what they have open stays as it was, what they open next is compacted.
 
-``foresee`` finds what ``compact`` would drop and changes nothing.
+``preview_compaction`` finds what ``compact`` would drop and changes nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from penstock.log.config import LogConfig
 from penstock.log.format.index import first_place
 from penstock.log.format.log_files import replace_durably, segment_path
 from penstock.log.format.segment import Segment
-from penstock.log.local import LocalLog
-from penstock.log.maintenance.maintenance_lock import SCRATCH, busy, housekeeping
-from penstock.log.maintenance.newest_entries import Newest
+from penstock.log.local_log import LocalLog
+from penstock.log.maintenance.maintenance_lock import SCRATCH, busy_error, lock_for_maintenance
+from penstock.log.maintenance.newest_entries import NewestEntries
 from penstock.log.maintenance.retention import ClosedSegment, closed_segment
 from penstock.log.maintenance.rewrite import Rewrite
 from penstock.log.maintenance.segment_merge import groups, merge
@@ -43,7 +43,7 @@ from penstock.log.maintenance.work_progress import Meter, Progress, silent
 from penstock.log.segment_chain import SegmentChain, View
 
 MARK = "compacted.json"
-"""A small file in the partition: up to which offset it was compacted. It only helps to decide when to do it again."""
+"""A small file in the partition: the offset up to which it was compacted. Only used to decide when to do it again."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class Compacted:
 
 
 @dataclass(frozen=True)
-class Going:
+class DroppedRecords:
     """The records of a namespace that compaction would drop."""
 
     namespace: str
     dropped: int
     without_key: int
-    """How many of them have no key of their own: any newer record of the namespace without one stands for them."""
+    """How many of them have no key of their own: any newer record of the namespace without a key supersedes them."""
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class CompactionPreview:
     """What compaction would do to the closed segments of a partition below ``floor``, which hold so many records."""
 
     partition: int
     floor: int
     records: int = 0
-    going: tuple[Going, ...] = ()
+    going: tuple[DroppedRecords, ...] = ()
     """By namespace, most records first."""
 
     @property
@@ -88,27 +88,27 @@ class Foreseen:
 def compact(
     log: LocalLog, floors: Mapping[int, int], partitions: Collection[int] | None = None, progress: Progress = silent
 ) -> list[Compacted]:
-    """Compact partitions, by default all. ``floors`` is the lowest hold of everyone who reads a partition; one without
-    is left alone.
+    """Compact partitions, by default all. ``floors`` has the lowest hold of all readers of a partition; a partition
+    without a floor is left alone.
 
-    Raises ``LogError`` if a partition is being compacted by another process, or is damaged: then it stays as it is.
+    Raises ``LogError`` if another process works on a partition, or it is damaged: then it stays as it is.
     """
     chosen = log.partitions() if partitions is None else partitions
     return [_compact(log, partition, floors[partition], progress) for partition in chosen if partition in floors]
 
 
-def foresee(
+def preview_compaction(
     log: LocalLog, floors: Mapping[int, int], partitions: Collection[int] | None = None, progress: Progress = silent
-) -> list[Foreseen]:
-    """What ``compact`` would drop if it ran now. Raises as it does, and changes nothing."""
+) -> list[CompactionPreview]:
+    """What ``compact`` would drop if it ran now. Raises the same errors, and changes nothing."""
     chosen = log.partitions() if partitions is None else partitions
-    return [_foresee(log, partition, floors[partition], progress) for partition in chosen if partition in floors]
+    return [_preview(log, partition, floors[partition], progress) for partition in chosen if partition in floors]
 
 
 def is_due(log: LocalLog, partition: int, floor: int) -> bool:
     """Whether at least half of the partition may be compacted and never was.
 
-    To compact is to read all of it: by this rule each byte is read a few times in its life, however large the log.
+    Compaction reads the whole partition: by this rule each byte is read only a few times, however large the log.
     """
     directory = log.partition_dir(partition)
     done, fresh, total = _mark(directory), 0, 0
@@ -121,7 +121,7 @@ def is_due(log: LocalLog, partition: int, floor: int) -> bool:
 
 def _compact(log: LocalLog, partition: int, floor: int, progress: Progress) -> Compacted:
     directory = log.partition_dir(partition)
-    with _closed_segments(log, partition, floor) as work:
+    with _lock_closed_segments(log, partition, floor) as work:
         if work is None:
             return Compacted(partition, floor)
         dropped, kept = _drop_superseded(log, work, progress)
@@ -137,13 +137,13 @@ def _compact(log: LocalLog, partition: int, floor: int, progress: Progress) -> C
     )  # fmt: skip
 
 
-def _foresee(log: LocalLog, partition: int, floor: int, progress: Progress) -> Foreseen:
+def _preview(log: LocalLog, partition: int, floor: int, progress: Progress) -> CompactionPreview:
     dropped: Counter[str] = Counter()
     without_key: Counter[str] = Counter()
     records = 0
-    with _closed_segments(log, partition, floor) as work:
+    with _lock_closed_segments(log, partition, floor) as work:
         if work is None:
-            return Foreseen(partition, floor)
+            return CompactionPreview(partition, floor)
         for segment, flags, meter in _superseded(log, work, progress):
             records += len(flags)
             for entries in _flagged(Segment(segment.path, segment.base), flags):
@@ -151,13 +151,13 @@ def _foresee(log: LocalLog, partition: int, floor: int, progress: Progress) -> F
                 dropped.update(_counts(entries))
                 without_key.update(_counts(keyless))
             meter.add(segment.bytes)
-    going = tuple(Going(name, count, without_key[name]) for name, count in dropped.most_common())
-    return Foreseen(partition, floor, records, going)
+    going = tuple(DroppedRecords(name, count, without_key[name]) for name, count in dropped.most_common())
+    return CompactionPreview(partition, floor, records, going)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """A partition's closed segments that may be worked on, at least one, and a folder for what is made on the way."""
+    """A partition's closed segments that may be compacted, at least one, and a folder for temporary files."""
 
     view: View
     closed: list[ClosedSegment]
@@ -165,12 +165,12 @@ class _Work:
 
 
 @contextmanager
-def _closed_segments(log: LocalLog, partition: int, floor: int) -> Iterator[_Work | None]:
-    """Have a partition's closed segments below ``floor`` to oneself; ``None`` if there are none."""
+def _lock_closed_segments(log: LocalLog, partition: int, floor: int) -> Iterator[_Work | None]:
+    """Lock a partition's closed segments below ``floor``; yields ``None`` if there are none."""
     directory = log.partition_dir(partition)
-    with housekeeping(directory) as ours:
+    with lock_for_maintenance(directory) as ours:
         if not ours:
-            raise busy(log.directory, partition)
+            raise busy_error(log.directory, partition)
         view = SegmentChain(directory).view()
         closed = [] if view is None else _closed_below(directory, partition, view, floor)
         if view is None or not closed:
@@ -195,7 +195,7 @@ def _closed_below(directory: Path, partition: int, view: View, floor: int) -> li
 
 
 def _drop_superseded(log: LocalLog, work: _Work, progress: Progress) -> tuple[int, int]:
-    """Write every segment anew that has superseded entries. Returns how many those were, and how many others."""
+    """Rewrite every segment that has superseded entries. Returns how many were dropped, and how many kept."""
     dropped = records = 0
     for segment, flags, meter in _superseded(log, work, progress):
         if flags.any():
@@ -209,14 +209,14 @@ def _drop_superseded(log: LocalLog, work: _Work, progress: Progress) -> tuple[in
 def _superseded(
     log: LocalLog, work: _Work, progress: Progress
 ) -> Iterator[tuple[ClosedSegment, npt.NDArray[np.bool_], Meter]]:
-    """The closed segments, each with a flag for every entry: whether it is superseded. What is done with a segment is
-    told to the meter."""
+    """The closed segments, each with a flag for every entry: whether it is superseded. The caller adds each finished
+    segment to the meter."""
     view, closed = work.view, work.closed
     partition = closed[0].partition
     directory = log.partition_dir(partition)
 
     def opened(base: int) -> Segment:
-        # What is published but not on disk may be gone after a power cut: it makes no older entry superfluous.
+        # What is published but not durable may be gone after a power cut: it supersedes nothing.
         end = view.head.durable if base == view.head.segment else None
         return Segment(segment_path(directory, base), base, end)
 
@@ -224,9 +224,9 @@ def _superseded(
     counts = [end.records for end in ends[: len(closed)]]
     total = sum(end.position for end in ends) + sum(segment.bytes for segment in closed)
     meter = Meter(partition, total, progress)
-    newest = Newest(work.scratch, sum(end.records for end in ends), sum(counts))
+    newest = NewestEntries(work.scratch, sum(end.records for end in ends), sum(counts))
     for base in view.bases:
-        _tell(newest, opened(base), meter)
+        _add_segment(newest, opened(base), meter)
     superseded = newest.superseded()
     reach("log.compact.found")
     done = 0
@@ -236,7 +236,7 @@ def _superseded(
 
 
 def _flagged(segment: Segment, flags: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-    """The entries of a segment that have a flag, frame by frame."""
+    """The flagged entries of a segment, frame by frame."""
     done = 0
     for place, header in segment.walk(first_place(segment.base)):
         chosen = flags[done : done + header.records]
@@ -249,9 +249,9 @@ def _counts(entries: pa.RecordBatch) -> dict[str, int]:
     return {each["values"]: each["counts"] for each in entries.column("namespace").value_counts().to_pylist()}
 
 
-def _tell(newest: Newest, segment: Segment, meter: Meter) -> None:
+def _add_segment(newest: NewestEntries, segment: Segment, meter: Meter) -> None:
     for place, header in segment.walk(first_place(segment.base)):
-        newest.tell(segment.open(place, header)[0])
+        newest.add(segment.open(place, header)[0])
         meter.add(header.frame_bytes)
 
 
@@ -263,7 +263,7 @@ def _rewrite(old: ClosedSegment, dropped: npt.NDArray[np.bool_], config: LogConf
 
 
 def _merge_small(closed: Iterable[ClosedSegment], config: LogConfig, scratch: Path) -> list[ClosedSegment]:
-    """Put small neighbours together; returns the segments there are then."""
+    """Merge small neighbours; returns the segments that remain."""
     found = {s.base: closed_segment(s.partition, Segment(s.path, s.base)) for s in closed}
     for group in groups(found.values(), config):
         merge(group, scratch)

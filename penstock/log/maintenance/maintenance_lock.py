@@ -1,7 +1,7 @@
-"""Closed segments of a partition are changed by one process at a time: by retention, compaction or repair.
+"""The lock by which only one process at a time changes closed segments of a partition: retention, compaction or repair.
 
-Readers and the writer do not care and take no part in the lock. Whoever has it first clears away what an interrupted
-compaction left behind; nothing of that can be read any more, so it costs disk and nothing else.
+Readers and the writer do not use the lock. Whoever takes it first removes what an interrupted compaction left behind;
+nothing of that can be read any more, it only costs disk space.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from penstock.log.format.segment import Segment
 from penstock.log.segment_chain import SegmentChain, View
 
 SCRATCH = "compacting"
-"""The folder in a partition's own in which segments are written before they are put in place."""
+"""The folder inside the partition's in which segments are written before they are put in place."""
 
 
 @contextlib.contextmanager
-def housekeeping(partition_dir: Path) -> Iterator[bool]:
-    """Have the partition's closed segments to oneself, if nobody else has: then it yields true."""
+def lock_for_maintenance(partition_dir: Path) -> Iterator[bool]:
+    """Lock the partition's closed segments; yields false if another process has them."""
     lock = try_lock(partition_dir / "housekeeping.lock")
     if lock is None:
         yield False
         return
     try:
-        sweep(partition_dir)
+        remove_leftovers(partition_dir)
         yield True
     finally:
         os.close(lock)
 
 
-def busy(log_dir: Path, partition: int) -> LogError:
+def busy_error(log_dir: Path, partition: int) -> LogError:
     return LogError(
         "PEN-LOG-013",
         f"partition {partition} of the log in {log_dir} is being worked on by another process.",
@@ -46,17 +46,17 @@ def busy(log_dir: Path, partition: int) -> LogError:
     )
 
 
-def sweep(partition_dir: Path) -> None:
+def remove_leftovers(partition_dir: Path) -> None:
     """Remove what an interrupted compaction left."""
     shutil.rmtree(partition_dir / SCRATCH, ignore_errors=True)
     try:
         view = SegmentChain(partition_dir).view()
     except LogError:
-        # It is for repair to say what of such a partition is good.
+        # Only repair can tell what of such a partition is good.
         return
     if view is None:
         return
-    stale = [path for base in shadowed(partition_dir, view) for path in _files(partition_dir, base)]
+    stale = [path for base in shadowed_segments(partition_dir, view) for path in _files(partition_dir, base)]
     stale += [
         path
         for path in partition_dir.glob(f"*{INDEX_SUFFIX}")
@@ -68,11 +68,11 @@ def sweep(partition_dir: Path) -> None:
         sync_directory(partition_dir)
 
 
-def shadowed(partition_dir: Path, view: View) -> list[int]:
-    """The closed segments whose records are all in one before them: compaction had no time to remove them."""
+def shadowed_segments(partition_dir: Path, view: View) -> list[int]:
+    """The closed segments whose records are all in an earlier one: compaction had no time to remove them."""
     found: list[int] = []
     reached = 0
-    # A damaged segment does not say how far it reaches: nothing behind it is called superfluous.
+    # A damaged segment does not say how far it reaches: nothing after it counts as shadowed.
     with contextlib.suppress(LogError, FileNotFoundError):
         for base, following in pairwise(view.bases):
             if base < reached:
@@ -81,10 +81,10 @@ def shadowed(partition_dir: Path, view: View) -> list[int]:
             segment = Segment(segment_path(partition_dir, base), base)
             reached = segment.end.offset
             if reached > following and not segment.generation:
-                # Only what compaction wrote stands for others; this one has a wrong name.
+                # Only segments that compaction wrote shadow others; this one has a wrong name.
                 return found
             if reached > following:
-                # Files are removed on the word of frames, never on that of an index.
+                # Trust frames before removing a file, never an index.
                 reached = max((header.last_offset + 1 for _, header in segment.walk(first_place(base))), default=base)
     return found
 

@@ -1,12 +1,10 @@
-"""Going on without what is damaged: it is moved aside, and the log says from then on that those offsets are gone.
+"""Repairs a log: moves damaged bytes aside, and marks their offsets in the log as gone.
 
 The damaged bytes go to ``quarantine/`` in the partition's folder, with a note of where they were, before anything is
-changed. Then the segment is written anew without them and put in place by one rename. Offsets stay as they are; lost
-ones are never given again. At any moment of a crash the damage is still there or it is repaired; repairing again
-finishes the work.
+changed. Then the segment is rewritten without them and put in place by one rename. Offsets do not change; lost ones are
+never reused. Whenever a crash comes, the damage is still there or it is repaired; repairing again finishes the work.
 
-The segment that was being written is closed by its repair, and the next one begun: only a segment that nobody appended
-to since it was made has the first generation.
+Repair closes the active segment and starts the next one: a writer appends only to segments of the first generation.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from penstock.faults import reach
 from penstock.log.format.frame import BadFrame
 from penstock.log.format.index import first_place
 from penstock.log.format.log_files import replace_durably, segment_bases, segment_path, try_lock
-from penstock.log.format.partition_head import Head, HeadFile, read_head
+from penstock.log.format.published_end import Head, HeadFile, read_head
 from penstock.log.format.segment import Segment, after
-from penstock.log.local import LocalLog
-from penstock.log.maintenance.maintenance_lock import SCRATCH, busy, housekeeping
+from penstock.log.local_log import LocalLog
+from penstock.log.maintenance.maintenance_lock import SCRATCH, busy_error, lock_for_maintenance
 from penstock.log.maintenance.rewrite import Rewrite
 from penstock.log.maintenance.survey import check_frame
 from penstock.log.maintenance.verify import QUARANTINE, Damage, PartitionCheck, Quarantined, check_partition
@@ -44,13 +42,13 @@ class Repaired:
     partition: int
     source: str
     lost: tuple[Damage, ...]
-    """What was taken out, with the offsets that are gone now."""
+    """The damage that was removed, with the offsets that are gone now."""
     quarantine: Path
     """Where the damaged bytes are, if there were any."""
     indexes: int
-    """How many indexes were written anew."""
+    """How many indexes were rebuilt."""
     head_problem: str | None
-    """What was wrong with the head; the end of the partition was found again."""
+    """What was wrong with the head; the end of the partition was found from its frames."""
     torn: int
     """How many bytes of a torn write were cut off behind the last whole frame."""
 
@@ -60,7 +58,7 @@ class Repaired:
 
 
 def repair(log: LocalLog, partitions: Collection[int] | None = None) -> list[Repaired]:
-    """Repair partitions, by default all. One that is whole is left as it is.
+    """Repair partitions, by default all. An undamaged one is left as it is.
 
     Raises ``LogError`` if a partition has a writer, or its closed segments are being worked on.
     """
@@ -69,14 +67,14 @@ def repair(log: LocalLog, partitions: Collection[int] | None = None) -> list[Rep
 
 def _repair(log: LocalLog, partition: int) -> Repaired:
     owner, directory, torn = log.owner(partition), log.partition_dir(partition), 0
-    with _without_writer(log, partition), housekeeping(directory) as ours:
+    with _lock_out_writer(log, partition), lock_for_maintenance(directory) as ours:
         if not ours:
-            raise busy(log.directory, partition)
+            raise busy_error(log.directory, partition)
         found = check_partition(log, partition)
         if not found.is_whole:
-            _mend(directory, found)
+            _repair_damage(directory, found)
     if not found.is_whole:
-        # Whoever opens the partition for writing finds its end again from the frames.
+        # Opening the partition for writing finds its end from the frames.
         with log.writer(owner.source, owner.worker) as writer:
             torn = writer.recovered.bytes_cut if writer.recovered is not None else 0
     indexes = len(found.wrong_indexes)
@@ -86,12 +84,12 @@ def _repair(log: LocalLog, partition: int) -> Repaired:
 def require_no_writer(log: LocalLog, partitions: Collection[int]) -> None:
     """Raises ``LogError`` if one of the partitions has a writer now: better said before a long check than after it."""
     for partition in partitions:
-        with _without_writer(log, partition):
+        with _lock_out_writer(log, partition):
             pass
 
 
 @contextmanager
-def _without_writer(log: LocalLog, partition: int) -> Iterator[None]:
+def _lock_out_writer(log: LocalLog, partition: int) -> Iterator[None]:
     lock = try_lock(log.partition_dir(partition) / "lock")
     if lock is None:
         raise LogError(
@@ -105,7 +103,7 @@ def _without_writer(log: LocalLog, partition: int) -> Iterator[None]:
         os.close(lock)
 
 
-def _mend(directory: Path, found: PartitionCheck) -> None:
+def _repair_damage(directory: Path, found: PartitionCheck) -> None:
     per_segment: dict[Path, list[Damage]] = defaultdict(list)
     for damage in found.damage:
         per_segment[damage.segment].append(damage)
@@ -114,18 +112,18 @@ def _mend(directory: Path, found: PartitionCheck) -> None:
     scratch.mkdir()
     try:
         for path, damages in per_segment.items():
-            _write_anew(path, damages, scratch, is_last=int(path.stem) == last)
+            _rewrite_segment(path, damages, scratch, is_last=int(path.stem) == last)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     for index in found.wrong_indexes:
         index.unlink(missing_ok=True)
         segment = index.with_suffix(".seg")
         complete_index(segment, int(segment.stem))
-    _move_head_on(directory)
+    _advance_head(directory)
 
 
-def _write_anew(path: Path, damages: list[Damage], scratch: Path, is_last: bool) -> None:
-    """Write a segment without what is damaged in it; one that is missing, as one from which all is gone."""
+def _rewrite_segment(path: Path, damages: list[Damage], scratch: Path, is_last: bool) -> None:
+    """Rewrite a segment without its damage; a missing one, as one whose offsets are all gone."""
     base = int(path.stem)
     segment = Segment(path, base) if path.exists() else None
     into = Rewrite(scratch, path, base, 1 if segment is None else segment.generation + 1)
@@ -140,7 +138,7 @@ def _write_anew(path: Path, damages: list[Damage], scratch: Path, is_last: bool)
 
 
 def _copy_whole_frames(segment: Segment, damages: Mapping[int, Damage], into: Rewrite) -> None:
-    """Copy what is whole and quarantine what is damaged, each found by its position."""
+    """Copy whole frames, and quarantine the damage, which is found by its position."""
     place = first_place(segment.base)
     while place.position < segment.size:
         damage = damages.get(place.position)
@@ -148,7 +146,7 @@ def _copy_whole_frames(segment: Segment, damages: Mapping[int, Damage], into: Re
             try:
                 header = check_frame(segment, place)
             except BadFrame as bad:
-                # The end of a torn write, in which no record ever was.
+                # The end of a torn write, which never held a record.
                 rest = segment.size - place.position
                 damage = Damage(-1, segment.path, place.position, rest, place.offset, place.offset, str(bad))
             else:
@@ -175,8 +173,8 @@ def _begin_segment(directory: Path, base: int) -> None:
         sync_directory(directory)
 
 
-def _move_head_on(directory: Path) -> None:
-    """Point the head at the last segment, if it points elsewhere; at a new one, if that was written anew."""
+def _advance_head(directory: Path) -> None:
+    """Point the head at the last segment; at a new one, if the last was rewritten."""
     head = _head(directory)
     last = max(segment_bases(directory), default=-1)
     segment = None if last < 0 else Segment(segment_path(directory, last), last)
@@ -186,7 +184,7 @@ def _move_head_on(directory: Path) -> None:
     if head is not None and head.segment == last:
         return
     moved = HeadFile(directory)
-    # Nothing of it is published yet: whoever opens the partition next keeps what is whole.
+    # Nothing of it is published yet: the next writer keeps the whole frames.
     moved.publish(Head(last, 0, last if head is None else max(last, head.next_offset), 0))
     moved.sync()
     moved.close()

@@ -1,6 +1,6 @@
-"""Which segments may go: closed ones, wholly below what anyone still holds, and past the limits of age or size.
+"""Which segments to remove: closed ones that are completely below every hold and past the limits of age or size.
 
-Oldest first, so that at any moment of a crash what is left is one unbroken stretch up to the end.
+The oldest go first: whenever a crash comes, the rest is one unbroken range up to the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.durable import sync_directory
 from penstock.log.config import Retention
 from penstock.log.format.log_files import index_path
-from penstock.log.format.partition_head import sync_head
+from penstock.log.format.published_end import sync_head
 from penstock.log.format.segment import Segment
 
 
@@ -65,8 +65,8 @@ def removable(
         yield oldest
 
 
-def remove(segment: ClosedSegment) -> RemovedSegment:
-    """Remove the files, durably. Readers that have the segment open keep it until they are done."""
+def remove_segment(segment: ClosedSegment) -> RemovedSegment:
+    """Remove the files, durably. Readers that have the segment open can read it to its end."""
     sync_head(segment.path.parent)
     segment.path.unlink(missing_ok=True)
     index_path(segment.path).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""A segment that is written anew: beside the log first, then put in its place in one step.
+"""A segment that is rewritten: first beside the log, then put in place by one rename.
 
-At whichever moment a crash comes, the segment's name leads to the old file or to the new one, whole. The index follows
-after; until it is there, the old index is not believed, because it is of another generation.
+Whenever a crash comes, the segment's name leads to the complete old file or the complete new one. The index follows;
+until then the old index is ignored, because it is of another generation.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from penstock.durable import sync_directory
 from penstock.faults import reach
-from penstock.log.format.frame import Body, FrameHeader, gone, pack_header, place
+from penstock.log.format.frame import Body, FrameHeader, gone_header, pack_header, place
 from penstock.log.format.index import IndexWriter, Place, first_place
 from penstock.log.format.log_files import index_path
-from penstock.log.format.partition_head import sync_head
+from penstock.log.format.published_end import sync_head
 from penstock.log.format.segment import after
 
 
@@ -24,7 +24,7 @@ class Rewrite:
     """The new content of the segment at ``path``, from its first frame to its last. Not for several threads."""
 
     def __init__(self, scratch: Path, path: Path, base: int, generation: int) -> None:
-        """``generation`` is that of the file that it replaces, and one more. ``scratch`` is on the same disk."""
+        """``generation`` is one above that of the replaced file. ``scratch`` is on the same disk."""
         self._path = path
         self._base = base
         self._generation = generation
@@ -35,21 +35,21 @@ class Rewrite:
         self.end = first_place(base)
 
     def add(self, body: Body, first: int, last: int, stamp: int) -> None:
-        """A frame with these entries, whose offsets go from ``first`` to ``last``, the last one with this stamp."""
+        """Write a frame of these entries, with offsets from ``first`` to ``last``; the last entry has this stamp."""
         header, _ = place(body, first, last, stamp)
         self.copy(header, *body.pieces)
 
     def copy(self, header: FrameHeader, *payload: pa.Buffer) -> None:
-        """A frame as it was in another file, whose checksum was found right."""
+        """Copy a frame from another file; its checksum was verified."""
         self._write(header._replace(generation=self._generation), *payload)
 
     def reach_up_to(self, end: int, stamp: int = 0) -> None:
-        """Say that the offsets from here up to ``end`` are gone, if there are any; the last of them had this stamp."""
+        """Mark the offsets from here up to ``end`` as gone, if there are any; the last of them had this stamp."""
         if self.end.offset < end:
-            self._write(gone(self.end.offset, end - 1, self._generation, max(stamp, self._stamp)))
+            self._write(gone_header(self.end.offset, end - 1, self._generation, max(stamp, self._stamp)))
 
     def publish(self) -> None:
-        """Put it in the place of the old file, durably; then its index beside it."""
+        """Replace the old file, durably; then its index."""
         self._file.flush()
         reach("log.rewrite.written")
         os.fsync(self._file.fileno())

@@ -1,7 +1,7 @@
-"""Small closed segments that lie side by side become one.
+"""Merges small neighbouring closed segments into one.
 
 The new file takes the name of the first and holds the records of all, so it reaches up to the end of the last. The
-others hold nothing that it does not hold, and readers pass them over: they may be removed now or after a crash.
+others hold nothing more, and readers skip them: they may be removed now or after a crash.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from penstock.log.maintenance.rewrite import Rewrite
 
 
 def groups(segments: Iterable[ClosedSegment], config: LogConfig) -> list[list[ClosedSegment]]:
-    """Which neighbours to put together: several at a time, none of them large, all together no larger than a segment.
+    """Which neighbours to merge: several at a time, none of them large, all together no larger than a segment.
 
-    Where retention goes by age, they must also be of about one age: else old records would stay with young ones.
+    Where retention goes by age, they must also be of similar age: else young records would keep old ones.
     """
     longest = None if config.retention.max_age is None else int(config.segment_age * 1e6)
     found: list[list[ClosedSegment]] = [[]]
@@ -42,7 +42,7 @@ def groups(segments: Iterable[ClosedSegment], config: LogConfig) -> list[list[Cl
 
 
 def merge(group: list[ClosedSegment], scratch: Path) -> None:
-    """Put neighbours together. Whoever calls has the partition's closed segments to himself."""
+    """Merge neighbours. The caller holds the maintenance lock of the partition."""
     first, *others = group
     into = Rewrite(scratch, first.path, first.base, Segment(first.path, first.base).generation + 1)
     for member in group:

@@ -1,13 +1,13 @@
-"""What an entry says of the older ones of its key: most often, that they are superfluous.
+"""Which older entries of its key an entry supersedes: most often, all of them.
 
-Changes of tables that do not tell all of their row are different. What such an entry leaves out is only in older
-entries, and those must stay for whoever reads the log from its beginning:
+Table changes that do not carry their whole row are different. What such an entry leaves out is only in older entries,
+and those must stay for whoever reads the log from its beginning:
 
-- an update that leaves columns out (``unchanged``) stands for older ones that leave out the same columns;
-- an update that moves a row to another key stands for nothing and never goes. If it leaves columns out, they are in
-  entries of the old key, which nothing that comes later makes superfluous;
-- a row of a table without a key has no newer version that could be known; it never goes;
-- an entry that its source could not read stands for others of that kind only.
+- an update that leaves columns out (``unchanged``) supersedes older ones that leave out the same columns;
+- an update that moves a row to another key supersedes nothing and is never dropped. If it leaves columns out, entries
+  of the old key have them, and no later entry supersedes those;
+- a row of a table without a key has no newer version that could be recognised; it is never dropped;
+- an entry that its source could not read supersedes only others of that kind.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 FULL = 0
-"""Older entries of the key are superfluous."""
+"""Supersedes all older entries of the key."""
 BARRIER = 1
-"""Older entries of the key are read here; what comes later says nothing about them."""
+"""Needs the older entries of the key: no later entry supersedes them."""
 BROKEN = 2
 _IN_PART = 4
-"""From here on: the hash of what an entry leaves out."""
+"""From this value on: the hash of the columns that an entry leaves out."""
 
 _ODD = pa.array([str(Header.UNCHANGED), str(Header.OLD_KEY), str(Header.MALFORMED)])
 _OF_ROWS = pa.array([str(Op.INSERT), str(Op.UPDATE), str(Op.DELETE)])
 _SHAPES = 64
-"""So many entries of a key that leave out different columns are told apart; further ones stay."""
+"""How many different sets of left-out columns are tracked per key; entries with further ones stay."""
 
 
-class Told(NamedTuple):
-    """The entries of a batch that have something to say, and by ``rows`` which ones of the batch they are."""
+class SupersedingEntries(NamedTuple):
+    """The entries of a batch that supersede others or can be superseded; ``rows`` are their rows in the batch."""
 
     keyed: pa.RecordBatch
     """With ``namespace`` and ``key``."""
@@ -49,13 +49,13 @@ class Told(NamedTuple):
     says: Words
 
 
-def told(entries: pa.RecordBatch, hashed: KeyHash) -> Told:
-    """What the entries of a batch say of older ones."""
+def superseding_entries(entries: pa.RecordBatch, hashed: KeyHash) -> SupersedingEntries:
+    """What the entries of a batch supersede."""
     keyed, rows = entries.select(["namespace", "key"]), np.arange(entries.num_rows)
     odd = pc.any(pc.is_in(entries.column("headers").keys, value_set=_ODD)).as_py()
     nameless = _rows_without_key(entries)
     if not odd and nameless is None:
-        return Told(keyed, rows, np.zeros(len(rows), np.uint64))
+        return SupersedingEntries(keyed, rows, np.zeros(len(rows), np.uint64))
     unchanged, old_key, broken = (_header(entries, str(name)) for name in _ODD.to_pylist())
     in_part, moved = _there(unchanged), _there(old_key)
     says = np.where(in_part, _hash(unchanged, hashed) | np.uint64(_IN_PART), np.uint64(FULL))
@@ -66,12 +66,12 @@ def told(entries: pa.RecordBatch, hashed: KeyHash) -> Told:
     if nameless is not None:
         silent |= nameless
     chosen = np.flatnonzero(~silent)
-    return Told(keyed.take(pa.array(chosen)), chosen, says[chosen])
+    return SupersedingEntries(keyed.take(pa.array(chosen)), chosen, says[chosen])
 
 
 @compiled
-def superfluous(high: Words, low: Words, says: Words) -> Flags:
-    """Which entries are, of those told; they are sorted by the hash of their key and then by age, oldest first."""
+def superseded_flags(high: Words, low: Words, says: Words) -> Flags:
+    """Which entries are superseded. They must be sorted by the hash of their key, then by age, oldest first."""
     found = np.zeros(len(says), np.bool_)
     shapes = np.empty(_SHAPES, np.uint64)
     known = 0

@@ -1,8 +1,8 @@
-"""Every byte of a segment: whole frames, and the stretches between them that are none.
+"""Accounts for every byte of a segment: whole frames, and the bytes between them that are no frames.
 
-Where a frame is damaged, the next whole one is looked for behind it. A record may hold bytes that look like a frame,
-even the whole segment of some other log. So a frame is believed if frames follow each other from it up to the end of
-the segment; and before that one, if its records have just the offsets that are missing there.
+After a damaged frame, the next whole one is searched for. A record may hold bytes that look like a frame, even the
+whole segment of another log. So a frame is trusted if frames follow each other from it up to the end of the segment;
+and a frame before that one, if its records have exactly the offsets that are missing there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def survey(segment: Segment, limit: int = NO_LIMIT) -> Iterator[Whole | Broken]:
 
 
 def _check_frame_below(segment: Segment, place: Place, limit: int) -> FrameHeader:
-    """The same for a frame that must end before ``limit``: one that does not is in the wrong segment's file."""
+    """Check a frame that must end before ``limit``: one that does not is in the wrong segment."""
     header = check_frame(segment, place)
     if header.last_offset >= limit:
         raise BadFrame(f"offset {header.last_offset} belongs to a later segment, from {limit} on")
@@ -76,7 +76,7 @@ def _check_frame_below(segment: Segment, place: Place, limit: int) -> FrameHeade
 
 
 def check_frame(segment: Segment, place: Place) -> FrameHeader:
-    """The header of the frame at a place. Raises ``BadFrame`` unless every byte of it is right and can be read."""
+    """Check the frame at a place; returns its header. Raises ``BadFrame`` unless all of it is right and readable."""
     position = place.position
     header = decode_header(segment.content[position : position + HEADER_BYTES])
     if position + header.frame_bytes > segment.size:

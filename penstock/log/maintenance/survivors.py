@@ -1,4 +1,4 @@
-"""What is left of a segment when some of its entries go: the others at their offsets, in frames of a good size.
+"""Writes what is left of a segment when some of its entries are dropped: the others, in frames of a good size.
 
 Many small frames with little left in each become few; a large frame that loses nothing is copied as it is.
 """
@@ -70,7 +70,7 @@ class _Gathered:
         of_one_append = stamps[0] == stamps[-1]
         if last - first + 1 != count or not of_one_append:
             if count > 1 and entries.nbytes + offsets.nbytes + stamps.nbytes > MAX_FRAME_BYTES:
-                # With columns of offsets and stamps a frame that was just small enough is so no longer.
+                # The columns of offsets and stamps may make the frame too large.
                 half = count // 2
                 self._write(entries.slice(0, half), offsets[:half], stamps[:half])
                 self._write(entries.slice(half), offsets[half:], stamps[half:])

@@ -1,8 +1,8 @@
-"""Reading all of a log to see whether it is whole: every frame's checksums, the order of offsets, every index.
+"""Verifies all of a log: every frame's checksums, the order of offsets, every index.
 
-Takes no lock and changes nothing, so it may be done while the pipeline runs. What it calls damage is what no reader can
-get past and no reopening mends. What a torn write left behind the last whole frame is none: the next writer cuts it off
-and says so.
+Takes no lock and changes nothing, so it may run beside the pipeline. Damage is what no reader can get past and no
+reopening repairs. What a torn write left behind the last whole frame is not damage: the next writer cuts it off and
+reports it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from penstock.errors import LogError
 from penstock.log.format.index import Place, first_place, is_damaged, place_at, read_index
 from penstock.log.format.log_files import index_path, segment_bases, segment_path, size_of
-from penstock.log.format.partition_head import Head, read_head
+from penstock.log.format.published_end import Head, read_head
 from penstock.log.format.segment import Segment, after
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.survey import NO_LIMIT, Broken, survey
 from penstock.log.maintenance.work_progress import Meter, Progress, silent
 
@@ -28,7 +28,7 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes that hold no record any more, from ``position`` on; none where offsets are in no file at all."""
+    """Bytes from ``position`` on that no longer hold records; no bytes if the offsets are in no file at all."""
 
     partition: int
     segment: Path
@@ -42,7 +42,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """Damage that was repaired: these offsets are gone from the log; the bytes in their place are kept."""
+    """Damage that was repaired: these offsets are gone from the log; the damaged bytes are kept."""
 
     segment: str
     position: int
@@ -55,7 +55,7 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class PartitionCheck:
-    """What a partition was found to be."""
+    """The result of checking a partition."""
 
     partition: int
     source: str
@@ -65,8 +65,7 @@ class PartitionCheck:
     bytes: int
     damage: tuple[Damage, ...]
     wrong_indexes: tuple[Path, ...]
-    """Indexes with bytes that nobody wrote, or an entry that fits no frame. Readers notice that too; it costs them time
-    and nothing else."""
+    """Indexes with foreign bytes, or an entry that fits no frame. Readers notice that too; it only costs them time."""
     head_problem: str | None
     quarantined: tuple[Quarantined, ...]
 
@@ -89,7 +88,7 @@ def check_partition(log: LocalLog, partition: int, progress: Progress = silent) 
     for _ in range(_TRIES):
         before = _files(directory)
         check = _Check(directory, partition, progress)
-        # Retention and compaction may take files away meanwhile: what is wrong counts if nothing has changed.
+        # Retention and compaction may remove files meanwhile: problems count only if the files are still the same.
         if not (check.damage or check.head_problem) or _files(directory) == before:
             break
     return PartitionCheck(
@@ -99,13 +98,13 @@ def check_partition(log: LocalLog, partition: int, progress: Progress = silent) 
 
 
 def quarantined(partition_dir: Path) -> Iterator[Quarantined]:
-    """What was repaired in a partition before, in the order of offsets."""
+    """Earlier repairs of a partition, in the order of offsets."""
     for path in sorted((partition_dir / QUARANTINE).glob("*.json")):
         yield Quarantined(**json.loads(path.read_bytes()))
 
 
 class _Check:
-    """One look at a partition, from its first segment to the head."""
+    """One pass over a partition, from its first segment to the head."""
 
     def __init__(self, directory: Path, partition: int, progress: Progress) -> None:
         self._directory = directory
@@ -120,11 +119,11 @@ class _Check:
         reached = bases[0] if bases else 0
         for place, base in enumerate(bases):
             if base < reached:
-                # Compaction was interrupted before it could remove this one: its records are in the one before it.
+                # Compaction was interrupted before it could remove this one: its records are in an earlier one.
                 continue
-            self._no_gap(reached, base)
+            self._check_gap(reached, base)
             is_active = base == bases[-1] and (self._head is None or self._head.segment <= base)
-            reached = self._active(base) if is_active else self._closed(base, bases[place + 1 :])
+            reached = self._check_active(base) if is_active else self._check_closed(base, bases[place + 1 :])
         self._check_head(bases, reached)
 
     def _read_head(self) -> Head | None:
@@ -135,7 +134,7 @@ class _Check:
             return None
 
     def _check_head(self, bases: list[int], reached: int) -> None:
-        """After a power cut the head may name an earlier segment than the last: opening the partition mends that."""
+        """After a power cut the head may name an earlier segment than the last: opening the partition repairs that."""
         head = self._head
         if head is None:
             if bases and self.head_problem is None:
@@ -145,18 +144,18 @@ class _Check:
         if head.segment not in bases:
             self.head_problem = f"the head names {path.name}, which is missing"
             if not bases or bases[-1] < head.segment:
-                self._no_gap(reached if bases else head.segment, max(head.segment, head.next_offset))
-        elif (segment := self._opened(head.segment)) is not None and segment.generation:
+                self._check_gap(reached if bases else head.segment, max(head.segment, head.next_offset))
+        elif (segment := self._open_segment(head.segment)) is not None and segment.generation:
             self.head_problem = f"the head knows {path.name} as it was before it was repaired"
 
-    def _no_gap(self, reached: int, base: int) -> None:
+    def _check_gap(self, reached: int, base: int) -> None:
         if reached < base:
             path = segment_path(self._directory, reached)
             self.damage.append(Damage(self._partition, path, 0, 0, reached, base, "no file holds these offsets"))
 
-    def _closed(self, base: int, later: list[int]) -> int:
+    def _check_closed(self, base: int, later: list[int]) -> int:
         """Check a closed segment; returns up to which offset it reaches, damage included."""
-        segment = self._opened(base)
+        segment = self._open_segment(base)
         if segment is None:
             return base
         limit = min((b for b in later if b > base), default=NO_LIMIT)
@@ -167,9 +166,9 @@ class _Check:
             self._note(segment, found, following if found.end is None else found.end)
         return following if broken and broken[-1].end is None else end.offset
 
-    def _active(self, base: int) -> int:
-        """Check the segment that is being written, of which only what the head calls durable must be whole."""
-        segment = self._opened(base)
+    def _check_active(self, base: int) -> int:
+        """Check the active segment: only what the head calls durable must be whole."""
+        segment = self._open_segment(base)
         if segment is None:
             return base
         head = self._head if self._head is not None and self._head.segment == base else Head(base, 0, base, 0)
@@ -187,11 +186,11 @@ class _Check:
         return max(end.offset, head.next_offset)
 
     def _nobody_writes(self) -> bool:
-        """Behind the head a writer may be at work; but it publishes one frame before it writes the next."""
+        """Behind the head a writer may be writing; but it publishes each frame before it writes the next."""
         return self._read_head() == self._head
 
     def _survey(self, segment: Segment, published: int | None, limit: int) -> tuple[Place, list[Broken]]:
-        """Count what is whole up to ``published``, or all; returns the place behind it, and what is not whole."""
+        """Count whole frames up to ``published``, or all; returns the place after them, and what is broken."""
         self.segments += 1
         size = segment.size if published is None else min(segment.size, published)
         self.bytes += size
@@ -202,13 +201,13 @@ class _Check:
                 broken.append(found)
                 self._meter.add(found.bytes)
                 continue
-            index.pass_by(found.place)
+            index.compare(found.place)
             end = after(found.place, found.header)
             self._meter.add(found.header.frame_bytes)
             if found.place.position < size:
                 self.frames += 1
                 self.records += found.header.records
-        index.pass_by(end)
+        index.compare(end)
         if not broken and not index.is_right:
             self.wrong_indexes.append(index_path(segment.path))
         return end, broken
@@ -218,7 +217,7 @@ class _Check:
             Damage(self._partition, segment.path, found.position, found.bytes, found.first, end, found.why)
         )
 
-    def _opened(self, base: int) -> Segment | None:
+    def _open_segment(self, base: int) -> Segment | None:
         try:
             return Segment(segment_path(self._directory, base), base)
         except FileNotFoundError:
@@ -226,7 +225,7 @@ class _Check:
 
 
 class _IndexCheck:
-    """The entries of a segment's index, compared with its frames as they go by."""
+    """Compares the entries of a segment's index with its frames."""
 
     def __init__(self, segment: Segment, published: int | None) -> None:
         """``published``: the writer may be adding entries for frames behind this byte."""
@@ -237,17 +236,17 @@ class _IndexCheck:
 
     @property
     def is_right(self) -> bool:
-        """Whether every entry is whole and has met its frame."""
+        """Whether every entry is whole and matched its frame."""
         return self._fits and self._next == len(self._entries)
 
-    def pass_by(self, place: Place) -> None:
+    def compare(self, place: Place) -> None:
         while self._next < len(self._entries) and self._entries["position"][self._next] <= place.position:
             self._fits = self._fits and place_at(self._entries, self._next) == place
             self._next += 1
 
 
 def _files(directory: Path) -> dict[int, int]:
-    """The segments there are, and which file each one is."""
+    """The inode of each segment's file."""
     found: dict[int, int] = {}
     for base in segment_bases(directory):
         with suppress(FileNotFoundError):

@@ -1,19 +1,19 @@
-"""How far work that reads a whole partition has come, for whoever shows it."""
+"""The progress of work that reads a whole partition, for display."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int, int], None]
-"""Called with the partition, the bytes that are done, and the bytes that there are to do."""
+"""Called with the partition, the bytes done, and the bytes in total."""
 
 
 def silent(partition: int, done: int, total: int) -> None:
-    """Nobody looks."""
+    """Shows nothing."""
 
 
 class Meter:
-    """Counts the bytes of one partition and tells ``progress``."""
+    """Counts the bytes of one partition and reports them to ``progress``."""
 
     def __init__(self, partition: int, total: int, progress: Progress) -> None:
         self._partition = partition

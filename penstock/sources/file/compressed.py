@@ -21,16 +21,16 @@ _GZIP = 31
 Unpacking = Callable[[BinaryIO], Iterator[bytes]]
 
 
-class Broken(Exception):
+class UnpackError(Exception):
     """The file cannot be unpacked any further; the text says why."""
 
 
 class PackedContent:
-    """Read forward; going back starts again from the beginning, except for what the last read gave."""
+    """Reads forward; going back restarts from the beginning, except for what the last read returned."""
 
     def __init__(self, path: Path, unpacking: Unpacking) -> None:
         self.broken: str | None = None
-        """Why it could not be unpacked to the end, once somebody has come to that place."""
+        """Why it could not be unpacked to the end, once reading has reached that point."""
         self._path = path
         self._unpacking = unpacking
         self._file = path.open("rb")
@@ -48,7 +48,7 @@ class PackedContent:
             at = self._start + len(self._buffer)
         return at
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self._ended and self.broken is None
 
     def read(self, at: int, size: int) -> bytes:
@@ -78,7 +78,7 @@ class PackedContent:
     def _unpack_more(self) -> None:
         try:
             chunk = next(self._chunks, None)
-        except Broken as error:
+        except UnpackError as error:
             self.broken, chunk = str(error), None
         if chunk is None:
             self._ended = True
@@ -92,11 +92,11 @@ def gzip_chunks(file: BinaryIO) -> Iterator[bytes]:
         member = zlib.decompressobj(_GZIP)
         while not member.eof:
             if not packed:
-                raise Broken("it breaks off")
+                raise UnpackError("it breaks off")
             try:
                 chunk = member.decompress(packed, _CHUNK)
             except zlib.error as error:
-                raise Broken(f"it is damaged ({error})") from None
+                raise UnpackError(f"it is damaged ({error})") from None
             if chunk:
                 yield chunk
             packed = member.unconsumed_tail or (b"" if member.eof else file.read(_CHUNK))
@@ -108,12 +108,12 @@ def gzip_chunks(file: BinaryIO) -> Iterator[bytes]:
 
 def zstd_chunks(file: BinaryIO) -> Iterator[bytes]:
     try:
-        # Reads through the same open file, which may have lost its name by now.
+        # Reads through the open file, which may have lost its name by now.
         with pa.CompressedInputStream(pa.PythonFile(_Borrowed(file), "r"), "zstd") as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:
-        raise Broken(f"it breaks off or is damaged ({error})") from None
+        raise UnpackError(f"it breaks off or is damaged ({error})") from None
 
 
 class _Borrowed:

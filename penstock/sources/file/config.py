@@ -10,7 +10,7 @@ from pydantic import Field
 from penstock.config.component import SampleFile, SourceConfig
 from penstock.config.values.config_paths import LocalPath
 from penstock.config.values.quantities import ByteSize, Duration
-from penstock.sources.file.discovery import find
+from penstock.sources.file.discovery import find_files
 
 _SAMPLES = 20
 """How many files a check looks into."""
@@ -58,7 +58,9 @@ class FileConfig(SourceConfig):
     poll: Duration = Field(default=1.0, gt=0, description="How often files are looked at for new lines.")
 
     def sample_files(self) -> list[SampleFile]:
-        return [sample for found in find(self.path, self.pattern)[:_SAMPLES] if (sample := self._sample(found.path))]
+        return [
+            sample for found in find_files(self.path, self.pattern)[:_SAMPLES] if (sample := self._sample(found.path))
+        ]
 
     def _sample(self, path: Path) -> SampleFile | None:
         ending = path.name.removesuffix(".gz").rpartition(".")[2]

@@ -1,7 +1,7 @@
-"""The content of a file as a stream of bytes with places, and whether it is still what was read of it before.
+"""The content of a file by byte positions, and whether it still is what was read of it before.
 
-A file is the one we know if the first and the last bytes of what we read are where they were; a file that took the
-place of another is its continuation if everything that we read is in it.
+A file is the one we know if the first and the last bytes that we read are where they were; a file that replaced another
+continues it if it holds everything that we read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from penstock.sources.file.file_progress import Position
 
 EDGE_BYTES = 256
-"""How much of the beginning, and of the end of what was read, is looked at to know a file again."""
+"""How many bytes at the start and at the end of what was read identify a file."""
 
 _CHUNK = 2**20
 
@@ -36,14 +36,14 @@ class Content(Protocol):
     def length(self) -> int:
         """Where the content ends now."""
 
-    def whole(self) -> bool:
-        """Whether, at the end, it really ends there: a compressed file may break off in the middle."""
+    def is_complete(self) -> bool:
+        """Whether the end is real: a compressed file may break off in the middle."""
 
     def close(self) -> None: ...
 
 
 class PlainContent:
-    """A file as it is. It stays open, so it can be read to its end also when it has been renamed or removed."""
+    """A plain file. It stays open, so it can be read to its end also after a rename or removal."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -57,7 +57,7 @@ class PlainContent:
     def length(self) -> int:
         return self.stat().st_size
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return True
 
     def read(self, at: int, size: int) -> bytes:
@@ -71,13 +71,13 @@ class PlainContent:
 
 
 class Edges:
-    """The first and the last bytes before a place, carried along while reading goes on."""
+    """The first and the last bytes before a position, updated as reading goes on."""
 
     def __init__(self, head: bytes = b"", tail: bytes = b"") -> None:
         self._head, self._tail = head, tail
 
-    def move(self, taken: np.ndarray) -> None:
-        """Over ``taken``, which came next."""
+    def extend(self, taken: np.ndarray) -> None:
+        """Extend them by ``taken``, the next bytes."""
         if len(self._head) < EDGE_BYTES:
             self._head += taken[: EDGE_BYTES - len(self._head)].tobytes()
         self._tail = (self._tail + taken[-EDGE_BYTES:].tobytes())[-EDGE_BYTES:]
@@ -88,7 +88,7 @@ class Edges:
 
 
 def edges(content: Content, position: Position) -> Edges | None:
-    """The edges of what was read before ``position``; None if the content is not (or no longer) the one it is of."""
+    """The edges of what was read before ``position``; None if the content does not (or no longer) match it."""
     size = min(EDGE_BYTES, position.end)
     head = content.read(0, size)
     tail = content.read(position.end - size, size)
@@ -97,19 +97,19 @@ def edges(content: Content, position: Position) -> Edges | None:
     return found if known else None
 
 
-def begins_alike(head: bytes, position: Position) -> bool:
-    """Whether a content with this ``head`` (its first bytes) may be akin to the one that a position is of."""
+def may_share_content(head: bytes, position: Position) -> bool:
+    """Whether a content with this ``head`` (its first bytes) may share content with the file of a position."""
     size = min(EDGE_BYTES, position.end)
     return len(head) < size or google_crc32c.value(head[:size]) == position.head
 
 
 def holds_all_that_was_read(content: Content, position: Position) -> bool:
-    """Whether the content begins with every byte that was read up to ``position``, wherever it is now."""
+    """Whether the content begins with every byte that was read up to ``position``."""
     return edges(content, position) is not None and checksum(content, position.end) == position.sum
 
 
 class Passed(NamedTuple):
-    """What a stretch at the beginning of a content was like."""
+    """Checksum, lines, edges and size of the first part of a content."""
 
     sum: int
     lines: int
@@ -129,6 +129,6 @@ def pass_over(content: Content, end: int) -> Passed:
     while at < end and (chunk := content.read(at, min(_CHUNK, end - at))):
         total = google_crc32c.extend(total, chunk)
         lines += chunk.count(b"\n")
-        known.move(np.frombuffer(chunk, np.uint8))
+        known.extend(np.frombuffer(chunk, np.uint8))
         at += len(chunk)
     return Passed(total, lines, known, at)

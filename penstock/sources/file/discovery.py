@@ -1,4 +1,4 @@
-"""Which files there are, in a stable order, and which names a rotated file may have had before."""
+"""Which files exist, in a stable order, and which names a rotated file may have had before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKED = (".gz", ".zst", ".zstd")
 _GENERATION = re.compile(r"[.\-_]\d[\d.\-_T]*$")
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file as it was when we looked."""
 
     path: Path
@@ -22,7 +22,7 @@ class Found(NamedTuple):
     """Time of its last change, in nanoseconds."""
 
 
-def find(path: Path, pattern: str) -> list[Found]:
+def find_files(path: Path, pattern: str) -> list[FoundFile]:
     """A file, the files that ``path`` matches as a pattern, or those in a directory that match ``pattern``."""
     if path.is_dir():
         matches: Iterator[Path] = (match for match in path.rglob(pattern) if not _is_hidden(match.relative_to(path)))
@@ -30,15 +30,15 @@ def find(path: Path, pattern: str) -> list[Found]:
         matches = iter([path])
     else:
         matches = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-    return [found for match in sorted(matches) if (found := look(match)) is not None]
+    return [found for match in sorted(matches) if (found := stat_file(match)) is not None]
 
 
 def may_be_empty(path: Path) -> bool:
-    """Whether ``path`` names no single file: a directory, or a pattern, may have none today."""
+    """Whether ``path`` may match no file: it is a directory or a pattern, not a single file."""
     return path.is_dir() or any(sign in str(path) for sign in "*?[")
 
 
-def look(path: Path) -> Found | None:
+def stat_file(path: Path) -> FoundFile | None:
     """None if there is no such file (any more)."""
     try:
         status = path.stat()
@@ -47,17 +47,17 @@ def look(path: Path) -> Found | None:
     return found_as(path, status) if path.is_file() else None
 
 
-def found_as(path: Path, status: os.stat_result) -> Found:
-    return Found(path, f"{status.st_dev}:{status.st_ino}", status.st_size, status.st_mtime_ns)
+def found_as(path: Path, status: os.stat_result) -> FoundFile:
+    return FoundFile(path, f"{status.st_dev}:{status.st_ino}", status.st_size, status.st_mtime_ns)
 
 
-def siblings(path: Path) -> list[Found]:
-    """The files in the folder of a file, newest change last; none if the folder is gone or may not be looked into."""
+def siblings(path: Path) -> list[FoundFile]:
+    """The files in a file's folder, last changed last; none if the folder is gone or not readable."""
     try:
         names = os.listdir(path.parent)
     except OSError:
         return []
-    found = [sibling for name in names if (sibling := look(path.parent / name)) is not None]
+    found = [sibling for name in names if (sibling := stat_file(path.parent / name)) is not None]
     return sorted(found, key=lambda sibling: sibling.changed)
 
 
@@ -72,7 +72,7 @@ def may_be_copy(name: str, of: str) -> bool:
 
 
 def generation_base(name: str) -> str:
-    """The name without what rotation puts behind it: ``a.log`` for ``a.log.2.gz``."""
+    """The name without rotation's suffix: ``a.log`` for ``a.log.2.gz``."""
     return _GENERATION.sub("", _unpacked(name))
 
 

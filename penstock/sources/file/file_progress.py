@@ -1,11 +1,11 @@
-"""How far every file has been read, kept exactly: the log itself is the record of it.
+"""How far every file has been read, exactly: the log itself records it.
 
-The last entry of each append says in a header how far its file was read, and an append is whole or not at all, so what
-is in the log has been read and nothing else has. A saved summary spares a restart the reading of the whole log: it says
-how far the files had been read at some offset of the log, and the entries from there on say the rest.
+The last entry of each append says in a header how far its file was read, and an append happens completely or not at
+all: so a record counts as read exactly if the log has it. A saved summary spares a restart from reading the whole log:
+it holds the positions at some offset of the log, and the entries from there on give the rest.
 
-Compaction and retention take entries out of closed segments only. So the summary is saved whenever a segment is about
-to be closed: then it covers all that they may take.
+Compaction and retention remove entries from closed segments only. So the summary is saved whenever a segment is about
+to be closed: then it covers everything that they may remove.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import PenstockError
 from penstock.log.format.log_files import replace_durably
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.sources.file.discovery import generation_base, is_packed_name
 from penstock.sources.file.formats.file_entries import RESUME
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("penstock.file")
 
 
 MOST_RETIRED = 1000
-"""How many files are remembered that are gone and whose inode another one has."""
+"""How many files to remember that are gone and whose inode another file has."""
 
 _RETIRED = "#"
 
@@ -40,24 +40,24 @@ class Position(NamedTuple):
     """How far a file has been read: ``line`` lines, ``end`` bytes. ``inside``: that was in the middle of a line."""
 
     file: str
-    """Its path when it was read last."""
+    """The path at the last read."""
     id: str = ""
-    """Device and inode: the file keeps them when it is renamed."""
+    """Device and inode: a rename does not change them."""
     line: int = 0
     end: int = 0
     inside: bool = False
     head: int = 0
     tail: int = 0
-    """Checksums of the first and of the last few bytes that were read."""
+    """Checksums of the first and the last bytes that were read."""
     sum: int = 0
     """Checksum of all that was read."""
     packed: int = 0
-    """Size of a compressed file that was read to its end: while it has it, it need not be unpacked to be known."""
+    """The size of a compressed file that was read to its end: while it stays, the file need not be unpacked again."""
     copy_of: str = ""
-    """The id of a file that holds all this one does: it is read there."""
+    """The id of a file that holds everything in this one: it is read there."""
 
     def to_header(self, also: Sequence[Position] = ()) -> str:
-        """``also``: positions of other files that are true from the same append on."""
+        """``also``: positions of other files that become valid with the same append."""
         document = self._asdict()
         if also:
             document["also"] = [position._asdict() for position in also]
@@ -65,13 +65,13 @@ class Position(NamedTuple):
 
 
 class Positions:
-    """By the id of the file; and by its name, so that what a new file may continue is found without a search."""
+    """Positions by file id, and by name: what a new file may continue is found without a search."""
 
     def __init__(self, positions: Iterable[Position] = ()) -> None:
         self._by_id: dict[str, Position] = {}
         self._by_path: dict[str, dict[str, int]] = {}
         self._by_base: dict[str, dict[str, int]] = {}
-        """Files that are not compressed, by their path without the number that rotation gives."""
+        """Uncompressed files, by their path without rotation's suffix."""
         self._retired: dict[str, None] = {}
         self._clock = count()
         for position in positions:
@@ -108,13 +108,13 @@ class Positions:
                 del index[key]
 
     def at(self, path: Path) -> list[Position]:
-        """Of files that were read under this path, the last one first."""
+        """Positions of files that were read under this path, newest first."""
         return self._newest_first(self._by_path.get(str(path), {}))
 
-    def akin(self, path: Path) -> list[Position]:
-        """Of files whose content may have got to this path by rotation (``finding.may_be_copy``), the last one first.
+    def related(self, path: Path) -> list[Position]:
+        """Positions of files whose content rotation may have put at this path (``may_be_copy``), newest first.
 
-        It costs what it finds, however many files there are.
+        The cost depends on what it finds, not on how many files there are.
         """
         base = _base(str(path))
         found = {**self._by_path.get(str(path), {}), **self._by_path.get(base, {})}
@@ -132,18 +132,18 @@ class Positions:
 
 
 def retired_id(position: Position) -> str:
-    """What a position is kept by when another file has the inode of the one it is of."""
+    """The id of a position whose file's inode another file has."""
     return f"{position.id.partition(_RETIRED)[0]}{_RETIRED}{position.sum}"
 
 
-def positions_in(text: str) -> list[Position]:
-    """What ``Position.to_header`` wrote, in the order in which it became true."""
+def parse_positions(text: str) -> list[Position]:
+    """The positions that ``Position.to_header`` wrote, in the order in which they became valid."""
     document = json.loads(text)
     also = document.pop("also", [])
     return [*(Position(**other) for other in also), Position(**document)]
 
 
-def recall(summary: Path, log: LocalLog, partition: int) -> Positions:
+def load_positions(summary: Path, log: LocalLog, partition: int) -> Positions:
     """The positions as of the end of the partition.
 
     Raises ``PenstockError`` if the summary is damaged and the log alone no longer says it all.
@@ -156,13 +156,13 @@ def recall(summary: Path, log: LocalLog, partition: int) -> Positions:
         offset, positions, damaged = 0, Positions(), False
     except (ValueError, KeyError, TypeError):
         offset, positions, damaged = 0, Positions(), True
-    if offset > end:  # the log is not the one that the summary was made for
+    if offset > end:  # the summary is of another log
         offset, positions = 0, Positions()
     records = 0
     for batch in log.read(partition, offset, end):
         records += batch.num_rows
         for text in _resume_headers(batch):
-            for position in positions_in(text):
+            for position in parse_positions(text):
                 positions.keep(position)
     if damaged and records < end:
         raise PenstockError(
@@ -175,8 +175,8 @@ def recall(summary: Path, log: LocalLog, partition: int) -> Positions:
     return positions
 
 
-def save(summary: Path, next_offset: int, positions: Positions) -> None:
-    """Keep a summary that is true for the log below ``next_offset``."""
+def save_positions(summary: Path, next_offset: int, positions: Positions) -> None:
+    """Save a summary that is valid for the log below ``next_offset``."""
     files = [position.to_header() for position in positions]
     summary.parent.mkdir(parents=True, exist_ok=True)
     replace_durably(summary, json.dumps({"log_offset": next_offset, "files": files}).encode())
@@ -184,7 +184,7 @@ def save(summary: Path, next_offset: int, positions: Positions) -> None:
 
 def _load(summary: Path) -> tuple[int, Positions]:
     document = json.loads(summary.read_bytes())
-    positions = (position for text in document["files"] for position in positions_in(text))
+    positions = (position for text in document["files"] for position in parse_positions(text))
     return int(document["log_offset"]), Positions(positions)
 
 

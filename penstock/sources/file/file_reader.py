@@ -1,4 +1,4 @@
-"""The way of one file's content into the log: block by block, each one append, each append saying how far it came."""
+"""Reads the content of a file into the log: block by block, each one append that says how far the file was read."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from penstock.sources.file.formats.record_cutter import Cutter, Piece
 FULL_DISK_PAUSE_SECONDS = 1.0
 MOST_ROW_BYTES = 16 * 2**20
 MOST_NOTED = 1000
-"""How many positions of other files an append carries at most, so that its header stays small."""
+"""The most positions of other files that an append carries, so that its header stays small."""
 
 _log = logging.getLogger("penstock.file")
 
 
-class Reading:
-    """Where all files have been read to, and the way from a file into the log."""
+class FileReader:
+    """Knows how far all files have been read, and appends their content to the log."""
 
     def __init__(
         self, config: FileConfig, name: str, writer: PartitionWriter, positions: Positions, stopping: Event,
@@ -44,9 +44,9 @@ class Reading:
         self._stopping = stopping
 
     def read(self, content: Content, cutter: Cutter, position: Position, edges: Edges, complete: bool) -> None:
-        """Take what the content has beyond ``position``, up to its present end, or until we are to stop.
+        """Append what the content has beyond ``position``, up to its current end, or until we are told to stop.
 
-        ``complete``: what is behind the last line break is a record too.
+        ``complete``: what follows the last line break is a record too.
         """
         size = content.limit()
         wanted = self._config.batch_bytes
@@ -56,14 +56,14 @@ class Reading:
                 break
             block = np.frombuffer(data, np.uint8)
             at_end = len(data) < wanted or (size is not None and position.end + len(data) >= size)
-            piece = cutter.cut(block, position, complete and at_end and content.whole())
+            piece = cutter.cut(block, position, complete and at_end and content.is_complete())
             if piece.taken == 0:
                 if at_end or wanted > self._config.line_bytes:
                     break
                 wanted = self._config.line_bytes + self._config.batch_bytes
                 continue
             taken = block[: piece.taken]
-            edges.move(taken)
+            edges.extend(taken)
             head, tail = edges.sums
             total = google_crc32c.extend(position.sum, taken)
             following = Position(
@@ -75,20 +75,20 @@ class Reading:
             position, wanted = following, self._config.batch_bytes
 
     def note(self, position: Position) -> None:
-        """Keep a position that no append made. The next append, of whichever file, makes it durable with its own: till
-        then the log is as it was before, and what led to the position is found again."""
+        """Keep a position that did not come from an append. The next append, of any file, makes it durable: until then
+        the log is unchanged, and a restart finds the position again."""
         self.positions.keep(position)
         self._noted[position.id] = position
         if len(self._noted) >= MOST_NOTED:
             self._save()
             self._noted.clear()
 
-    def take_rows(self, position: Position, data: pa.BinaryArray) -> Position | None:
-        """Put whole rows into the log that come next after ``position``, which counts rows. None: we are to stop."""
+    def append_rows(self, position: Position, data: pa.BinaryArray) -> Position | None:
+        """Append the rows that follow ``position``, which counts rows. None: we were told to stop."""
         if len(data) > 1 and data.nbytes > MOST_ROW_BYTES:
             half = len(data) // 2
-            middle = self.take_rows(position, data.slice(0, half))
-            return middle and self.take_rows(middle, data.slice(half))
+            middle = self.append_rows(position, data.slice(0, half))
+            return middle and self.append_rows(middle, data.slice(half))
         numbers = np.arange(position.line + 1, position.line + 1 + len(data), dtype=np.int64)
         following = position._replace(line=position.line + len(data), end=position.end + len(data))
         batch = entry_batch(data, self._namespace, position.file, numbers, numbers, [], self._resume(following))
@@ -107,7 +107,7 @@ class Reading:
         return entry_batch(piece.data, self._namespace, after.file, piece.numbers, ends, problems, self._resume(after))
 
     def _append(self, batch: pa.RecordBatch) -> bool:
-        """Into the log. A full disk is waited for; False: we were told to stop meanwhile, nothing was taken."""
+        """Append to the log. Waits while the disk is full; False: we were told to stop, and nothing was appended."""
         reminder = Reminder()
         while True:
             try:
@@ -123,5 +123,5 @@ class Reading:
 
 
 def readable(name: str) -> str:
-    """A file's name for people, also one that is not UTF-8."""
+    """A file's name as printable text, also if it is not UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The files that stay open between two looks: those are read to their end also when they were renamed or removed."""
+"""The files that stay open between polls: they are read to their end also when they were renamed or removed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from penstock.sources.file.config import FileConfig
 from penstock.sources.file.content import Content
-from penstock.sources.file.discovery import Found, found_as
+from penstock.sources.file.discovery import FoundFile, found_as
 from penstock.sources.file.formats.file_format import open_content
 
 MOST_OPEN = 64
-"""How many files stay open: those that changed last, which are the ones that get renamed or removed while read."""
+"""How many files stay open: those that changed last, the likeliest to be renamed or removed while read."""
 
 
 @dataclass
@@ -20,11 +20,11 @@ class OpenFile:
     path: Path
     content: Content
     last_size: int = -1
-    """Its size a round ago, once it was no longer found where it was."""
+    """Its size one poll ago, since it is no longer found at its path."""
 
 
-class Opened:
-    """By the id of the file."""
+class OpenFiles:
+    """Open files by id."""
 
     def __init__(self, config: FileConfig) -> None:
         self._config = config
@@ -36,12 +36,12 @@ class Opened:
     def get(self, id: str) -> OpenFile | None:
         return self._files.get(id)
 
-    def beside(self, here: dict[str, Path]) -> list[tuple[str, OpenFile]]:
-        """Those that are not among the files ``here``."""
+    def moved_files(self, here: dict[str, Path]) -> list[tuple[str, OpenFile]]:
+        """The open files that are not among ``here``."""
         return [(id, file) for id, file in self._files.items() if id not in here]
 
-    def content(self, file: Found) -> Content | None:
-        """The open file. None if its path leads to another one by now. Raises ``OSError``."""
+    def open(self, file: FoundFile) -> Content | None:
+        """The content of the file, opened if needed. None if another file has its path by now. Raises ``OSError``."""
         known = self._files.get(file.id)
         if known is not None:
             self._files.move_to_end(file.id)
@@ -56,7 +56,7 @@ class Opened:
             self._files.popitem(last=False)[1].content.close()
         return content
 
-    def forget(self, id: str) -> None:
+    def close_file(self, id: str) -> None:
         self._files.pop(id).content.close()
 
     def close(self) -> None:

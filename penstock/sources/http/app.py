@@ -1,8 +1,8 @@
 """The collector's requests: from the socket to the log, and the answer back.
 
-``Collector`` is an RSGI application for one worker. A request is: find the face by its path, find the token, read the
-body within its limits, find the events in it, and hand them to the intake, which answers when the log has them. Every
-module named here does one of these; what is in this one is their order.
+``Collector`` is an RSGI application for one worker. A request is: find the endpoint by its path, find the token, read
+the body within its limits, find the events in it, and hand them to the intake, which answers when the log has them.
+Every module named here does one of these; what is in this one is their order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.sources.http import responses
 from penstock.sources.http.access.auth_tokens import Headers, TokenTable, presented_secret, query_secret
 from penstock.sources.http.access.connections import Connections
 from penstock.sources.http.access.cors import Cors
-from penstock.sources.http.access.endpoints import FACES, Face, Shape
+from penstock.sources.http.access.endpoints import ENDPOINTS, Endpoint, Shape
 from penstock.sources.http.body import pixel, segment_messages
 from penstock.sources.http.body.body_events import BadBody, BodyLimits, events, lines
 from penstock.sources.http.body.body_reader import BodyReader, Incoming
@@ -36,7 +36,7 @@ from penstock.sources.http.body.lanes import Lane
 from penstock.sources.http.body.multipart import file_of_form, is_form
 from penstock.sources.http.body.pace import QUICK_BYTES, QUICK_QUERY, TINY_BYTES, Pace, pace
 from penstock.sources.http.config import HttpConfig
-from penstock.sources.http.intake.event_intake import Intake, Prepared, Provenance
+from penstock.sources.http.intake.event_intake import EventIntake, Prepared, Provenance
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.openapi import description
 from penstock.sources.http.readiness import Readiness
@@ -65,7 +65,7 @@ class Collector:
         self.connections = connections
         self.readiness = Readiness()
         self.tally = tally
-        self.intake = Intake(config, source, tally, self.readiness)
+        self.intake = EventIntake(config, source, tally, self.readiness)
         self.bodies = BodyReader(limits, tally)
         self.bodies.is_whole = connections.is_whole
         self._tally_path = tally_path
@@ -84,32 +84,32 @@ class Collector:
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         path = scope.path
-        face = FACES.get(path)
+        endpoint = ENDPOINTS.get(path)
         try:
-            if face is None:
+            if endpoint is None:
                 answer = self._page(scope)
                 name = path if path in self._pages else "other"
             else:
-                name = face.name
-                answer = await self._answer(face, scope, exchange)
+                name = endpoint.name
+                answer = await self._answer(endpoint, scope, exchange)
         except ProtocolClosed:
-            # Most often nobody is there any more. Who is, and has sent a body that breaks off, hears so.
-            self.tally.request("gone" if face is None else face.name, 499)
+            # Most often the client is gone. One that is there, and whose body broke off, gets an answer.
+            self.tally.count_request("gone" if endpoint is None else endpoint.name, 499)
             exchange.response_bytes(*responses.BROKEN_OFF)
             return
         except Exception:
             _log.exception("a request to %s failed", path)
             answer = responses.closing(responses.FAILED)
-        self.tally.request(name, answer.status)
+        self.tally.count_request(name, answer.status)
         if scope.method == "HEAD" or not answer.body:
             exchange.response_empty(answer.status, answer.headers)
         else:
             exchange.response_bytes(*answer)
 
-    async def _answer(self, face: Face, scope: Scope, exchange: Exchange) -> Answer:
-        request = Request(face, scope, self._cors.active)
-        if scope.method != face.method:
-            return self._preflight(request) if scope.method == "OPTIONS" else responses.wrong_method(face.methods)
+    async def _answer(self, endpoint: Endpoint, scope: Scope, exchange: Exchange) -> Answer:
+        request = Request(endpoint, scope, self._cors.active)
+        if scope.method != endpoint.method:
+            return self._preflight(request) if scope.method == "OPTIONS" else responses.wrong_method(endpoint.methods)
         try:
             answer = await self._take(request, exchange)
         except Refused as refused:
@@ -120,30 +120,30 @@ class Collector:
             answer = responses.too_large(self._limits.body_bytes)
         except (DamagedBody, UnknownEncoding) as error:
             answer = responses.bad_encoding(str(error), known=isinstance(error, DamagedBody))
-        if request.origin is not None and face.browser:
+        if request.origin is not None and endpoint.browser:
             return self._cors.shared(answer, request.grant, request.origin)
         return answer
 
     def _preflight(self, request: Request) -> Answer:
-        face = request.face
-        if not face.browser:
-            return responses.wrong_method(face.methods)
+        endpoint = request.endpoint
+        if not endpoint.browser:
+            return responses.wrong_method(endpoint.methods)
         secret = query_secret(request.query)
         grant = self._tokens.grant(secret) if secret is not None else None
-        usable = secret is None or face.refusal(grant) is None
-        return self._cors.preflight(grant, request.origin if usable else None, face.methods)
+        usable = secret is None or endpoint.refusal(grant) is None
+        return self._cors.preflight(grant, request.origin if usable else None, endpoint.methods)
 
     async def _take(self, request: Request, exchange: Exchange) -> Answer:
-        face, headers = request.face, request.headers
+        endpoint, headers = request.endpoint, request.headers
         secret = presented_secret(request.query, headers)
-        key_in_body = secret is None and face.key_in_body
+        key_in_body = secret is None and endpoint.key_in_body
         if not key_in_body:
             self._admit(request, secret)
         if self.intake.commits is None or self.readiness.stopping:
             return responses.closing(responses.NOT_READY)
         if self.readiness.disk_free < self._disk_reserve:
             return responses.closing(responses.LOG_FULL)
-        if face.shape is Shape.PIXEL:
+        if endpoint.shape is Shape.PIXEL:
             await self._take_pixel(request)
             return pixel.TRANSPARENT
         if key_in_body:
@@ -151,15 +151,19 @@ class Collector:
         else:
             received = await self.bodies.read(headers, exchange, request.client)
         try:
-            if face.shape is Shape.EVENTS and len(received) <= TINY_BYTES and headers.get("content-encoding") is None:
-                # Most requests by far: everything below is for the others.
+            if (
+                endpoint.shape is Shape.EVENTS
+                and len(received) <= TINY_BYTES
+                and headers.get("content-encoding") is None
+            ):
+                # Most requests by far; the rest is for the others.
                 taken = self.intake.prepare(events(received, self._limits), self.intake.provenance(request))
-                await self.intake.take(taken)
+                await self.intake.commit(taken)
             else:
                 taken = await self._take_body(request, received)
         finally:
             self.bodies.room.release(len(received))
-        if face.shape is Shape.LINES:
+        if endpoint.shape is Shape.LINES:
             return responses.accepted_lines(len(taken.batch) - taken.malformed, taken.malformed)
         return responses.accepted(len(taken.batch))
 
@@ -174,16 +178,16 @@ class Collector:
         else:
             async with self._soon.turn(origin.sender):
                 prepared = await self._soon.run(prepare)
-        await self.intake.take(prepared)
+        await self.intake.commit(prepared)
 
     async def _take_body(self, request: Request, received: bytes) -> Prepared:
-        """Find the events and put them into the log, at the pace that the body needs."""
+        """Find the events and append them to the log, in the lane that the body needs."""
         origin = self.intake.provenance(request)
-        content_type = request.headers.get("content-type") if request.face.shape is Shape.LINES else None
+        content_type = request.headers.get("content-type") if request.endpoint.shape is Shape.LINES else None
         form = content_type if content_type is not None and is_form(content_type) else None
         encoding = _encoding(request.headers)
         body = quickly_unpacked(received, encoding, QUICK_BYTES) if encoding else received
-        chosen = Pace.ALONE if body is None else pace(request.face.shape, body, form is not None)
+        chosen = Pace.ALONE if body is None else pace(request.endpoint.shape, body, form is not None)
         if chosen is Pace.ALONE:
             return await self._take_alone(request, received, encoding, form, origin)
         assert body is not None
@@ -192,13 +196,13 @@ class Collector:
                 prepared = await self._soon.run(partial(self._prepared, request, body, form, origin))
         else:
             prepared = self._prepared(request, body, form, origin)
-        await self.intake.take(prepared)
+        await self.intake.commit(prepared)
         return prepared
 
     async def _take_alone(
         self, request: Request, received: bytes, encoding: str, form: str | None, origin: Provenance
     ) -> Prepared:
-        """For the largest bodies: the turn ends when the log has all of it, so their memory is needed one by one."""
+        """For the largest bodies: the turn ends when the log has all of it, so only one is in memory at a time."""
         lane, room, held = self._alone, self.bodies.room, 0
         async with lane.turn(origin.sender):
             body = received
@@ -211,34 +215,34 @@ class Collector:
             finally:
                 del body
                 room.release(held)
-            await self.intake.take(prepared)
+            await self.intake.commit(prepared)
         return prepared
 
     def _prepared(self, request: Request, body: bytes, form: str | None, origin: Provenance) -> Prepared:
-        """The records of a body. For any thread."""
-        shape, limits = request.face.shape, self._limits
+        """The records of a body. Safe in any thread."""
+        shape, limits = request.endpoint.shape, self._limits
         if shape is Shape.EVENTS:
             return self.intake.prepare(events(body, limits), origin)
         if shape is Shape.LINES:
             return self.intake.prepare(lines(body if form is None else file_of_form(form, body), limits), origin)
-        call = segment_messages.Call(body, request.face.message_type, limits)
+        call = segment_messages.Call(body, request.endpoint.message_type, limits)
         return self.intake.prepare(call.messages(partial(_check_key, request)), origin, messages=True)
 
     def _admit(self, request: Request, secret: str | None) -> None:
-        """Know the sender by its secret, or refuse it."""
+        """Identify the sender by its secret, or refuse it."""
         if secret is None:
             raise Refused(responses.NO_TOKEN)
         grant = self._tokens.grant(secret)
-        refusal = request.face.refusal(grant)
+        refusal = request.endpoint.refusal(grant)
         if refusal is not None:
             raise Refused(refusal)
         request.secret, request.grant = secret, grant
-        self.connections.known(request.client)
+        self.connections.mark_known(request.client)
         if request.origin is not None and grant is not None and self._cors.forbids(grant, request.origin):
             raise Refused(responses.FOREIGN_ORIGIN)
 
     async def _read_and_admit(self, request: Request, exchange: Exchange) -> bytes:
-        """The body of a sender who can show its secret only there: near the start, and before the rest is read."""
+        """Read the body of a sender whose secret is only in it: finds it near the start, before reading the rest."""
         body = self.bodies.open(request.headers, exchange, request.client)
         try:
             start = await body.prefix(segment_messages.KEY_PREFIX_BYTES)
@@ -260,17 +264,19 @@ class Collector:
 
     def _ready(self) -> Answer:
         problem = self.readiness.problem
-        return responses.ready(self.readiness.engine) if problem is None else responses.later("not_ready", problem)
+        return (
+            responses.ready(self.readiness.engine) if problem is None else responses.retry_later("not_ready", problem)
+        )
 
 
 def _check_key(request: Request, key: str | None) -> None:
-    """A body that shows one key near its start and another one later shows none."""
+    """Refuse a body that has one key near its start and another one later."""
     if request.key_in_body and key != request.secret:
         raise Refused(responses.UNKNOWN_TOKEN)
 
 
 def _encoding(headers: Headers) -> str:
-    """What the body is packed with; several lines are one list."""
+    """The body's content encoding; several header lines are one list."""
     return ",".join(headers.get_all("content-encoding")) if headers.get("content-encoding") is not None else ""
 
 

@@ -1,9 +1,9 @@
 """Counters of one worker, and the page that adds up those of all workers.
 
-A request costs a few integer additions. Twice a second a worker writes its numbers into a file of its own; the page is
-the sum of the files, shown by the process that looks after the workers, at an address apart from theirs: who may send
-events need not see how many others do. A worker that is replaced goes on from the numbers of the one before, so
-counters only ever grow while the collector runs.
+A request costs a few integer additions. Twice a second a worker saves its counters to its own file; the page is the sum
+of the files, served by the process that supervises the workers, at an address of its own: who may send events need not
+see how many others do. A replaced worker continues the counters of its predecessor, so counters only grow while the
+collector runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATENCY_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 
 @dataclass(slots=True)
 class Tally:
-    """The numbers of one worker since the collector started."""
+    """The counters of one worker since the collector started."""
 
     requests: dict[tuple[str, int], int] = field(default_factory=dict)
     """By endpoint and status."""
@@ -34,11 +34,11 @@ class Tally:
     commit_seconds: float = 0.0
     pending_bytes: int = 0
 
-    def request(self, endpoint: str, status: int) -> None:
+    def count_request(self, endpoint: str, status: int) -> None:
         key = (endpoint, status)
         self.requests[key] = self.requests.get(key, 0) + 1
 
-    def committed(self, seconds: float) -> None:
+    def count_commit(self, seconds: float) -> None:
         self.commits[bisect_left(LATENCY_BOUNDS, seconds)] += 1
         self.commit_seconds += seconds
 
@@ -67,8 +67,8 @@ class Tally:
         return cls(requests=requests, **document)
 
 
-def show(source: str, directory: Path, host: str, port: int) -> Callable[[], None]:
-    """Serve the page of a source, all its workers together, in a thread of its own. Returns what ends it. Raises
+def serve_metrics(source: str, directory: Path, host: str, port: int) -> Callable[[], None]:
+    """Serve the metrics of a source, all its workers together, in a thread. Returns a function that stops it. Raises
     ``OSError`` if the address cannot be used."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(source, directory))
@@ -129,7 +129,7 @@ def _summed(counts: Iterable[dict[tuple[str, int], int]]) -> dict[tuple[str, int
 
 def _buckets(tallies: Iterable[Tally]) -> list[tuple[str, float]]:
     """Cumulative, as the format wants them."""
-    # The empty one is for the moment before any worker has written its first numbers.
+    # The empty one is for the time before any worker has saved its counters.
     columns = zip(*(tally.commits for tally in (Tally(), *tallies)), strict=True)
     below = 0
     found: list[tuple[str, float]] = []

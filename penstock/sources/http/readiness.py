@@ -1,5 +1,5 @@
-"""Whether a worker should be sent traffic: the log takes writes, and it is not stopping. It owns its partition already:
-before that it does not listen."""
+"""Whether a worker should get traffic: the log takes writes, and the worker is not stopping. It owns its partition
+already: before that it does not listen."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Readiness:
     def __init__(self) -> None:
         self.stopping = False
         self.disk_free = sys.maxsize
-        """Bytes that the log's disk has left, as last looked at."""
+        """Bytes left on the log's disk at the last check."""
         self._failed_at = -FAILURE_MEMORY_SECONDS
         self.run_dir: Path | None = None
-        """Where the engine leaves its signs of life."""
+        """Where the engine writes its heartbeat."""
 
     @property
     def engine(self) -> str:
-        """How the engine does, for whoever asks: events are taken, and safe, also without one."""
+        """The state of the engine, for information: events are taken, and safe, also without one."""
         beat = None if self.run_dir is None else read_beat(self.run_dir)
         if beat is None:
             return "unknown"
@@ -40,7 +40,7 @@ class Readiness:
 
     @property
     def problem(self) -> str | None:
-        """Why not, in words; None when ready."""
+        """Why the worker is not ready; None when it is."""
         if self.stopping:
             return "stopping"
         if monotonic() - self._failed_at < FAILURE_MEMORY_SECONDS:

@@ -1,4 +1,4 @@
-"""What the collector answers: status, headers and body, made ahead where they never change."""
+"""The collector's answers: status, headers and body, prebuilt where they never change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def accepted_lines(events: int, malformed: int) -> Answer:
     return Answer(200, _JSON, b'{"status":"ok","accepted":%d,"malformed":%d}' % (events, malformed))
 
 
-def refused(status: HTTPStatus, code: str, message: str, *headers: tuple[str, str], index: int | None = None) -> Answer:
+def refusal(status: HTTPStatus, code: str, message: str, *headers: tuple[str, str], index: int | None = None) -> Answer:
     body: dict[str, str | int] = {"status": "error", "code": code, "message": message}
     if index is not None:
         body["index"] = index
@@ -45,26 +45,26 @@ def refused(status: HTTPStatus, code: str, message: str, *headers: tuple[str, st
 
 
 def bad_body(error: BadBody) -> Answer:
-    return refused(error.status, error.code, error.message, index=error.index)
+    return refusal(error.status, error.code, error.message, index=error.index)
 
 
 def closing(answer: Answer) -> Answer:
-    """The same answer, after which the connection ends: the rest of its body was not read."""
+    """The same answer, which also closes the connection: the rest of the body was not read."""
     return Answer(answer.status, [*answer.headers, ("connection", "close")], answer.body)
 
 
 def ready(engine: str) -> Answer:
-    """Events are taken. How the engine does is told beside it: without one they are safe, and wait."""
+    """Events are taken. The answer also gives the engine's state: without an engine they are safe, and wait."""
     return Answer(200, _JSON, orjson.dumps({"status": "ready", "engine": engine}))
 
 
-def later(code: str, message: str) -> Answer:
+def retry_later(code: str, message: str) -> Answer:
     """503: nothing was taken, and the same request may work soon."""
-    return refused(HTTPStatus.SERVICE_UNAVAILABLE, code, message, ("retry-after", str(RETRY_AFTER_SECONDS)))
+    return refusal(HTTPStatus.SERVICE_UNAVAILABLE, code, message, ("retry-after", str(RETRY_AFTER_SECONDS)))
 
 
 def _unauthorized(code: str, message: str) -> Answer:
-    return refused(HTTPStatus.UNAUTHORIZED, code, message, ("www-authenticate", 'Token realm="penstock"'))
+    return refusal(HTTPStatus.UNAUTHORIZED, code, message, ("www-authenticate", 'Token realm="penstock"'))
 
 
 ONE_ACCEPTED = Answer(200, _JSON, b'{"status":"ok","accepted":1}')
@@ -83,39 +83,39 @@ CLIENT_TOKEN_ON_SERVER_API = _unauthorized(
 SERVER_TOKEN_IN_BROWSER = _unauthorized(
     "server_token", "this is a server secret; keep it out of web pages and use the token's client_secret here"
 )
-FOREIGN_ORIGIN = refused(
+FOREIGN_ORIGIN = refusal(
     HTTPStatus.FORBIDDEN,
     "origin_not_allowed",
     "the token does not take events from pages of this origin; nothing was taken. Its origins are in the config",
 )
-NOT_FOUND = refused(HTTPStatus.NOT_FOUND, "not_found", "there is nothing here; see /openapi.json")
-OVERLOADED = later("overloaded", "too much is waiting for the disk; nothing was taken, send it again")
-LOG_FULL = later("log_full", "the disk is full; nothing was taken, send it again")
-LOG_FAILED = later("log_failed", "the log cannot be written; nothing was taken, send it again")
-NOT_READY = later("not_ready", "the collector is starting or stopping; nothing was taken, send it again")
+NOT_FOUND = refusal(HTTPStatus.NOT_FOUND, "not_found", "there is nothing here; see /openapi.json")
+OVERLOADED = retry_later("overloaded", "too much is waiting for the disk; nothing was taken, send it again")
+LOG_FULL = retry_later("log_full", "the disk is full; nothing was taken, send it again")
+LOG_FAILED = retry_later("log_failed", "the log cannot be written; nothing was taken, send it again")
+NOT_READY = retry_later("not_ready", "the collector is starting or stopping; nothing was taken, send it again")
 
 ALIVE = Answer(200, _JSON, b'{"status":"ok"}')
 BODY_TIMEOUT = closing(
-    refused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was taken")
+    refusal(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was taken")
 )
 BROKEN_OFF = closing(
-    refused(HTTPStatus.BAD_REQUEST, "body_broken_off", "the body ends before it is complete; nothing was taken")
+    refusal(HTTPStatus.BAD_REQUEST, "body_broken_off", "the body ends before it is complete; nothing was taken")
 )
-FAILED = refused(
+FAILED = refusal(
     HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the collector failed on this request; nothing was taken"
 )
 
 
 def too_large(limit: int) -> Answer:
     message = f"the body is larger than {limit} bytes; nothing was taken"
-    return closing(refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message))
+    return closing(refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message))
 
 
 def bad_encoding(message: str, known: bool) -> Answer:
     if known:
-        return refused(HTTPStatus.BAD_REQUEST, "damaged_body", message)
-    return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unknown_encoding", message, ("accept-encoding", "gzip, zstd"))
+        return refusal(HTTPStatus.BAD_REQUEST, "damaged_body", message)
+    return refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unknown_encoding", message, ("accept-encoding", "gzip, zstd"))
 
 
 def wrong_method(allowed: str) -> Answer:
-    return refused(HTTPStatus.METHOD_NOT_ALLOWED, "wrong_method", f"use {allowed} here", ("allow", allowed))
+    return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "wrong_method", f"use {allowed} here", ("allow", allowed))

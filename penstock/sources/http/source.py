@@ -45,7 +45,7 @@ class HttpSource(Source[HttpConfig]):
         shutil.rmtree(counters, ignore_errors=True)
         counters.mkdir(parents=True)
         with ExitStack() as stack:
-            address = _reserve(self.config.listen, stack, stopping)
+            address = _reserve_address(self.config.listen, stack, stopping)
             self._show_metrics(counters, address[1], stack)
             jobs = [Job.of(self.config, self.context, index, address) for index in range(self.config.workers)]
             workers = [_Worker(job) for job in jobs]
@@ -54,14 +54,14 @@ class HttpSource(Source[HttpConfig]):
                 worker.start()
             while not stopping.wait(POLL_SECONDS):
                 for worker in workers:
-                    worker.look_after()
+                    worker.restart_if_ended()
 
     def _show_metrics(self, counters: Path, port: int, stack: ExitStack) -> None:
-        """An address that was asked for must work. The one that nobody asked for costs no event if it is taken."""
+        """Serve metrics. A configured address must work; if the default one is taken, the collector runs without."""
         asked = self.config.metrics
         host, at = split_address(asked) if asked is not None else ("127.0.0.1", metrics_port(port))
         try:
-            stack.callback(metrics.show(self.context.name, counters, host, at))
+            stack.callback(metrics.serve_metrics(self.context.name, counters, host, at))
         except OSError as error:
             what = f"the counters of '{self.context.name}' cannot be shown on {host}:{at}: {error.strerror or error}."
             fix = "Set `metrics` of the source to an address that is free."
@@ -71,7 +71,7 @@ class HttpSource(Source[HttpConfig]):
 
 
 def metrics_port(listen: int) -> int:
-    """Where counters are shown if nothing is said: beside the port of the collector, and of every other one."""
+    """The default port for metrics: next to the collector's port, and distinct from other collectors'."""
     return listen + METRICS_AWAY if listen + METRICS_AWAY <= LAST_PORT else listen - METRICS_AWAY
 
 
@@ -92,11 +92,11 @@ class _Worker:
         self.restart_at = None
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # it died at once; look_after will see to it
-            # The pipe stays open: its end tells the worker that we are gone.
+            # The pipe stays open: its end shows the worker that we are gone.
             self.process.stdin.write(self.job.model_dump_json().encode() + b"\n")
             self.process.stdin.flush()
 
-    def look_after(self) -> None:
+    def restart_if_ended(self) -> None:
         if self.process is not None and self.process.poll() is not None:
             code, lived = self.process.returncode, monotonic() - self.started
             self._close_pipe()
@@ -138,7 +138,7 @@ def _stop(workers: list[_Worker]) -> None:
 
 
 def _check_certificate(tls: TlsConfig | None) -> None:
-    """Workers would fail over and over on a key that does not fit: better said once, before any is started."""
+    """Check the certificate before any worker starts: workers would fail over and over on a wrong key."""
     if tls is None:
         return
     try:
@@ -152,13 +152,13 @@ def _check_certificate(tls: TlsConfig | None) -> None:
         ) from error
 
 
-def _reserve(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:
-    """The numeric address and port, held for our workers until the stack closes."""
+def _reserve_address(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:
+    """Reserve the address for our workers until the stack closes; returns it as numeric address and port."""
     host, port = split_address(listen)
     deadline = monotonic() + PORT_WAIT_SECONDS
     while True:
         try:
-            held = _bound(host, port)
+            held = _bind(host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and not stopping.is_set() and monotonic() < deadline:
                 stopping.wait(POLL_SECONDS)  # workers of a collector that was killed may still be finishing
@@ -170,9 +170,9 @@ def _reserve(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:
         return str(name[0]), int(name[1])
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    # First without port sharing: a stranger on the same port must be an error, not a second collector.
+    # First without port sharing: another program on the port must be an error, not a second collector.
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)

@@ -32,14 +32,14 @@ from penstock.config.secrets import secrets_in_options
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
 from penstock.log.group_commit import Entry, GroupCommit, entry_batch
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
-from penstock.redaction import learn, redact_stderr
+from penstock.redaction import add_secrets, redact_stderr
 from penstock.sources.http.access.client_address import ClientAddress
 from penstock.sources.http.access.connections import LOOK_SECONDS, Budget, Connections
 from penstock.sources.http.app import Collector
 from penstock.sources.http.config import HttpConfig
-from penstock.sources.http.intake.pending_commits import Commits
+from penstock.sources.http.intake.pending_commits import PendingCommits
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.worker_job import Job
 
@@ -50,12 +50,12 @@ FILES_OF_OUR_OWN = 256
 BACKLOG = 4096
 """Connections that the system keeps for us until we accept them; it may allow fewer."""
 HEAD_BYTES = 96 * 1024
-"""The longest head of a request: an address of 64 KB, and 32 KB for its headers. Each connection can make us hold so
-much without having shown a token."""
+"""The longest head of a request: 64 KB for its URL, and 32 KB for its headers. Each connection can make us hold this
+much without a token."""
 SAY_SECONDS = 10.0
 COLLECT_AFTER = (20_000, 20, 50)
-"""When Python looks for cyclic garbage. A large body makes 100,000 objects, none of them garbage, and every look at all
-of them stops the process."""
+"""When Python collects cyclic garbage. A large body creates 100,000 objects, none of them garbage, and every full
+collection stops the process."""
 
 _log = logging.getLogger("penstock.http")
 
@@ -63,22 +63,22 @@ _log = logging.getLogger("penstock.http")
 def main() -> None:
     redact_stderr()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    # A worker that is stopped would not see the end of its input, and keep the port.
-    parent_death.ask_for(signal.SIGCONT)
+    # A suspended worker would not see the end of its input, and keep the port.
+    parent_death.request_death_signal(signal.SIGCONT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops us
     job = Job.model_validate_json(sys.stdin.buffer.readline())
     gc.set_threshold(*COLLECT_AFTER)
     uvloop.run(_serve(job))
-    # The server's native threads may still be letting go of Python objects, and would abort a regular interpreter exit.
+    # The server's native threads may still be releasing Python objects, and would abort a regular exit.
     logging.shutdown()
     os._exit(0)
 
 
 async def _serve(job: Job) -> None:
     config = HttpConfig.model_validate(job.config)
-    learn(secrets_in_options(config))
+    add_secrets(secrets_in_options(config))
     connections = Connections(Budget.of(config.limits), job.port, ClientAddress(config.trusted_proxies).is_trusted)
-    _make_room_for(connections.budget.accepted)
+    _raise_file_limit(connections.budget.accepted)
     loop = asyncio.get_running_loop()
     tally_path = job.metrics_dir / f"{job.index}.json"
     collector = Collector(config, job.source, Tally.load(tally_path), tally_path, connections)
@@ -93,13 +93,13 @@ async def _serve(job: Job) -> None:
     collector.intake.log_broke = stop
     loop.add_signal_handler(signal.SIGTERM, stop)
     Thread(target=_wait_for_parent, args=(loop, stop), daemon=True).start()
-    # Only then listen: the kernel would give a part of the connections to a worker that cannot take anything yet.
+    # Listen only now: the kernel would give connections to a worker that cannot take anything yet.
     group, writer = await _own_partition(job, config, collector)
     if group is None or writer is None:
         return
     if not collector.readiness.stopping:
         Thread(target=_watch, args=(connections,), daemon=True).start()
-        sweep = asyncio.create_task(_sweep(collector, server, job.log_dir, tally_path))
+        sweep = asyncio.create_task(_run_periodic_checks(collector, server, job.log_dir, tally_path))
         await server.serve()
         sweep.cancel()
     await asyncio.to_thread(group.close)
@@ -107,8 +107,8 @@ async def _serve(job: Job) -> None:
     collector.tally.save(tally_path)
 
 
-def _make_room_for(connections: int) -> None:
-    """Each connection is an open file, and the usual limit on those is lower than what the system would allow."""
+def _raise_file_limit(connections: int) -> None:
+    """Raise the limit on open files: each connection is one, and the usual limit is lower than necessary."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES_OF_OUR_OWN
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -122,7 +122,7 @@ def _watch(connections: Connections) -> None:
     ended, said = 0, -SAY_SECONDS
     while True:
         time.sleep(LOOK_SECONDS)
-        ended += connections.look()
+        ended += connections.end_surplus()
         if ended and time.monotonic() - said > SAY_SECONDS:
             _log.warning("%d connections were ended: too many had shown no token, or were idle", ended)
             ended, said = 0, time.monotonic()
@@ -151,7 +151,7 @@ def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
 async def _own_partition(
     job: Job, config: HttpConfig, collector: Collector
 ) -> tuple[GroupCommit | None, PartitionWriter | None]:
-    """Open the log, waiting as long as another process (our predecessor, perhaps) still holds the partition."""
+    """Open the log; waits while another process (our predecessor, perhaps) still holds the partition."""
     log = LocalLog(job.log_dir, LogConfig.model_validate_json(job.log_options or "{}"))
     reminder = Reminder()
     while not collector.readiness.stopping:
@@ -165,18 +165,18 @@ async def _own_partition(
         # The first conversion to Arrow loads pandas: better now than while the first clients wait.
         await asyncio.to_thread(entry_batch, [Entry(0, "", None, (("", ""),), b"")])
         group = GroupCommit(writer, config.limits.pending_bytes)
-        collector.intake.commits = Commits(group, asyncio.get_running_loop(), collector.tally)
+        collector.intake.commits = PendingCommits(group, asyncio.get_running_loop(), collector.tally)
         gc.collect()
         gc.freeze()  # what is loaded by now lives as long as the process: not worth a look at every collection
         return group, writer
     return None, None
 
 
-async def _sweep(collector: Collector, server: Server, log_dir: Path, tally_path: Path) -> None:
+async def _run_periodic_checks(collector: Collector, server: Server, log_dir: Path, tally_path: Path) -> None:
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         if collector.readiness.stopping:
-            # A stop that came while the server was still starting was not heard.
+            # A stop that came while the server was starting was lost.
             server.stop()  # type: ignore[no-untyped-call]
         collector.bodies.expire_late(asyncio.get_running_loop().time())
         collector.readiness.disk_free = shutil.disk_usage(log_dir).free
@@ -189,7 +189,7 @@ async def _sweep(collector: Collector, server: Server, log_dir: Path, tally_path
 def _wait_for_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
     sys.stdin.buffer.read()
     loop.call_soon_threadsafe(stop)
-    # Nobody is left who would end a worker that does not come to its end.
+    # The parent is gone: nobody else would end a worker that hangs.
     time.sleep(ORPHAN_SECONDS)
     os._exit(1)
 

@@ -1,7 +1,7 @@
-"""Connections to the server, and what its errors mean to us: wait and try again, or tell a person.
+"""Connections to the server, and what its errors mean to us: wait and retry, or tell a person.
 
-Every session speaks the same dialect (UTC, ISO dates, hex bytes, UTF-8, schema-qualified names), so a value has one
-text whether it was copied or comes as a change. The address may hold a password: no message repeats it.
+Every session has the same settings (UTC, ISO dates, hex bytes, UTF-8, schema-qualified names), so a value has one
+text whether it was copied or comes as a change. The URL may hold a password: no message repeats it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SESSION = {
     "idle_session_timeout": "0",
     "intervalstyle": "postgres",
     "lock_timeout": "0",
-    # Rows that a policy hides must be an error, not missing.
+    # Rows hidden by a policy must be an error, not missing.
     "row_security": "off",
     "search_path": "pg_catalog",
     "statement_timeout": "0",
@@ -49,7 +49,7 @@ class ServerAway(SourceAway):
 
 
 def connect(config: PostgresSourceConfig, replication: bool = False) -> Connection:
-    """A connection of our own kind; ``replication``: one that speaks replication commands."""
+    """Open a connection with our settings; ``replication``: one for replication commands."""
     try:
         given = conninfo.conninfo_to_dict(config.url.get_secret_value())
     except psycopg.ProgrammingError:
@@ -61,7 +61,7 @@ def connect(config: PostgresSourceConfig, replication: bool = False) -> Connecti
     settings = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     options = {
         "application_name": "penstock",
-        # A server that is gone without a word is noticed.
+        # Notices a server that vanished silently.
         "keepalives_idle": 30,
         "tcp_user_timeout": 60_000,
         **given,
@@ -74,10 +74,10 @@ def connect(config: PostgresSourceConfig, replication: bool = False) -> Connecti
     try:
         return psycopg.connect(**options, autocommit=True)  # type: ignore[arg-type]
     except psycopg.Error as error:
-        raise explained(error) from error
+        raise translated_error(error) from error
 
 
-def explained(error: psycopg.Error) -> PenstockError:
+def translated_error(error: psycopg.Error) -> PenstockError:
     """The error as one of ours: ``ServerAway`` if waiting may help."""
     text = " ".join(str(error).split())
     unreachable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
@@ -90,23 +90,23 @@ def explained(error: psycopg.Error) -> PenstockError:
 
 
 @contextmanager
-def explaining() -> Iterator[None]:
-    """What the driver raises inside comes out as one of our errors."""
+def translate_errors() -> Iterator[None]:
+    """Translate the driver's errors raised inside the block into ours."""
     try:
         yield
     except psycopg.Error as error:
-        raise explained(error) from error
+        raise translated_error(error) from error
 
 
 class Waits:
-    """Waits that grow while nothing helps."""
+    """Waits between retries, longer each time."""
 
     def __init__(self, patience: Patience | None = None) -> None:
         self._backoff = Backoff(cap=LONGEST_WAIT_SECONDS)
         self._patience = patience or Patience()
 
     def wait(self, stopping: Event, why: object) -> None:
-        """Say why, and wait; not longer than until we are to stop."""
+        """Log why, and wait; ends at once if we are told to stop."""
         seconds = self._patience.at_most(self._backoff.next())
         _log.warning("waiting %.1f s: %s", seconds, why)
         stopping.wait(seconds)

@@ -1,4 +1,4 @@
-"""What ``penstock doctor`` says of the database. Looks only, and may run beside the source."""
+"""What ``penstock doctor`` says about the database. Read-only; may run beside the source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.errors import PenstockError
 from penstock.sources.postgres.catalog.table_catalog import tables
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connection import Connection, connect, explaining
+from penstock.sources.postgres.connection import Connection, connect, translate_errors
 from penstock.sources.postgres.progress import uses_slot
 from penstock.sources.postgres.server_checks import (
     check_identities,
@@ -17,15 +17,15 @@ from penstock.sources.postgres.server_checks import (
     check_tables,
 )
 from penstock.sources.postgres.stream.publication import check_publication
-from penstock.sources.postgres.stream.slot import check_room, has_slot, lost
+from penstock.sources.postgres.stream.slot import check_free_slots, has_slot, slot_lost_error
 
 
-def examine(config: PostgresSourceConfig, summary: Path) -> str:
-    """Whether everything is there to begin, in a sentence. Raises ``PenstockError`` for what is not.
+def check_source(config: PostgresSourceConfig, summary: Path) -> str:
+    """Check that the source can start; returns one sentence. Raises ``PenstockError`` for what is missing.
 
-    ``summary``: what the source keeps of its book.
+    ``summary``: the source's saved progress.
     """
-    with explaining(), closing(connect(config)) as connection:
+    with translate_errors(), closing(connect(config)) as connection:
         version = check_server(connection)
         found = tables(connection, config.publication, config.tables)
         check_tables(found, config.tables)
@@ -42,8 +42,8 @@ def examine(config: PostgresSourceConfig, summary: Path) -> str:
 def _slot(connection: Connection, name: str, used: bool) -> str:
     if not has_slot(connection, name):
         if used:
-            raise lost(name, "it does not exist any more")
-        check_room(connection)
+            raise slot_lost_error(name, "it does not exist any more")
+        check_free_slots(connection)
         return f"no slot '{name}' yet: made at the first run"
     row = connection.execute(_KEPT, (name,)).fetchone()
     return f"the slot '{name}' keeps {row[0] if row else 'nothing'}"

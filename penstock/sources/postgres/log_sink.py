@@ -1,4 +1,4 @@
-"""The way into the log for all that the source reads: appends that wait for room, and how far they are on disk."""
+"""Writes everything that the source reads into the log: waits for disk space, and knows how far it is durable."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.backoff import Reminder
 from penstock.errors import LogFull
 from penstock.log.config import FsyncInterval
 from penstock.log.format.frame import Body
-from penstock.log.format.partition_head import Head, read_head
-from penstock.log.local import LocalLog
+from penstock.log.format.published_end import Head, read_head
+from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.stream_position import Lsn
@@ -26,7 +26,7 @@ _log = logging.getLogger("penstock.postgres")
 
 
 class Sink:
-    """One thread appends; any may prepare."""
+    """One thread writes; any thread may prepare."""
 
     def __init__(self, log: LocalLog, writer: PartitionWriter, stopping: Event) -> None:
         self._writer = writer
@@ -37,13 +37,13 @@ class Sink:
         self._sure: Lsn = 0
 
     def prepare(self, batch: pa.RecordBatch) -> Body | None:
-        """The costly half of ``put``."""
+        """The expensive half of ``write``."""
         return self._writer.prepare(batch)
 
-    def put(self, body: Body | None, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Into the log. A full disk is waited for, with ``meanwhile`` called now and then.
+    def write(self, body: Body | None, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Write into the log. Waits while the disk is full, and calls ``meanwhile`` now and then.
 
-        Raises ``Stopped`` if we are to stop before there is room: then nothing of it was taken.
+        Raises ``Stopped`` if we are told to stop before there is room: then nothing was written.
         """
         reminder = Reminder()
         while True:
@@ -59,13 +59,13 @@ class Sink:
                 return
 
     def append(self, batch: pa.RecordBatch) -> None:
-        self.put(self.prepare(batch))
+        self.write(self.prepare(batch))
 
-    def durable(self, appended: Lsn) -> Lsn:
+    def durable_lsn(self, appended: Lsn) -> Lsn:
         """How far the stream is safe on disk, if it was appended as far as ``appended``.
 
-        A log that syncs on a clock says so later. One that never does is taken at its word when it has taken something:
-        who sets that has chosen to lose the last records in a power cut.
+        A log that syncs at an interval is behind its appends. One that never syncs counts as durable at once: whoever
+        sets that accepts that a power cut loses the last records.
         """
         if not self._synced_later:
             return appended
@@ -79,5 +79,5 @@ class Sink:
 
 
 def _is_synced(then: Head, now: Head) -> bool:
-    """Whether all that the log had then is on disk now."""
+    """Whether everything that the log had then is on disk now."""
     return now.segment > then.segment or now.durable >= then.position

@@ -1,7 +1,7 @@
-"""One session with the server: look whether all is well, copy what is missing, follow changes.
+"""One session with the server: check it, copy missing tables, follow changes.
 
-A session ends with the first error of a connection, and the next begins from the book. Nothing that matters is kept
-here: what the log has is in the book, what it does not have yet is kept by the slot.
+A session ends with the first error of a connection; the next one starts from the progress. Nothing that matters is kept
+here: the progress knows what the log has, and the slot keeps what the log does not have yet.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from penstock.sources.postgres.catalog.table_catalog import (
     TypeKey,
     is_selected,
     layouts,
+    leaf_tables,
     relation_layout,
-    stretches,
 )
 from penstock.sources.postgres.catalog.table_layout import Layout
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connection import Connection, Waits, connect, explaining
+from penstock.sources.postgres.connection import Connection, Waits, connect, translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.copy.page_range import ranges
 from penstock.sources.postgres.copy.table_copy import Copier, TableCopy
 from penstock.sources.postgres.log_sink import Sink
-from penstock.sources.postgres.progress import Keeper
-from penstock.sources.postgres.rows.row_entries import left_entry
+from penstock.sources.postgres.progress import ProgressStore
+from penstock.sources.postgres.rows.row_entries import void_entry
 from penstock.sources.postgres.server_checks import check_replication_right, check_server, check_tables
 from penstock.sources.postgres.stream.follower import Decoder, Stream
-from penstock.sources.postgres.stream.publication import establish, extend
+from penstock.sources.postgres.stream.publication import publish_all, publish_new
 from penstock.sources.postgres.stream.relations import Relation
 from penstock.sources.postgres.stream.slot import (
     Snapshot,
-    another_server,
+    check_free_slots,
     check_reachable,
-    check_room,
     confirmed_lsn,
     create_slot,
     end_of_wal,
+    foreign_slot_error,
     has_slot,
     holder_timeout,
-    in_use,
-    lost,
-    not_ours,
+    other_server_error,
+    slot_busy_error,
     slot_holder,
+    slot_lost_error,
     system_identifier,
     take_snapshot,
 )
@@ -61,16 +61,16 @@ _log = logging.getLogger("penstock.postgres")
 
 
 class Session:
-    """``run`` raises ``ServerAway`` if the server is gone, ``Stopped`` if we are to stop in the middle of something."""
+    """``run`` raises ``ServerAway`` if the server is gone, ``Stopped`` if we are told to stop in the middle."""
 
     def __init__(
-        self, config: PostgresSourceConfig, control: Connection, keeper: Keeper, sink: Sink, stopping: Event
+        self, config: PostgresSourceConfig, control: Connection, store: ProgressStore, sink: Sink, stopping: Event
     ) -> None:
-        """``control``: a connection for questions, of this session alone."""
+        """``control``: a connection for queries, used by this session alone."""
         self._config = config
         self._control = control
-        self._keeper = keeper
-        self._book = keeper.book
+        self._store = store
+        self._progress = store.progress
         self._sink = sink
         self._stopping = stopping
         self._types: dict[TypeKey, tuple[str, int]] = {}
@@ -78,10 +78,10 @@ class Session:
         self._left_alone: set[str] = set()
 
     def run(self, once: bool) -> None:
-        """Until we are to stop, or (``once``) everything that is committed now is in the log."""
-        with explaining():
+        """Run until we are told to stop, or (``once``) until everything that is committed now is in the log."""
+        with translate_errors():
             check_server(self._control)
-            tables = self._tables(begun=self._book.is_used())
+            tables = self._publish_tables(begun=self._progress.is_used())
             check_tables(tables, self._config.tables)
             self._open_slot()
             until = end_of_wal(self._control) if once else None
@@ -89,69 +89,71 @@ class Session:
                 self._copy_missing(tables)
                 if self._follow(until) and not self._missing(tables):
                     return
-                tables = self._tables()
+                tables = self._publish_tables()
 
     def _open_slot(self) -> None:
-        """Have the slot."""
-        with closing(self._replication()) as walsender:
+        """Create the slot, or check that the existing one is ours, free, and where we left it."""
+        with closing(self._connect_replication()) as walsender:
             system = system_identifier(walsender, self._stopping)
-            if self._book.system not in ("", system):
-                raise another_server("it is another database cluster")
-            self._book.system = system
+            if self._progress.system not in ("", system):
+                raise other_server_error("it is another database cluster")
+            self._progress.system = system
             slot = self._config.slot
             if has_slot(self._control, slot):
-                if self._config.copy_ and not (self._book.is_used() or self._book.makes_slot):
-                    raise not_ours(slot)
-                check_reachable(self._control, self._book.taken.commit)
-                self._await_slot()
+                if self._config.copy_ and not (self._progress.is_used() or self._progress.makes_slot):
+                    raise foreign_slot_error(slot)
+                check_reachable(self._control, self._progress.taken.commit)
+                self._wait_for_slot()
                 self._check_unmoved()
                 return
-            if self._book.is_used():
-                raise lost(slot, "it does not exist any more")
-            check_room(self._control)
-            self._book.makes_slot = True
-            self._keeper.save()
+            if self._progress.is_used():
+                raise slot_lost_error(slot, "it does not exist any more")
+            check_free_slots(self._control)
+            self._progress.makes_slot = True
+            self._store.save()
             made = create_slot(walsender, slot, self._stopping)
             faults.reach("postgres.slot.made")
             _log.info("made the slot %s at %s", slot, lsn_text(made))
-            self._book.confirmed = made
+            self._progress.confirmed = made
             if not self._config.copy_:
                 begin = take_snapshot(self._control, walsender, self._config.slot, self._stopping).lsn
-                self._book.taken = ChangePosition(begin)
-                self._keeper.save()
+                self._progress.taken = ChangePosition(begin)
+                self._store.save()
 
     def _check_unmoved(self) -> None:
-        """That nobody but us has read from the slot: what another has confirmed, the server does not send again."""
-        slot, known = self._config.slot, self._book.confirmed
+        """Check that nobody else has read from the slot: the server does not resend what another reader confirmed."""
+        slot, known = self._config.slot, self._progress.confirmed
         confirmed = confirmed_lsn(self._control, slot)
         if known is not None and confirmed > known:
-            raise lost(slot, f"somebody else has read it up to {lsn_text(confirmed)}, we had it to {lsn_text(known)}")
-        self._book.confirmed = confirmed if known is None else known
+            raise slot_lost_error(
+                slot, f"somebody else has read it up to {lsn_text(confirmed)}, we had it to {lsn_text(known)}"
+            )
+        self._progress.confirmed = confirmed if known is None else known
 
-    def _confirming(self, lsn: Lsn) -> None:
-        """Keep how far the slot will be, before it is."""
-        if self._book.confirmed is None or lsn > self._book.confirmed:
-            self._book.confirmed = lsn
-            self._keeper.save()
+    def _note_confirmation(self, lsn: Lsn) -> None:
+        """Save how far the slot is about to be confirmed, before the server hears of it."""
+        if self._progress.confirmed is None or lsn > self._progress.confirmed:
+            self._progress.confirmed = lsn
+            self._store.save()
 
     def _copy_missing(self, tables: Sequence[Table]) -> None:
-        """Copy tables until none is missing: each time with a new snapshot, if some could not be had in the last."""
+        """Copy tables until none is missing; a table that changed during its copy is retried with a new snapshot."""
         waits = Waits()
         while missing := self._missing(tables):
-            with closing(self._replication()) as walsender:
+            with closing(self._connect_replication()) as walsender:
                 snapshot = take_snapshot(self._control, walsender, self._config.slot, self._stopping)
                 moved = self._copy(snapshot, missing)
             if moved:
                 waits.wait(self._stopping, f"{', '.join(moved)} changed while being copied")
             if self._stopping.is_set():
                 raise Stopped
-            tables = self._tables()
+            tables = self._publish_tables()
 
     def _copy(self, snapshot: Snapshot, missing: Sequence[Table]) -> list[str]:
-        """Copy what the snapshot has of these tables; the names of those that it cannot give any more."""
+        """Copy these tables in the snapshot; returns the names of those that the snapshot can no longer read."""
         copies = self._plan(snapshot, missing)
-        copier = Copier(self._config, snapshot, self._book, self._sink, self._stopping)
-        return [copy.layout.namespace for copy in copier.run(copies, completed=self._keeper.save)]
+        copier = Copier(self._config, snapshot, self._progress, self._sink, self._stopping)
+        return [copy.layout.namespace for copy in copier.run(copies, completed=self._store.save)]
 
     def _plan(self, snapshot: Snapshot, missing: Sequence[Table]) -> list[TableCopy]:
         filters = {table.oid: table.row_filter for table in missing}
@@ -161,31 +163,33 @@ class Session:
             return [
                 TableCopy(
                     found[oid],
-                    [part for stretch in stretches(self._control, oid) for part in ranges(stretch, filters[oid])],
+                    [part for stretch in leaf_tables(self._control, oid) for part in ranges(stretch, filters[oid])],
                 )
                 for oid in filters
                 if oid in found
             ]
 
     def _follow(self, until: Lsn | None) -> bool:
-        """Take changes until there are tables to copy, or we are to stop; whether ``until`` was reached."""
-        with closing(self._replication()) as connection:
+        """Append changes until there are tables to copy, or we are told to stop; whether ``until`` was reached."""
+        with closing(self._connect_replication()) as connection:
             walsender = Walsender(connection, confirmed_lsn(self._control, self._config.slot))
-            self._start(walsender)
-            _log.info("following changes from %s", lsn_text(self._book.begin()))
-            stream = Stream(walsender, Decoder(self._book, self), self._book, self._sink, self._confirming)
+            self._start_stream(walsender)
+            _log.info("following changes from %s", lsn_text(self._progress.start_lsn()))
+            stream = Stream(
+                walsender, Decoder(self._progress, self), self._progress, self._sink, self._note_confirmation
+            )
             try:
-                return stream.follow(self._stopping, self._finds_new_tables, until)
+                return stream.follow(self._stopping, self._look_for_new_tables, until)
             except psycopg.errors.UndefinedObject as error:
-                # Changes are read as of when they were made; without the publication then, they cannot be.
-                raise lost(self._config.slot, str(error)) from error
+                # The server decodes a change with the catalog of its time: the publication must have existed then.
+                raise slot_lost_error(self._config.slot, str(error)) from error
 
-    def _start(self, walsender: Walsender) -> None:
+    def _start_stream(self, walsender: Walsender) -> None:
         slot = self._config.slot
         while True:
-            self._await_slot()
+            self._wait_for_slot()
             try:
-                return walsender.start(slot, self._config.publication, self._book.begin(), self._stopping)
+                return walsender.start(slot, self._config.publication, self._progress.start_lsn(), self._stopping)
             except psycopg.errors.ObjectInUse:
                 continue
             except (
@@ -193,83 +197,83 @@ class Session:
                 psycopg.errors.UndefinedObject,
                 psycopg.errors.UndefinedFile,
             ) as error:
-                raise lost(slot, str(error)) from error
+                raise slot_lost_error(slot, str(error)) from error
 
-    def _await_slot(self) -> None:
-        """Until nobody has the slot. A process of ours that was killed holds it until the server notices."""
+    def _wait_for_slot(self) -> None:
+        """Wait until nobody holds the slot. A killed process of ours holds it until the server notices."""
         waits, deadline = Waits(), time.monotonic() + holder_timeout(self._control)
         while (holder := slot_holder(self._control, self._config.slot)) is not None:
             if time.monotonic() > deadline:
-                raise in_use(self._config.slot, holder)
+                raise slot_busy_error(self._config.slot, holder)
             waits.wait(self._stopping, f"the slot '{self._config.slot}' is in use by {holder}.")
             if self._stopping.is_set():
                 raise Stopped
 
-    def describe(self, relation: Relation) -> Layout | None:
-        """How to take a relation's changes; not at all if it is not meant, or its copy is still to come."""
+    def wanted_layout(self, relation: Relation) -> Layout | None:
+        """The layout of a relation whose changes are wanted; None if it is not selected or not copied yet."""
         if not is_selected(relation.namespace, self._config.tables):
             return None
-        if self._config.copy_ and not self._book.has_copy(relation.namespace, relation.oid):
+        if self._config.copy_ and not self._progress.has_copy(relation.namespace, relation.oid):
             self._look_at = 0.0
             return None
         return relation_layout(self._control, relation, self._types)
 
-    def outgrew_copy(self, relation: Relation) -> bool:
-        """Whether the key has a column that rows did not have when they were copied: a mirror of them cannot find the
-        rows that changes are about."""
-        copied = self._book.copied_columns(relation.namespace)
-        if not (self._config.copy_ and copied and self._book.has_copy(relation.namespace, relation.oid)):
+    def has_new_key(self, relation: Relation) -> bool:
+        """Whether the key has a column that the copied rows lack: a mirror could not find the rows that changes are
+        about."""
+        copied = self._progress.copied_columns(relation.namespace)
+        if not (self._config.copy_ and copied and self._progress.has_copy(relation.namespace, relation.oid)):
             return False
         new = set(relation_layout(self._control, relation, self._types).key) - copied
         if new:
             _log.warning("%s has a new key (%s): it is copied again", relation.namespace, ", ".join(sorted(new)))
         return bool(new)
 
-    def _finds_new_tables(self) -> bool:
-        """Now and then, and when the stream spoke of one: whether there are tables to copy before going on."""
-        self._keeper.save_now_and_then()
+    def _look_for_new_tables(self) -> bool:
+        """Whether there are tables to copy first; checked at intervals, and when the stream names a new table."""
+        self._store.save_if_due()
         if time.monotonic() < self._look_at:
             return False
         self._look_at = time.monotonic() + self._config.discover
-        followed = self._book.followed()
-        return bool(self._missing(self._tables())) or followed != self._book.followed()
+        followed = self._progress.followed_tables()
+        return bool(self._missing(self._publish_tables())) or followed != self._progress.followed_tables()
 
-    def _tables(self, begun: bool = True) -> list[Table]:
-        """The tables to follow, as of now; unless some were followed before, all that are meant or none."""
-        publish = extend if begun else establish
+    def _publish_tables(self, begun: bool = True) -> list[Table]:
+        """Publish the selected tables; returns those to follow. ``begun``: skip what cannot be published yet."""
+        publish = publish_new if begun else publish_all
         tables = publish(self._control, self._config.publication, self._config.tables, self)
-        self._void_others(tables)
+        self._void_unpublished(tables)
         return tables
 
-    def left_alone(self, table: Table, why: str) -> None:
-        """Said once."""
+    def warn_not_followed(self, table: Table, why: str) -> None:
+        """Warn once per table."""
         if table.namespace not in self._left_alone:
             self._left_alone.add(table.namespace)
             _log.warning("%s cannot be followed yet: %s", table.namespace, why)
 
-    def missed(self, fresh: Sequence[Table]) -> None:
-        """Note in the log that changes of these tables were missed: if they are followed, then after a new copy."""
+    def note_missed_changes(self, fresh: Sequence[Table]) -> None:
+        """Note in the log that changes of these tables were missed: they must be copied again."""
         for table in fresh:
-            if self._book.has_copy(table.namespace, table.oid):
+            if self._progress.has_copy(table.namespace, table.oid):
                 _log.warning("changes of %s were missed; it must be copied again", table.namespace)
-                self.leave(table.namespace)
+                self.void_table(table.namespace)
 
-    def _void_others(self, followed: Sequence[Table]) -> None:
-        """The same for tables that are not meant, or not published, any more."""
-        for namespace in self._book.followed() - {table.namespace for table in followed}:
+    def _void_unpublished(self, followed: Sequence[Table]) -> None:
+        """The same for tables that are no longer selected or published."""
+        for namespace in self._progress.followed_tables() - {table.namespace for table in followed}:
             _log.info("%s is not followed any more", namespace)
-            self.leave(namespace)
+            self.void_table(namespace)
 
-    def leave(self, namespace: str) -> None:
-        self._sink.append(left_entry(namespace, self._book.tables[namespace]))
-        self._book.void_copy(namespace)
+    def void_table(self, namespace: str) -> None:
+        self._sink.append(void_entry(namespace, self._progress.tables[namespace]))
+        self._progress.void_copy(namespace)
 
     def _missing(self, tables: Sequence[Table]) -> list[Table]:
         if not self._config.copy_:
             return []
-        return [table for table in tables if not self._book.has_copy(table.namespace, table.oid)]
+        return [table for table in tables if not self._progress.has_copy(table.namespace, table.oid)]
 
-    def _replication(self) -> Connection:
+    def _connect_replication(self) -> Connection:
         try:
             return connect(self._config, replication=True)
         except PenstockError as error:

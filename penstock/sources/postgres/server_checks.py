@@ -1,4 +1,4 @@
-"""What the server must be like before we begin, each with a clear word if it is not."""
+"""What the server must fulfil before we begin; each check says clearly what is missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_server(connection: Connection) -> str:
 
 
 def check_replication_right(connection: Connection, reason: PenstockError) -> PenstockError:
-    """Why a replication connection was refused: our role's lack of the right to it, or what was said."""
+    """Why a replication connection was refused: our role lacks the right, or the server's own reason."""
     row = connection.execute("SELECT rolreplication OR rolsuper, rolname FROM pg_roles WHERE rolname = current_user")
     found = row.fetchone()
     if found is None or found[0]:
@@ -54,7 +54,7 @@ def check_replication_right(connection: Connection, reason: PenstockError) -> Pe
 
 
 def check_tables(tables: Sequence[Table], patterns: Sequence[str]) -> None:
-    """That there is something to follow, and that we may read it."""
+    """Check that there are tables to follow, and that we may read them."""
     if not tables:
         raise PenstockError(
             "PEN-PGS-017",
@@ -71,7 +71,7 @@ def check_tables(tables: Sequence[Table], patterns: Sequence[str]) -> None:
 
 
 def check_identities(tables: Sequence[Table]) -> None:
-    """That updates and deletes of all tables can say which row they are about."""
+    """Check that updates and deletes of all tables can identify their rows."""
     nameless = [table for table in tables if not table.has_identity]
     if nameless:
         raise PenstockError(
@@ -84,7 +84,7 @@ def check_identities(tables: Sequence[Table]) -> None:
 
 
 def listing(tables: Sequence[Table]) -> str:
-    """Some tables by name, not a page of them."""
+    """The names of the first few tables, and how many more there are."""
     names = ", ".join(table.namespace for table in tables[:_SHOWN])
     return names if len(tables) <= _SHOWN else f"{names} and {len(tables) - _SHOWN} more"
 

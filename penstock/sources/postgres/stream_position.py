@@ -1,8 +1,8 @@
-"""Where the source was when it took a record: the header ``position``, in which a restart reads how to go on.
+"""Where the source was when it read a record: the header ``position``, from which a restart resumes.
 
-A record of the copy says which snapshot it is of, a change says which commit it belongs to and which of its changes it
-is. Both name the slot and the table, so a table that was dropped and made again, or a source that was started anew with
-another slot, is told apart.
+A copied record names its snapshot; a change names its commit and its number among the commit's changes. Both name the
+slot and the table, which tells apart a table that was dropped and created again, and a source that was restarted with
+another slot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.sources.postgres.catalog.table_layout import compact
 
 Lsn = int
-"""A place in PostgreSQL's write-ahead log."""
+"""A position in PostgreSQL's write-ahead log."""
 
 
 def lsn_text(lsn: Lsn) -> str:
@@ -28,7 +28,7 @@ def parse_lsn(text: str) -> Lsn:
 
 @dataclass(frozen=True, order=True)
 class ChangePosition:
-    """A change by the place of its transaction's commit, and its number among that transaction's changes."""
+    """A change: the position of its transaction's commit, and its number among that transaction's changes."""
 
     commit: Lsn = 0
     number: int = -1
@@ -36,7 +36,7 @@ class ChangePosition:
 
 @dataclass(frozen=True)
 class Position:
-    """One header, read."""
+    """A parsed header."""
 
     slot: str
     table: int

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.json.arrow_text import quote, spread, text_of, verbatim
-from penstock.json.exact_numbers import as_json, exact
+from penstock.json.arrow_text import quote, spread, text_of, verbatim_values
+from penstock.json.compare_numbers import as_json, number_key
 from penstock.json.find import Found
-from penstock.json.numbers import numbers
+from penstock.json.read_numbers import numbers
 from penstock.json.tokens import ABSENT, FALSE, Kind
 from penstock.json.tokens import FLOAT as JSON_FLOAT
 from penstock.json.tokens import INT as JSON_INT
@@ -173,7 +173,7 @@ class FieldColumn(Column):
 
     @property
     def json(self) -> pa.BinaryArray:
-        return pc.fill_null(verbatim(self._found, self._path), b"null")
+        return pc.fill_null(verbatim_values(self._found, self._path), b"null")
 
     @cached_property
     def _numbers(self) -> tuple[Types, Ints, Floats, Flags]:
@@ -260,7 +260,7 @@ def constant(value: Constant) -> Column:
         return Column(np.array([INT], np.int8), np.array([value], np.int64))
     if isinstance(value, float):
         text = repr(value)
-        size, digits = exact(text)[1:]
+        size, digits = number_key(text)[1:]
         plain = len(digits) <= 15 and abs(size) <= 300
         floats, flags = np.array([value]), np.array([plain])
         return Column(np.array([FLOAT], np.int8), floats=floats, plain=flags, spelling=lambda row: text)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.json.arrow_text import spread
-from penstock.json.exact_numbers import exact
+from penstock.json.compare_numbers import number_key
 from penstock.steps.expression.columns import (
     BOOLEAN,
     FLOAT,
@@ -87,7 +87,7 @@ def _settle_by_digits(hits: Flags, by_number: np.ufunc, a: Column, b: Column, eq
     for row in np.flatnonzero(equal & ~(a.plain & b.plain)).tolist():
         left, right = a.spelling(row % len(a)), b.spelling(row % len(b))
         if left is not None and right is not None and left != right:
-            x, y = exact(left), exact(right)
+            x, y = number_key(left), number_key(right)
             hits[row] = by_number((x > y) - (x < y), 0)
 
 

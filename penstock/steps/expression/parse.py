@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.json.exact_numbers import exact
+from penstock.json.compare_numbers import number_key
 from penstock.json.paths import Path
 from penstock.steps.expression.tree import Call, Constant, Field, Literal, Node, RecordField, Written
 
@@ -257,5 +257,5 @@ def _number(text: str) -> Literal:
     if text.lstrip("-").isdigit() and -(2**63) <= int(text) < 2**63:
         return Literal(int(text))
     value = float(text)
-    same = math.isfinite(value) and exact(repr(value)) == exact(text)
+    same = math.isfinite(value) and number_key(repr(value)) == number_key(text)
     return Literal(value if same else Written(text))

@@ -1,7 +1,7 @@
 """Dissolves the nested objects of a batch of documents in one pass over their bytes.
 
-Keys are put together as they are written, escapes and all, and values are copied as they stand. The pass also marks the
-documents in which two names might be the same; only those are looked at again, one by one (``clash``).
+Keys are joined as they are written, with their escapes, and values are copied unchanged. The pass also marks the
+documents in which two names might be the same; only those are checked again, one by one (``clash``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, copy, quoted
+from penstock.json.arrow_text import arrow_array, copy_bytes, quoted
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
 from penstock.json.find import Spans
@@ -55,7 +55,7 @@ def flattened(data: pa.BinaryArray, separator: str, depth: int | None) -> Flatte
     between = np.frombuffer(quoted(separator)[1:-1], np.uint8)
     limit = _NO_LIMIT if depth is None else depth
     out, offsets, valid, broken_at, doubtful = _flatten_all(docs.buffer, docs.offsets, docs.valid, between, limit)
-    return Flattened(arrow(pa.binary(), out[: offsets[-1]], offsets), valid, broken_at, doubtful)
+    return Flattened(arrow_array(pa.binary(), out[: offsets[-1]], offsets), valid, broken_at, doubtful)
 
 
 def clash(document: bytes, separator: str, depth: int | None) -> str | None:
@@ -145,8 +145,8 @@ def _flatten_all(
                                 deeper = np.zeros(2 * len(lengths), np.int64)
                                 deeper[: len(lengths)] = lengths
                                 lengths = deeper
-                            inside = copy(buf, key, key_stop, prefix, inside)
-                            inside = copy(between, 0, len(between), prefix, inside)
+                            inside = copy_bytes(buf, key, key_stop, prefix, inside)
+                            inside = copy_bytes(between, 0, len(between), prefix, inside)
                             depth += 1
                             lengths[depth] = inside
                             nested = True
@@ -165,15 +165,15 @@ def _flatten_all(
                     out[at] = OPEN_OBJECT if members == 0 else COMMA
                     out[at + 1] = QUOTE
                     name = at + 2
-                    at = copy(prefix, 0, inside, out, name)
-                    at = copy(buf, key, key_stop, out, at)
+                    at = copy_bytes(prefix, 0, inside, out, name)
+                    at = copy_bytes(buf, key, key_stop, out, at)
                     mixed = np.uint64(14695981039346656037)
                     for k in range(name, at):
                         mixed = (mixed ^ np.uint64(out[k])) * np.uint64(1099511628211)
                         escaped = escaped or out[k] == BACKSLASH
                     out[at] = QUOTE
                     out[at + 1] = COLON
-                    at = copy(buf, value, i, out, at + 2)
+                    at = copy_bytes(buf, value, i, out, at + 2)
                     if members == len(hashes):
                         more = np.empty(2 * members, np.uint64)
                         more[:members] = hashes
@@ -203,7 +203,7 @@ def _flatten_all(
                         grown = np.empty(2 * room, np.uint8)
                         grown[:at] = out[:at]
                         out = grown
-                    at = copy(buf, first, end, out, at)
+                    at = copy_bytes(buf, first, end, out, at)
                 out_offsets[record + 1] = at
                 continue
             i = ~i

@@ -1,4 +1,4 @@
-"""What MaxMind databases know about an IP address, under the names that events have for it."""
+"""What MaxMind databases know about an IP address, under the names used in events."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ NUMBERS: Mapping[str, tuple[Place, ...]] = {
     "accuracy_radius": (("location", "accuracy_radius"),),
     "autonomous_system_number": (("autonomous_system_number",), ("traits", "autonomous_system_number")),
 }
-"""Where in a database's record each key is found, in the layout of MaxMind's City, Country, ASN, ISP and Enterprise."""
+"""Where each key is in a database's record, by the layout of MaxMind's City, Country, ASN, ISP and Enterprise."""
 
 
 class AddressFacts:
-    """Facts of several databases in one; of two that know the same thing the first one counts."""
+    """Combines the facts of several databases; if two know the same thing, the first one counts."""
 
     keys = (
         "continent", "country", "country_name", "region", "region_name", "city", "zip", "latitude", "longitude",

@@ -1,4 +1,4 @@
-"""Answers as JSON text that is made once per distinct question, and a memory of the ones that were asked for last.
+"""Answers as JSON text that is built once per distinct question, and a cache of the latest ones.
 
 A lookup is anything that knows ``Facts`` about a text. It never fails: what it does not know, it does not say.
 """
@@ -25,7 +25,7 @@ class Facts(Protocol):
 
     @property
     def longest(self) -> int:
-        """How many bytes of JSON a question can have; about anything longer nothing is known."""
+        """The longest question in bytes of JSON; nothing is known about longer ones."""
         ...
 
     def about(self, text: str) -> Mapping[str, Fact]:
@@ -49,13 +49,13 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Statistics:
     questions: int
-    """Distinct values that were asked about, summed over batches."""
+    """Distinct values that were looked up, summed over batches."""
     looked_up: int
-    """How many of them were not in the memory."""
+    """How many of them were not in the cache."""
 
 
-class Memory:
-    """Answers by question, at most ``capacity`` of them: the longest unused one goes first. Safe to share."""
+class AnswerCache:
+    """Caches answers by question, at most ``capacity``: drops the least recently used. Safe to share."""
 
     def __init__(self, facts: Facts, capacity: int = 20_000) -> None:
         self.facts = facts

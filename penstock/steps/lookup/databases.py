@@ -1,4 +1,4 @@
-"""The knowledge that all steps of a process share: databases are opened, and answers remembered, once.
+"""What all steps of a process share: databases are opened, and answers cached, once.
 
 A step asks for it when it is built, which is at the start of every task. A database file that changed since then is
 opened anew; one that is missing or damaged is said in the log, once, and then knows nothing.
@@ -15,19 +15,19 @@ from pathlib import Path
 import maxminddb
 
 from penstock.steps.lookup.address_facts import Address, AddressFacts
-from penstock.steps.lookup.answer_memory import Memory
+from penstock.steps.lookup.answer_memory import AnswerCache
 from penstock.steps.lookup.user_agents import AgentFacts
 
 _log = logging.getLogger("penstock.lookup")
 
 
 @cache
-def agents() -> Memory:
+def agents() -> AnswerCache:
     """User agents."""
-    return Memory(AgentFacts())
+    return AnswerCache(AgentFacts())
 
 
-def addresses(paths: tuple[Path, ...]) -> Memory:
+def addresses(paths: tuple[Path, ...]) -> AnswerCache:
     """IP addresses, by the databases at ``paths`` as they are now."""
     stamps = tuple(map(_stamp, paths))
     with _lock:
@@ -36,7 +36,7 @@ def addresses(paths: tuple[Path, ...]) -> Memory:
             if not paths:
                 _log.warning("ip_lookup knows nothing: the step has no `databases`")
             opened = [database for path in paths if (database := _opened(path)) is not None]
-            known = _known[paths] = _Known(stamps, Memory(AddressFacts(opened)))
+            known = _known[paths] = _Known(stamps, AnswerCache(AddressFacts(opened)))
         return known.memory
 
 
@@ -54,7 +54,7 @@ class MaxMindFile:
         except ValueError:  # an IPv6 address, and the database knows only IPv4
             return None
         except Exception as error:
-            # A damaged file can break the reader in many ways, and no event may fail for it.
+            # A damaged file can break the reader in many ways, and no event may fail because of it.
             if not self._damaged:
                 self._damaged = True
                 _log.warning("%s is damaged; what it holds is missing in the lookups: %s", self.path, error)
@@ -67,7 +67,7 @@ _Stamp = tuple[int, int, int]
 @dataclass(frozen=True)
 class _Known:
     stamps: tuple[_Stamp | None, ...]
-    memory: Memory
+    memory: AnswerCache
 
 
 _known: dict[tuple[Path, ...], _Known] = {}
@@ -75,7 +75,7 @@ _lock = threading.Lock()
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What changes when the file does; ``None`` if there is none."""
+    """A stamp that changes when the file does; ``None`` if there is no file."""
     try:
         status = path.stat()
     except OSError:

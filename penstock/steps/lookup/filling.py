@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.json.arrow_text import quoted, verbatim
+from penstock.json.arrow_text import quoted, verbatim_values
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
 from penstock.json.tokens import ABSENT, NULL, OBJECT, STRING
-from penstock.steps.lookup.answer_memory import Answer, Memory
+from penstock.steps.lookup.answer_memory import Answer, AnswerCache
 from penstock.steps.lookup.splicing import Insertion, extended
 
 Flags = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ Flags = npt.NDArray[np.bool_]
 class Question:
     """What one rule asks of a record, and where the answer goes."""
 
-    memory: Memory
+    memory: AnswerCache
     source: Path
     target: Path
     only_browsers: bool = False
@@ -86,7 +86,7 @@ def filling(
         asking &= wanted
     if not asking.any():
         return None
-    encoded = verbatim(found, source).filter(pa.array(asking)).dictionary_encode()
+    encoded = verbatim_values(found, source).filter(pa.array(asking)).dictionary_encode()
     answers = question.memory.answers(encoded.dictionary.to_pylist())
     asked = np.full(len(asking), -1, np.int64)
     asked[asking] = encoded.indices.to_numpy()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, copy
+from penstock.json.arrow_text import arrow_array, copy_bytes
 from penstock.json.documents import documents
 from penstock.json.find import Spans
 from penstock.json.tokens import COMMA, OPEN_OBJECT
@@ -40,7 +40,7 @@ def inserted(data: pa.BinaryArray, insertions: Sequence[Insertion]) -> pa.Binary
     added = np.where(ends >= 0, np.diff(texts.offsets)[which] + 1, 0).sum()
     out = np.empty(int(docs.offsets[-1] - docs.offsets[0] + added), np.uint8)
     offsets = _insert(docs.buffer, docs.offsets, ends, which, texts.buffer, texts.offsets, out)
-    return arrow(data.type, out[: offsets[-1]], offsets, docs.valid)
+    return arrow_array(data.type, out[: offsets[-1]], offsets, docs.valid)
 
 
 def extended(buffer: Bytes, starts: Spans, ends: Spans, members: pa.BinaryArray) -> pa.BinaryArray:
@@ -48,7 +48,7 @@ def extended(buffer: Bytes, starts: Spans, ends: Spans, members: pa.BinaryArray)
     more = documents(members)
     out = np.empty(int((ends - starts).sum() + np.diff(more.offsets).sum()) + len(starts), np.uint8)
     offsets = _extend(buffer, starts, ends, more.buffer, more.offsets, more.valid, out)
-    return arrow(pa.binary(), out[: offsets[-1]], offsets, more.valid)
+    return arrow_array(pa.binary(), out[: offsets[-1]], offsets, more.valid)
 
 
 @compiled
@@ -85,7 +85,7 @@ def _insert(
                 break
             done = end
             last = _last(buf, end)
-            at = copy(buf, mark, last, out, at)
+            at = copy_bytes(buf, mark, last, out, at)
             mark = last
             empty = buf[last - 1] == OPEN_OBJECT
             for one in range(len(ends)):
@@ -95,8 +95,8 @@ def _insert(
                         at += 1
                     empty = False
                     text = which[one, row]
-                    at = copy(members, member_offsets[text], member_offsets[text + 1], out, at)
-        at = copy(buf, mark, offsets[row + 1], out, at)
+                    at = copy_bytes(members, member_offsets[text], member_offsets[text + 1], out, at)
+        at = copy_bytes(buf, mark, offsets[row + 1], out, at)
         out_offsets[row + 1] = at
     return out_offsets
 
@@ -116,11 +116,11 @@ def _extend(
     for row in range(len(starts)):
         if valid[row]:
             last = _last(buf, ends[row])
-            at = copy(buf, starts[row], last, out, at)
+            at = copy_bytes(buf, starts[row], last, out, at)
             if buf[last - 1] != OPEN_OBJECT:
                 out[at] = COMMA
                 at += 1
-            at = copy(members, member_offsets[row], member_offsets[row + 1], out, at)
-            at = copy(buf, last, ends[row], out, at)
+            at = copy_bytes(members, member_offsets[row], member_offsets[row + 1], out, at)
+            at = copy_bytes(buf, last, ends[row], out, at)
         offsets[row + 1] = at
     return offsets

@@ -17,7 +17,7 @@ from penstock.outcome import Outcome
 from penstock.record import Header
 from penstock.steps.contract import ArrowStep
 from penstock.steps.edits import Editing
-from penstock.steps.lookup.answer_memory import Memory
+from penstock.steps.lookup.answer_memory import AnswerCache
 from penstock.steps.lookup.config import LookupConfig, LookupName, LookupRule
 from penstock.steps.lookup.databases import addresses, agents
 from penstock.steps.lookup.filling import Filling, Flags, Question, filling
@@ -33,7 +33,7 @@ class Lookup(ArrowStep[LookupConfig]):
     ``memories`` is what rules ask, by name; by default what the process shares, with the databases as they are now.
     """
 
-    def __init__(self, config: LookupConfig, memories: Mapping[LookupName, Memory] | None = None) -> None:
+    def __init__(self, config: LookupConfig, memories: Mapping[LookupName, AnswerCache] | None = None) -> None:
         super().__init__(config)
         asked = _shared(config) if memories is None else memories
         questions = [_question(rule, asked, only_browsers=False) for rule in config.rules]
@@ -94,11 +94,11 @@ def _rounds(questions: Iterable[Question]) -> list[list[Question]]:
     return rounds
 
 
-def _question(rule: LookupRule, memories: Mapping[LookupName, Memory], only_browsers: bool) -> Question:
+def _question(rule: LookupRule, memories: Mapping[LookupName, AnswerCache], only_browsers: bool) -> Question:
     return Question(memories[rule.name], rule.source_path, rule.target_path, only_browsers)
 
 
-def _shared(config: LookupConfig) -> dict[LookupName, Memory]:
+def _shared(config: LookupConfig) -> dict[LookupName, AnswerCache]:
     """What this process has for the rules. Without databases the implicit rule for addresses is not in force."""
     memories = {LookupName.USER_AGENT_PARSE: agents()}
     if config.databases or any(rule.name is LookupName.IP_LOOKUP for rule in config.rules):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.json.find import find
-from penstock.json.members import only
+from penstock.json.members import keep_members
 from penstock.json.paths import Path, format_path, parse_path
 from penstock.outcome import Outcome
 from penstock.steps.contract import ArrowStep
@@ -60,7 +60,7 @@ class Map(ArrowStep[MapConfig]):
         if self._kept is None:
             editing = Editing.found(batch, find(data, []))
         else:
-            editing = Editing.rewritten(batch, only(data, self._kept))
+            editing = Editing.rewritten(batch, keep_members(data, self._kept))
         for edit in self._edits:
             editing = edit.run(editing)
         return editing.outcome()

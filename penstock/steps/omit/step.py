@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.json.members import without
+from penstock.json.members import drop_members
 from penstock.outcome import Outcome
 from penstock.steps.contract import ArrowStep
 from penstock.steps.fields import field_path
@@ -13,12 +13,12 @@ from penstock.steps.outcomes import rewritten
 
 
 class Omit(ArrowStep[OmitConfig]):
-    """A field that is missing, or whose path leads through something that is not an object, is no matter."""
+    """Ignores a field that is missing, or whose path leads through something that is not an object."""
 
     def __init__(self, config: OmitConfig) -> None:
         super().__init__(config)
         self._paths = [field_path(field) for field in config.fields]
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
-        result = without(batch.column("data"), self._paths)
+        result = drop_members(batch.column("data"), self._paths)
         return rewritten(batch, result.data, result.valid, result.broken_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.json.members import only
+from penstock.json.members import keep_members
 from penstock.outcome import Outcome
 from penstock.steps.contract import ArrowStep
 from penstock.steps.fields import field_path
@@ -20,5 +20,5 @@ class Pick(ArrowStep[PickConfig]):
         self._paths = [field_path(field) for field in config.fields]
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
-        result = only(batch.column("data"), self._paths)
+        result = keep_members(batch.column("data"), self._paths)
         return rewritten(batch, result.data, result.valid, result.broken_at)

@@ -18,7 +18,7 @@ from penstock.steps.pretty.config import PrettyConfig
 
 
 class Pretty(ArrowStep[PrettyConfig]):
-    """Its only memory is when it may show the next record; what becomes of the records never depends on it."""
+    """Its only state is when it may show the next record; that never changes what becomes of the records."""
 
     def __init__(self, config: PrettyConfig) -> None:
         super().__init__(config)
@@ -51,7 +51,7 @@ def _data(data: bytes | None, max_bytes: int) -> str:
     if len(data) > max_bytes:
         return f"{_plain(data[:max_bytes])} ... ({len(data)} bytes)"
     try:
-        # Numbers as they are spelt: a float would lose digits of what is to be looked at.
+        # Keep the text of numbers: a float would lose digits.
         return _indented(json.loads(data, parse_float=_Spelt, parse_int=_Spelt), "")
     except (ValueError, RecursionError):
         return _plain(data)

@@ -46,7 +46,7 @@ def _function(file: Path, name: str) -> Callable[[Any], Any]:
         found = getattr(_module(file), name)
     except KeyboardInterrupt:
         raise
-    # Also what is no Exception, such as sys.exit().
+    # Also what is not an Exception, such as sys.exit().
     except BaseException as error:
         raise RouteError(
             "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Mend the file."
@@ -86,7 +86,7 @@ def _annotated(function: Callable[[Any], Any]) -> Shape | None:
     hints.pop("return", None)
     if not hints:
         return None
-    # By its name: the annotation may be text, and pandas need not be loaded to see that it is not meant.
+    # By its name: the annotation may be text, and pandas need not be loaded to compare it.
     hint = next(iter(hints.values()))
     name = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
     return Shape.PANDAS if name.endswith("DataFrame") else Shape.ARROW

@@ -1,4 +1,4 @@
-"""What a user's function gave back, held against what it was given: which rows go on, and which records they are of."""
+"""Compares what a user's function returned with what it was given: which rows are kept, and of which records."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PYTHON_ERROR = "python_error"
 
 
 class Python(ArrowStep[PythonConfig]):
-    """The function is loaded at the first batch, in the process that runs it. It never travels: its path does."""
+    """Loads the function at the first batch, in the process that runs it. Only its path is sent to workers."""
 
     def __init__(self, config: PythonConfig) -> None:
         super().__init__(config)
@@ -54,7 +54,7 @@ def _treated(batch: pa.RecordBatch, treat: Treatment) -> Outcome:
             outcomes.append(accounted(piece, treat(piece)))
         except KeyboardInterrupt:
             raise
-        # Also what is no Exception, such as sys.exit(): what the function does befalls the rows that it was given.
+        # Also what is not an Exception, such as sys.exit(): the function only affects the rows that it was given.
         except BaseException as error:
             if piece.num_rows > 1:
                 suspect = start + piece.num_rows

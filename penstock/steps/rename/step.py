@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.json.members import renamed
+from penstock.json.members import rename_members
 from penstock.json.paths import Path
 from penstock.outcome import Outcome
 from penstock.steps.contract import ArrowStep
@@ -30,7 +30,7 @@ class Rename(ArrowStep[RenameConfig]):
                 self._moves.append((source, target))
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
-        edited = Editing.rewritten(batch, renamed(batch.column("data"), self._names))
+        edited = Editing.rewritten(batch, rename_members(batch.column("data"), self._names))
         for source, target in self._moves:
             edited = edited.moved(source, target, merge=False)
         return edited.outcome()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.json.arrow_text import spread
-from penstock.json.edit import way_to
+from penstock.json.edit import path_prefixes
 from penstock.json.find import find
 from penstock.json.paths import Path
 from penstock.outcome import Outcome
@@ -42,8 +42,8 @@ class Set(ArrowStep[SetConfig]):
             return Outcome(batch)
         editing: Editing | None = None
         for assignment in self._assignments:
-            # One look for what is read and for where the value goes: a scan costs more than all that follows it.
-            paths = [*assignment.reads, *way_to(assignment.target)]
+            # One scan for what is read and for where the value goes: a scan costs more than everything after it.
+            paths = [*assignment.reads, *path_prefixes(assignment.target)]
             found = find(editing.data if editing else batch.column("data"), paths)
             editing = editing or Editing.found(batch, found)
             places = {path: place for place, path in enumerate(assignment.reads)}

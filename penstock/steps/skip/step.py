@@ -7,7 +7,7 @@ from penstock.steps.where.step import Where
 
 
 class Skip(Where):
-    """A condition that is null is not true: what it cannot judge goes on."""
+    """A condition that is null is not true: keeps the records that it cannot judge."""
 
     def wants(self, judged: Judged) -> Flags:
         return judged.valid & ~judged.true

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, copy
+from penstock.json.arrow_text import arrow_array, copy_bytes
 from penstock.json.containers import value_end
 from penstock.json.find import Spans
 from penstock.json.tokens import CLOSE_ARRAY, COMMA, skip_whitespace
@@ -44,7 +44,7 @@ def documents_around(
     between them. ``lefts`` and ``rights`` are a buffer, and per row a start and an end in it.
     """
     out, offsets = _write(buf, starts, ends, counts, *lefts, *rights)
-    return arrow(pa.binary(), out, offsets)
+    return arrow_array(pa.binary(), out, offsets)
 
 
 @compiled
@@ -77,9 +77,9 @@ def _write(
             i = skip_whitespace(buf, i + 1, end)
         for _ in range(max(counts[row], 1)):
             stop = value_end(buf, i, end) if counts[row] > 0 else end
-            at = copy(left_buf, left_starts[row], left_ends[row], out, at)
-            at = copy(buf, i, stop, out, at)
-            at = copy(right_buf, right_starts[row], right_ends[row], out, at)
+            at = copy_bytes(left_buf, left_starts[row], left_ends[row], out, at)
+            at = copy_bytes(buf, i, stop, out, at)
+            at = copy_bytes(right_buf, right_starts[row], right_ends[row], out, at)
             made += 1
             offsets[made] = at
             if counts[row] > 0:

@@ -87,7 +87,7 @@ class Split(ArrowStep[SplitConfig]):
     def _documents(self, found: Found, rows: Spans, counts: Spans) -> pa.BinaryArray:
         firsts, lasts = found.offsets[:-1][rows], found.offsets[1:][rows]
         there = counts > 0
-        # A record that is not split is copied whole: all of it stands between two empty texts.
+        # A record that is not split is copied completely: it stands between two empty texts.
         starts = np.where(there, found.value_start[rows, 0], firsts)
         ends = np.where(there, found.value_end[rows, 0], lasts)
         if self.config.others is Others.KEEP:

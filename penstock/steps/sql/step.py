@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.json.arrow_text import spread
 from penstock.json.find import find
-from penstock.json.members import without
+from penstock.json.members import drop_members
 from penstock.outcome import Outcome
 from penstock.steps.condition import Condition
 from penstock.steps.contract import ArrowStep
@@ -49,7 +49,7 @@ class Sql(ArrowStep[SqlConfig]):
         if not select.everything:
             editing = replace(editing, data=pa.repeat(pa.scalar(b"{}", pa.binary()), batch.num_rows))
         elif select.but:
-            editing = replace(editing, data=without(editing.data, select.but).data)
+            editing = replace(editing, data=drop_members(editing.data, select.but).data)
         places = {path: place for place, path in enumerate(self._paths)}
         for target, node in select.columns:
             value = evaluate(node, batch, found, places)

@@ -11,9 +11,9 @@ from penstock import faults
 from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.destination import BigqueryDestination
 from penstock.destinations.bigquery.session import BigquerySession
-from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Receipt
+from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, Receipt
 from penstock.destinations.sql.load.loader import load_table
-from penstock.destinations.sql.schema.table_patch import TableRules
+from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
 from tests.contract.tables import OwnTablesContract
@@ -51,7 +51,7 @@ class Warehouse:
     def load(self, *documents: Any) -> Receipt:
         receipt = self.destination.write(batch(self.number), self.staging.stage(events(*documents)))
         self.number += 1
-        assert not [table.away for table in receipt.tables if table.away]
+        assert not [table.unavailable for table in receipt.tables if table.unavailable]
         return receipt
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
@@ -175,7 +175,7 @@ def test_staged_tables_are_gone_after_their_load(warehouse: Warehouse, monkeypat
 class Blind(BigquerySession):
     """Does not find a mark when it looks, as if it were written a moment later."""
 
-    def mark(self, batch: Batch, table: str) -> None:
+    def find_mark(self, batch: Batch, table: str) -> None:
         return None
 
 
@@ -187,7 +187,7 @@ def test_a_job_that_outlived_its_writer_is_not_done_again(warehouse: Warehouse, 
     session = Blind(warehouse.there, warehouse.destination.dialect)
     parts = warehouse.staging.stage(numbered([1]))
     with pytest.raises(TransientError, match="PEN-DST-053"):
-        load_table(session, TableRules(), batch(0), "events", parts, UNRECORDED)
+        load_table(session, TableRules(), batch(0), "events", parts, NULL_TABLE_BOOK)
     assert warehouse.ask("SELECT id FROM shop.events") == [(1,)]
 
 
@@ -198,7 +198,7 @@ def test_a_job_that_failed_does_not_stand_in_the_way(warehouse: Warehouse) -> No
     for _ in range(2):
         warehouse.there.broken_script = met
         (table,) = warehouse.destination.write(batch(1), parts).tables
-        assert table.away is not None
+        assert table.unavailable is not None
     assert warehouse.destination.write(batch(1), parts).rows == 1
     assert warehouse.ask("SELECT id FROM shop.events") == [(1,), (2,)]
 
@@ -206,7 +206,7 @@ def test_a_job_that_failed_does_not_stand_in_the_way(warehouse: Warehouse) -> No
 def test_a_service_that_is_away_is_tried_again(warehouse: Warehouse) -> None:
     warehouse.there.broken = ServiceUnavailable("try later")
     (table,) = warehouse.destination.write(batch(), warehouse.staging.stage(numbered([1]))).tables
-    assert isinstance(table.away, TransientError)
+    assert isinstance(table.unavailable, TransientError)
     warehouse.there.broken = ServiceUnavailable("try later")
     with pytest.raises(PenstockError, match=r"PEN-DST-052.*try later"):
         warehouse.destination.check()

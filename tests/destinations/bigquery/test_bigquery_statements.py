@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from sqlglot import exp
 
 from penstock.destinations.bigquery import statements
-from penstock.destinations.bigquery.client import explained
+from penstock.destinations.bigquery.client import as_penstock_error
 from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.dialect import bigquery_dialect
 from penstock.destinations.contract import Batch
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
     Operation,
@@ -68,7 +68,7 @@ MARK = Mark(Batch("ledger", "route", 7, {}), "t", 3, "none")
     [
         (CreateTable("t", (A, B)), f"CREATE TABLE IF NOT EXISTS {T} (`a` INT64, `b` STRING)"),
         (AddColumn("t", A), f"ALTER TABLE {T} ADD COLUMN IF NOT EXISTS `a` INT64"),
-        (AddColumn("t", DIALECT.spare), f"ALTER TABLE {T} ADD COLUMN IF NOT EXISTS `_unmapped` JSON"),
+        (AddColumn("t", DIALECT.unmapped_column), f"ALTER TABLE {T} ADD COLUMN IF NOT EXISTS `_unmapped` JSON"),
         (
             WidenColumn("t", TypedColumn("a", "FLOAT64"), "INT64"),
             f"ALTER TABLE {T} ALTER COLUMN `a` SET DATA TYPE FLOAT64",
@@ -82,7 +82,7 @@ def test_an_operation_is_one_statement(operation: Operation, text: str) -> None:
 
 def test_columns_are_added_at_once() -> None:
     steps = [DIALECT.render(step) for step in (AddColumn("t", A), AddColumn("t", B), AddColumn("u", A))]
-    first, second = statements.together(DIALECT, "t", steps)
+    first, second = statements.combine_added_columns(DIALECT, "t", steps)
     assert first == f"ALTER TABLE {T} ADD COLUMN IF NOT EXISTS `a` INT64, ADD COLUMN IF NOT EXISTS `b` STRING"
     assert second == steps[2]
     assert len(parsed(first)[0].args["actions"]) == 2
@@ -98,7 +98,7 @@ def test_columns_are_added_at_once() -> None:
     ],
 )
 def test_only_integers_can_be_widened(there: str, values: InnerType, wider: str | None) -> None:
-    assert DIALECT.wider(there, values) == wider
+    assert DIALECT.wider_type(there, values) == wider
 
 
 @pytest.mark.parametrize("key", [(), ("a",)], ids=["append", "merge"])
@@ -106,7 +106,7 @@ def test_only_integers_can_be_widened(there: str, values: InnerType, wider: str 
 def test_a_load_is_one_transaction_with_its_mark(key: tuple[str, ...], mark: Mark | None) -> None:
     asked = load({"a": "INT64", "b": "STRING", "_unmapped": "JSON"}, key)
     schema = statements.file_schema(DIALECT, asked)
-    script = statements.taking_over(DIALECT, asked, "st", schema, mark)
+    script = statements.load_script(DIALECT, asked, "st", schema, mark)
     kinds = [type(tree) for tree in parsed(script.text)]
     move = exp.Merge if key else exp.Insert
     if mark is None:
@@ -120,7 +120,7 @@ def test_a_load_is_one_transaction_with_its_mark(key: tuple[str, ...], mark: Mar
 
 def test_an_append_selects_the_staged_rows() -> None:
     asked = load({"A": "INT64", "day": "DATE", "n": "NUMERIC(12, 2)", "when": "DATETIME", "_unmapped": "JSON"})
-    text = statements.taking_over(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
+    text = statements.load_script(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
     assert text.split(";\n")[1] == (
         f"INSERT INTO {T} (`A`, `day`, `n`, `when`, `_unmapped`) SELECT `A`, CAST(`day` AS DATE) AS `day`,"
         " CAST(`n` AS NUMERIC) AS `n`, CAST(`when` AS DATETIME) AS `when`, PARSE_JSON(`_unmapped`) AS `_unmapped`"
@@ -130,7 +130,7 @@ def test_an_append_selects_the_staged_rows() -> None:
 
 def test_a_merge_leaves_what_a_row_does_not_carry() -> None:
     asked = load({"a": "INT64", "b": "STRING", "v": "INT64"}, ("a",), "v")
-    text = statements.taking_over(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
+    text = statements.load_script(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
     assert text.split(";\n")[1] == (
         f"MERGE INTO {T} AS t USING (SELECT `a`, `b`, `v` FROM `my-project`.`shop`.`st`) AS s ON t.`a` = s.`a`"
         " WHEN MATCHED AND (t.`v` IS NULL OR s.`v` >= t.`v`)"
@@ -144,7 +144,7 @@ def test_a_merge_in_turns_has_each_key_once() -> None:
     asked = replace(plain, merge=Merge(("a",), "v", in_turns=True, losing=frozenset({"b"})))
     schema = statements.file_schema(DIALECT, asked)
     assert schema.names == ["a", "b", "v", "_unmapped", "#turn", "#after", "#upto"]
-    merge = statements.taking_over(DIALECT, asked, "st", schema, None).text.split(";\n")[1]
+    merge = statements.load_script(DIALECT, asked, "st", schema, None).text.split(";\n")[1]
     (tree,) = parsed(merge)
     assert isinstance(tree, exp.Merge)
     assert tree.args["using"].find(exp.Union) is not None
@@ -155,23 +155,23 @@ def test_a_merge_in_turns_has_each_key_once() -> None:
 
 def test_a_column_that_takes_no_single_values_is_left_out() -> None:
     asked = load({"a": "INT64", "tags": "ARRAY<STRING>", "inner": "STRUCT"})
-    text = statements.taking_over(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
+    text = statements.load_script(DIALECT, asked, "st", statements.file_schema(DIALECT, asked), None).text
     assert text.split(";\n")[1] == f"INSERT INTO {T} (`a`) SELECT `a` FROM `my-project`.`shop`.`st`"
 
 
 def test_tables_and_queries_of_ours_are_bigquerys() -> None:
     schema = pa.schema({"a": pa.int64(), "b": pa.string(), "c": pa.timestamp("us", "UTC")})
-    staged = statements.staged_table(DIALECT, "st", schema)
+    staged = statements.create_staged_statement(DIALECT, "st", schema)
     assert staged.startswith("CREATE TABLE `my-project`.`shop`.`st` (`a` INT64, `b` STRING, `c` TIMESTAMP) OPTIONS")
-    found = statements.finding_mark(DIALECT, MARK.batch, "t")
+    found = statements.mark_query(DIALECT, MARK.batch, "t")
     assert found.values == {"scope": "ledger", "route": "route", "batch": 7, "table_name": "t"}
-    texts = [staged, statements.marks_table(DIALECT), found.text]
+    texts = [staged, statements.create_marks_statement(DIALECT), found.text]
     assert [type(tree) for text in texts for tree in parsed(text)] == [exp.Create, exp.Create, exp.Select]
 
 
 @pytest.mark.parametrize(("number", "most"), [(999, None), (1_050, None), (1_100, 100), (5_000, 4_000)])
 def test_old_marks_go_now_and_then(number: int, most: int | None) -> None:
-    found = statements.dropping_marks(DIALECT, Batch("ledger", "route", number, {}))
+    found = statements.delete_marks_statement(DIALECT, Batch("ledger", "route", number, {}))
     assert (found.values["batch"] if found else None) == most
     if found:
         assert [type(tree) for tree in parsed(found.text)] == [exp.Delete]
@@ -220,7 +220,7 @@ def test_a_job_id_is_that_of_the_load_and_of_no_other() -> None:
     ],
 )
 def test_every_inner_type_and_cast_has_a_type(inner: InnerType, asked: str | None, expected: str) -> None:
-    assert DIALECT.column(Column("a", ("/a",), inner, asked)).type == expected
+    assert DIALECT.typed_column(Column("a", ("/a",), inner, asked)).type == expected
     parsed(f"CREATE TABLE t (a {expected})")
 
 
@@ -292,8 +292,8 @@ def test_rows_of_a_file_have_all_its_columns() -> None:
     ],
 )
 def test_an_error_is_about_the_rows_or_about_now(error: Exception, kind: type[PenstockError]) -> None:
-    assert type(explained(error)) is kind
-    assert type(explained(error, refuses=False)) is TransientError
+    assert type(as_penstock_error(error)) is kind
+    assert type(as_penstock_error(error, refuses=False)) is TransientError
 
 
 @pytest.mark.parametrize("wrong", [{"dataset": "a`b"}, {"dataset": "a-b"}, {"project": "x`"}, {"project": ""}])

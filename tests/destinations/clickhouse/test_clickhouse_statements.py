@@ -8,7 +8,14 @@ from sqlglot import exp
 
 from penstock.destinations.clickhouse.dialect import clickhouse_dialect
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.schema.table_changes import AddColumn, CreateTable, Key, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.schema.schema_operations import (
+    AddColumn,
+    CreateTable,
+    Key,
+    Table,
+    TypedColumn,
+    WidenColumn,
+)
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 DIALECT = clickhouse_dialect('my "db"')
@@ -23,7 +30,7 @@ TABLE = Table(
     },
 )
 COLUMNS = list(TABLE.columns)
-SPARED = Table("events", {**TABLE.columns, UNMAPPED: DIALECT.spare})
+SPARED = Table("events", {**TABLE.columns, UNMAPPED: DIALECT.unmapped_column})
 STATEMENTS = {
     "create": DIALECT.render(
         CreateTable("events", tuple(TypedColumn(f"c{n}", kind) for n, kind in enumerate(DIALECT.types.values())))
@@ -33,15 +40,17 @@ STATEMENTS = {
     ),
     "add": DIALECT.render(AddColumn("select", TypedColumn("final", "LowCardinality(Nullable(String))"))),
     "widen": DIALECT.render(WidenColumn("events", TypedColumn("v", "Nullable(Int64)"), "Nullable(UInt8)")),
-    "wait": DIALECT.waiting("_penstock_waiting_1", list(TABLE.columns.values()), ["id"]),
-    "take": DIALECT.taking(TABLE, "_penstock_waiting_1", ["ip", "note"]),
-    "merge": DIALECT.taking(TABLE, "_penstock_waiting_1", ["id", "day", "v"], Merge(("id", "day"))),
-    "merge by version": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",), "v")),
-    "merge in turns": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",), "v", in_turns=True)),
-    "merge what may be kept aside": DIALECT.taking(
+    "wait": DIALECT.create_staging("_penstock_waiting_1", list(TABLE.columns.values()), ["id"]),
+    "take": DIALECT.insert_statement(TABLE, "_penstock_waiting_1", ["ip", "note"]),
+    "merge": DIALECT.insert_statement(TABLE, "_penstock_waiting_1", ["id", "day", "v"], Merge(("id", "day"))),
+    "merge by version": DIALECT.insert_statement(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",), "v")),
+    "merge in turns": DIALECT.insert_statement(
+        TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",), "v", in_turns=True)
+    ),
+    "merge what may be kept aside": DIALECT.insert_statement(
         SPARED, "_penstock_waiting_1", list(SPARED.columns), Merge(("id",), losing=frozenset({"v"}))
     ),
-    "try": DIALECT.taking(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",)), "_penstock_trial_1"),
+    "try": DIALECT.insert_statement(TABLE, "_penstock_waiting_1", COLUMNS, Merge(("id",)), "_penstock_trial_1"),
 }
 
 

@@ -125,7 +125,7 @@ def test_what_stands_in_a_table_s_place_is_not_the_records_fault(replica: Replic
     replica.target.run("CREATE TABLE elsewhere (id BIGINT, name VARCHAR); CREATE VIEW users AS SELECT * FROM elsewhere")
     parts, _ = replica.stage([Source({"id": "bigint", "name": "text"}).insert(id=1, name="a")])
     (receipt,) = replica.destination.write(batch(), parts).tables
-    assert receipt.away is not None
+    assert receipt.unavailable is not None
     replica.target.run("DROP VIEW users")
     assert replica.destination.write(batch(), parts).rows == 1
 

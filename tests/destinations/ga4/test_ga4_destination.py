@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from penstock.destinations.contract import AnyDestination, Receipt
 from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.destination import Ga4Destination
-from penstock.destinations.ga4.event_mapping import Broken, Mapper
+from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
 from penstock.destinations.ga4.requests import Staged, requests
 from penstock.errors import RefusedError, TransientError
 from penstock.record import Record, entries, placed
@@ -44,7 +44,7 @@ def deliver(
     destination: Ga4Destination, folder: Path, *events: dict[str, Any], number: int = 0, whole: bool = False
 ) -> Receipt:
     parts = Staging(destination, folder / "stage").stage([json.dumps(event).encode() for event in events])
-    return destination.write_whole(batch(number), parts) if whole else destination.write(batch(number), parts)
+    return destination.write_all_or_nothing(batch(number), parts) if whole else destination.write(batch(number), parts)
 
 
 def click(client: str = "c1", **fields: Any) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def test_what_passes_our_rules_passes_those_of_the_validation_server(name: str, 
     data = json.dumps({**fields, "the_name_of_it": name, "cid": "c"}).encode()
     try:
         event = mapper.event(data, NOW, "0-0")
-    except Broken:
+    except BrokenRule:
         return
     if event is not None:
         (request,) = requests([Staged(0, 0, 0, event)])

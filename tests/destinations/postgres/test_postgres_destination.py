@@ -11,7 +11,7 @@ from penstock.destinations.contract import AnyDestination, Part, TableReceipt
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import PenstockError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
 from tests.support.database import Database
@@ -389,7 +389,7 @@ def test_a_table_that_has_become_a_view_fails_its_rows_and_its_neighbour_loads(
     database.ask("ALTER TABLE b RENAME TO moved; CREATE VIEW b AS SELECT kind || '' AS kind FROM moved")
     parts = warehouse.staging.stage(events({"kind": "a"}, {"kind": "b"}))
     first = {table.table: table for table in warehouse.destination.write(batch(1), parts).tables}
-    assert (first["a"].rows, first["a"].away) == (1, None)
+    assert (first["a"].rows, first["a"].unavailable) == (1, None)
     assert first["b"].failures is not None
     assert "view" in first["b"].failures.column("message")[0].as_py()
     database.ask("DROP VIEW b; ALTER TABLE moved RENAME TO b")
@@ -447,7 +447,7 @@ def test_a_connection_that_is_cut_leaves_nothing_half_done(database: Database, t
     )
     parts: list[Part] = warehouse.staging.stage(numbered([1, 2, 3]))
     (receipt,) = warehouse.destination.write(batch(1), parts).tables
-    assert receipt.away is not None
+    assert receipt.unavailable is not None
     assert database.ask("SELECT id FROM events") == [(0,)]
     database.ask("DROP TRIGGER cut ON events")
     (receipt,) = warehouse.destination.write(batch(1), parts).tables

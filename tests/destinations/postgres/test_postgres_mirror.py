@@ -183,7 +183,7 @@ def test_a_server_that_goes_away_takes_nothing_with_it(replica: Replica, target:
     target.run("ALTER TABLE users RENAME TO elsewhere; CREATE VIEW users AS SELECT * FROM elsewhere")
     parts, _ = replica.stage([source.update(id=1, name="b"), source.insert(id=2, name="c")])
     (receipt,) = replica.destination.write(batch(1), parts).tables
-    assert receipt.away is not None
+    assert receipt.unavailable is not None
     target.run("DROP VIEW users; ALTER TABLE elsewhere RENAME TO users")
     assert replica.destination.write(batch(1), parts).rows == 2
     assert [row["name"] for row in target.rows()] == ["b", "c"]

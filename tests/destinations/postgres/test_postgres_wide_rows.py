@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.destinations.sql.load.all_or_nothing import write_whole
+from penstock.destinations.sql.load.all_or_nothing import write_all_or_nothing
 from tests.contract.destination import batch, events
 from tests.destinations.postgres.test_postgres_destination import Warehouse
 from tests.support.database import Database
@@ -114,7 +114,7 @@ def test_a_row_that_grows_by_merging_does_not_stop_a_route_either(database: Data
     first, second = event(1, 600, 12, "a"), event(1, 380, 12, "b")
     warehouse.load(first)
     parts = warehouse.staging.stage(events(second))
-    receipt = write_whole(warehouse.destination, batch(9), parts, NoteBook())
+    receipt = write_all_or_nothing(warehouse.destination, batch(9), parts, NoteBook())
     assert receipt.rows == 1
     check(database, [{**first, **second}])
 

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import UNRECORDED, AnyDestination, Batch, Receipt, Unrecorded
+from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, NullTableBook, Receipt
 from penstock.destinations.redshift.session import STAGED, RedshiftSession
 from penstock.destinations.sql.load.loader import load_table
-from penstock.destinations.sql.schema.table_changes import Key
-from penstock.destinations.sql.schema.table_patch import TableRules
+from penstock.destinations.sql.schema.alter_table import TableRules
+from penstock.destinations.sql.schema.schema_operations import Key
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
 from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
@@ -62,7 +62,7 @@ class Warehouse:
     def load(self, *documents: Any, size: int = 10_000) -> Receipt:
         receipt = self.destination.write(batch(self.number), self.staging.stage(events(*documents), size=size))
         self.number += 1
-        assert not [table.away for table in receipt.tables if table.away]
+        assert not [table.unavailable for table in receipt.tables if table.unavailable]
         return receipt
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
@@ -266,7 +266,7 @@ def test_a_commit_that_is_under_way_is_waited_for(warehouse: Warehouse) -> None:
 class Blind(RedshiftSession):
     """Does not find a mark when it looks, as if it were written a moment later."""
 
-    def mark(self, batch: Batch, table: str) -> None:
+    def find_mark(self, batch: Batch, table: str) -> None:
         return None
 
 
@@ -277,7 +277,7 @@ def test_a_mark_that_came_after_one_looked_stops_the_load(warehouse: Warehouse) 
     with closing(destination.connect()) as connection:
         session = Blind(connection, destination.dialect, destination.bucket)
         with pytest.raises(TransientError, match="PEN-DST-031"):
-            load_table(session, TableRules(), batch(0), "events", parts, UNRECORDED)
+            load_table(session, TableRules(), batch(0), "events", parts, NULL_TABLE_BOOK)
     assert warehouse.ask("SELECT id FROM events") == [(0,)]
 
 
@@ -296,7 +296,7 @@ def test_engines_that_add_columns_at_once_take_turns(warehouse: Warehouse) -> No
     turns = threading.Lock()
     names: list[str] = []
 
-    class Book(Unrecorded):
+    class Book(NullTableBook):
         def lock(self, name: str) -> Any:
             names.append(name)
             return turns
@@ -325,8 +325,8 @@ def test_a_bucket_that_cannot_be_written_is_tried_again(warehouse: Warehouse) ->
     warehouse.bucket.write_text("in the way")
     receipt = warehouse.destination.write(batch(1), warehouse.staging.stage(numbered([1])))
     (table,) = receipt.tables
-    assert isinstance(table.away, TransientError)
-    assert table.away.code == "PEN-DST-032"
+    assert isinstance(table.unavailable, TransientError)
+    assert table.unavailable.code == "PEN-DST-032"
     with pytest.raises(PenstockError, match="PEN-DST-036"):
         warehouse.destination.check()
 

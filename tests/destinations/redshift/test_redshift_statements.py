@@ -13,11 +13,11 @@ from sqlglot import exp
 from penstock.destinations.redshift import session
 from penstock.destinations.redshift.config import RedshiftConfig
 from penstock.destinations.redshift.dialect import redshift_dialect
-from penstock.destinations.redshift.session import explained
-from penstock.destinations.redshift.stage_files import FILE_BYTES, Bucket, Run, lines
+from penstock.destinations.redshift.session import as_penstock_error
+from penstock.destinations.redshift.stage_files import FILE_BYTES, Bucket, Run, csv_bytes
 from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -53,7 +53,7 @@ def parsed(text: str) -> list[exp.Expression]:
             'CREATE TABLE IF NOT EXISTS "shop"."t" ("a" bigint, CONSTRAINT "t_penstock_key" PRIMARY KEY ("a"))',
         ),
         (AddColumn("t", B), 'ALTER TABLE "shop"."t" ADD COLUMN "b" character varying(65535)'),
-        (AddColumn("t", DIALECT.spare), 'ALTER TABLE "shop"."t" ADD COLUMN "_unmapped" super'),
+        (AddColumn("t", DIALECT.unmapped_column), 'ALTER TABLE "shop"."t" ADD COLUMN "_unmapped" super'),
         (SetKey("t", KEY), 'ALTER TABLE "shop"."t" ADD CONSTRAINT "t_penstock_key" PRIMARY KEY ("a")'),
         (DropKey("t", KEY), 'ALTER TABLE "shop"."t" DROP CONSTRAINT "t_penstock_key"'),
     ],
@@ -138,7 +138,7 @@ def test_the_table_of_marks_is_redshifts() -> None:
     ],
 )
 def test_every_inner_type_and_cast_has_a_type(inner: InnerType, asked: str | None, expected: str) -> None:
-    assert DIALECT.column(Column("a", ("/a",), inner, asked)).type == expected
+    assert DIALECT.typed_column(Column("a", ("/a",), inner, asked)).type == expected
     parsed(f"CREATE TABLE t (a {expected})")
 
 
@@ -162,7 +162,7 @@ def test_rows_become_lines_that_copy_reads() -> None:
             "number": pa.array([1e30, None, 7.0]),
         }
     )
-    assert lines(rows, "null:1").to_pybytes().decode() == (
+    assert csv_bytes(rows, "null:1").to_pybytes().decode() == (
         '"","0",1970-01-01 00:00:00.000000,true,1e+30\n'
         '"null:1",,,,\n'
         '"a""b,\n","0.000000000000000001",2024-05-01 08:00:00.123456,false,7\n'
@@ -195,8 +195,8 @@ def test_many_rows_become_several_files_of_one_run(tmp_path: Path) -> None:
     ],
 )
 def test_an_error_is_about_the_rows_or_about_now(error: psycopg.Error, kind: type[PenstockError]) -> None:
-    assert type(explained(error)) is kind
-    assert type(explained(error, refuses=False)) is TransientError
+    assert type(as_penstock_error(error)) is kind
+    assert type(as_penstock_error(error, refuses=False)) is TransientError
 
 
 @pytest.mark.parametrize(

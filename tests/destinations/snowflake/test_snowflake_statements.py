@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from penstock.destinations.snowflake.dialect import as_catalogued, snowflake_dialect
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -35,7 +35,7 @@ TABLE = Table(
 COLUMNS = list(TABLE.columns)
 KEY = Key("events_penstock_key", ("id", "day"))
 IN_TURNS = Merge(("id",), "v", in_turns=True)
-UPDATE, INSERT = DIALECT.merging(TABLE, COLUMNS, Merge(("id",), "v", losing=frozenset({"at"})))
+UPDATE, INSERT = DIALECT.merge_statements(TABLE, COLUMNS, Merge(("id",), "v", losing=frozenset({"at"})))
 STATEMENTS = {
     "create": DIALECT.render(
         CreateTable("events", tuple(TypedColumn(f"c{n}", kind) for n, kind in enumerate(DIALECT.types.values())))
@@ -44,15 +44,15 @@ STATEMENTS = {
     "add": DIALECT.render(AddColumn("select", TypedColumn("order", "VARIANT"))),
     "set key": DIALECT.render(SetKey("events", KEY)),
     "drop key": DIALECT.render(DropKey("events", KEY)),
-    "stage a table": DIALECT.staged(TABLE, ["id", "userid"], Merge(("id",))),
-    "put": DIALECT.putting("/tmp/some where/it's.parquet", "_PENSTOCK_STAGE", "f00d"),
-    "copy": DIALECT.copying(DIALECT.relation("events"), list(TABLE.columns.values()), "_PENSTOCK_STAGE", "f00d"),
+    "stage a table": DIALECT.create_staging(TABLE, ["id", "userid"], Merge(("id",))),
+    "put": DIALECT.put_statement("/tmp/some where/it's.parquet", "_PENSTOCK_STAGE", "f00d"),
+    "copy": DIALECT.copy_into(DIALECT.relation("events"), list(TABLE.columns.values()), "_PENSTOCK_STAGE", "f00d"),
     "update": UPDATE,
     "insert": INSERT,
-    "stage a table in turns": DIALECT.staged(TABLE, COLUMNS, IN_TURNS),
-    "update in turns": DIALECT.merging(TABLE, COLUMNS, IN_TURNS)[0],
-    "insert in turns": DIALECT.merging(TABLE, COLUMNS, IN_TURNS)[1],
-    "insert alone": DIALECT.merging(TABLE, ["id"], Merge(("id",)))[0],
+    "stage a table in turns": DIALECT.create_staging(TABLE, COLUMNS, IN_TURNS),
+    "update in turns": DIALECT.merge_statements(TABLE, COLUMNS, IN_TURNS)[0],
+    "insert in turns": DIALECT.merge_statements(TABLE, COLUMNS, IN_TURNS)[1],
+    "insert alone": DIALECT.merge_statements(TABLE, ["id"], Merge(("id",)))[0],
 }
 
 

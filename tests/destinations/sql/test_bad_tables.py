@@ -47,13 +47,16 @@ NEARLY = ", ".join(f"c{n} bigint" for n in range(1_598))
 POSTGRES = [
     Bad("view", "CREATE VIEW odd AS SELECT 1::bigint + 0 AS id, 2::bigint + 0 AS v", "DROP VIEW odd", "view"),
     Bad(
-        "materialized view", "CREATE MATERIALIZED VIEW odd AS SELECT 1 AS id", "DROP MATERIALIZED VIEW odd", "no table"
+        "materialized view",
+        "CREATE MATERIALIZED VIEW odd AS SELECT 1 AS id",
+        "DROP MATERIALIZED VIEW odd",
+        "not a table",
     ),
-    Bad("sequence", "CREATE SEQUENCE odd", "DROP SEQUENCE odd", "no table"),
+    Bad("sequence", "CREATE SEQUENCE odd", "DROP SEQUENCE odd", "not a table"),
     Bad("enum", "CREATE TYPE odd AS ENUM ('a')", "DROP TYPE odd", "already exists"),
-    Bad("composite type", "CREATE TYPE odd AS (a int)", "DROP TYPE odd", "no table"),
+    Bad("composite type", "CREATE TYPE odd AS (a int)", "DROP TYPE odd", "not a table"),
     Bad("domain", "CREATE DOMAIN odd AS int", "DROP DOMAIN odd", "already exists"),
-    Bad("index", "CREATE TABLE t (id int); CREATE INDEX odd ON t (id)", "DROP INDEX odd", "no table"),
+    Bad("index", "CREATE TABLE t (id int); CREATE INDEX odd ON t (id)", "DROP INDEX odd", "not a table"),
     Bad(
         "no partition",
         "CREATE TABLE odd (id bigint, v bigint) PARTITION BY LIST (id)",
@@ -204,7 +207,7 @@ class BadTables(ABC):
         destination = self.make(**options)
         parts = Staging(destination, folder / "stage").stage(events(fine[0], *odd, *fine[1:]), first=100 * number)
         receipt = destination.write(batch(number), parts)
-        assert [table.table for table in receipt.tables if table.away] == []
+        assert [table.table for table in receipt.tables if table.unavailable] == []
         return receipt
 
     def holds_up_nobody(self, folder: Path, bad: Bad) -> None:
@@ -259,7 +262,7 @@ class TestPostgres(BadTables):
                 events({"kind": "odd", "id": 1}, {"kind": "a", "id": 2})
             )
             receipt = destination.write(batch(1), parts)
-        assert {table.table: table.away is None for table in receipt.tables} == {"odd": False, "a": True}
+        assert {table.table: table.unavailable is None for table in receipt.tables} == {"odd": False, "a": True}
         assert destination.write(batch(1), parts).rows == 2
         assert (self.ids("odd"), self.ids("a")) == ([1], [2])
 

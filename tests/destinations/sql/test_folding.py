@@ -12,15 +12,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.load.fold_by_key import Folding, Keys, Numbers
+from penstock.destinations.sql.load.fold_by_key import Folding, Numbers, SharedKeys
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 
 def folded(batches: list[pa.RecordBatch], key: list[str], version: str | None) -> list[pa.RecordBatch]:
     versions = [batch.column(version) for batch in batches] if version else None
-    folding = Folding(Keys([[batch.column(name) for name in key] for batch in batches], versions), version)
-    return [*(folding.alone(place, batch) for place, batch in enumerate(batches)), *folding.together()]
+    folding = Folding(SharedKeys([[batch.column(name) for name in key] for batch in batches], versions), version)
+    return [*(folding.add_batch(place, batch) for place, batch in enumerate(batches)), *folding.folded_rows()]
 
 
 FIELD = st.sampled_from(["x", "y", "z"])
@@ -123,11 +123,11 @@ def test_files_with_other_columns_meet_in_one_row() -> None:
 
 def test_a_row_that_is_not_there_any_more_changes_nothing() -> None:
     batch = pa.RecordBatch.from_pylist([{"id": 1, "a": 1}, {"id": None, "a": 2}, {"id": 1, "a": 3}, {"id": 4, "a": 4}])
-    folding = Folding(Keys([[batch.column("id")]]), None)
+    folding = Folding(SharedKeys([[batch.column("id")]]), None)
     kept = np.array([True, False, False, True])
-    left = folding.alone(0, batch.filter(pa.array(kept)), kept)
+    left = folding.add_batch(0, batch.filter(pa.array(kept)), kept)
     assert left.to_pylist() == [{"id": 4, "a": 4}]
-    assert [row for rows in folding.together() for row in rows.to_pylist()] == [{"id": 1, "a": 1}]
+    assert [row for rows in folding.folded_rows() for row in rows.to_pylist()] == [{"id": 1, "a": 1}]
 
 
 def test_rows_with_keys_of_their_own_are_passed_on_as_they_are() -> None:
@@ -169,9 +169,9 @@ def test_rows_of_several_partitions_are_merged_in_the_order_of_the_log(
         for rows in staged
     ]
     versions = [batch.column("v") for batch in batches] if version else None
-    keys = Keys([[batch.column("id")] for batch in batches], versions, places, order)
+    keys = SharedKeys([[batch.column("id")] for batch in batches], versions, places, order)
     folding = Folding(keys, version)
-    found = [*(folding.alone(place, batch) for place, batch in enumerate(batches)), *folding.together()]
+    found = [*(folding.add_batch(place, batch) for place, batch in enumerate(batches)), *folding.folded_rows()]
     together = Merged(["id"], version)
     for batch in found:
         for row in batch.to_pylist():

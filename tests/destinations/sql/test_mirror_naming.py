@@ -12,7 +12,7 @@ from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.redshift.config import RedshiftConfig
 from penstock.destinations.snowflake.config import SnowflakeConfig
-from penstock.destinations.sql.mirror.stage.mirror_names import MirrorNames, column_names
+from penstock.destinations.sql.mirror.stage.mirror_names import MirrorTableChooser, column_names
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ from penstock.destinations.sql.mirror.stage.mirror_names import MirrorNames, col
     ],
 )
 def test_a_table_is_named_by_its_namespace(template: str, namespace: str, table: str) -> None:
-    assert MirrorNames(template, 63).table(namespace).table == table
+    assert MirrorTableChooser(template, 63).table(namespace).table == table
 
 
 def test_a_name_of_penstock_s_own_is_refused() -> None:
-    choice = MirrorNames("{{ table }}", 63).table("public._penstock_loads")
+    choice = MirrorTableChooser("{{ table }}", 63).table("public._penstock_loads")
     table, problem = choice.table, choice.problem
     assert (table, "a table of Penstock's own" in problem) == ("", True)
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.postgres.dialect import postgres_dialect
-from penstock.destinations.sql.mirror.stage.declared_types import UNKNOWN, Declared, declared
+from penstock.destinations.sql.mirror.stage.declared_types import UNKNOWN, Declared, parse_declared
 
 POSTGRES = postgres_dialect("public")
 
@@ -29,7 +29,7 @@ POSTGRES = postgres_dialect("public")
     ],
 )
 def test_a_declared_type_is_read_or_not_known(text: str, meant: Declared) -> None:
-    assert declared(text) == meant
+    assert parse_declared(text) == meant
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_declared_type_is_read_or_not_known(text: str, meant: Declared) -> Non
 def test_engines_have_a_type_for_it_or_say_that_they_have_none(
     text: str, postgres: str | None, duckdb: str | None
 ) -> None:
-    assert (POSTGRES.mirrored(text), DUCKDB.mirrored(text)) == (postgres, duckdb)
+    assert (POSTGRES.mirror_type(text), DUCKDB.mirror_type(text)) == (postgres, duckdb)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.table_name import TableChooser
 
 TIME = "2024-05-01T10:00:00.000000Z"
 
 
-def chosen(template: str | TableNames, *documents: object) -> list[str | None]:
+def chosen(template: str | TableChooser, *documents: object) -> list[str | None]:
     """Per document its table; ``None`` if it is skipped, ``!`` and the problem if it fails."""
     data = pa.array([item if isinstance(item, bytes) else json.dumps(item).encode() for item in documents], pa.binary())
     found: list[str | None] = ["unset"] * len(documents)
-    names = TableNames(template, 63) if isinstance(template, str) else template
+    names = TableChooser(template, 63) if isinstance(template, str) else template
     for choice in names.choose(data):
         rows = np.arange(len(documents)) if choice.rows is None else choice.rows
         for row in rows:
@@ -87,12 +87,12 @@ def test_data_that_is_no_object_is_left_to_flattening() -> None:
 @pytest.mark.parametrize("template", ["{{ a", "{% if %}", "{{ '' }}", "  ", "_penstock_batches"])
 def test_a_template_that_can_never_work_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match=r"template|table name"):
-        TableNames(template, 63)
+        TableChooser(template, 63)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", None]), st.integers(0, 3), st.booleans()), max_size=30))
 def test_many_records_at_once_are_the_same_as_one_by_one(rows: list[tuple[str | None, int, bool]]) -> None:
     documents = [{"a": a, "b": {"c": b}} if whole else {"a": a} for a, b, whole in rows]
-    template = TableNames("{{ a }}{{ b.c }}", 63)
+    template = TableChooser("{{ a }}{{ b.c }}", 63)
     assert chosen(template, *documents) == [chosen(template, document)[0] for document in documents]

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.sql.schema.table_changes import (
+from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
     DropKey,
@@ -13,7 +13,7 @@ from penstock.destinations.sql.schema.table_changes import (
     Wanted,
     WidenColumn,
     our_key,
-    patch,
+    plan_patch,
 )
 from penstock.errors import PenstockError
 from penstock.flatten.column import Column
@@ -76,7 +76,7 @@ FOREIGN = Key("t_pkey", ("b",))
 def test_a_plan_adds_what_is_missing_and_nothing_else(
     wanted: Wanted, existing: Table | None, operations: list[Operation]
 ) -> None:
-    assert patch("t", wanted, existing) == operations
+    assert plan_patch("t", wanted, existing) == operations
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_operation_is_one_statement_with_quoted_names(operation: Operation, s
     ],
 )
 def test_every_inner_type_and_cast_has_a_type_in_duckdb(inner: InnerType, sql_type: str | None, expected: str) -> None:
-    assert DUCKDB.column(Column("a", ("/a",), inner, sql_type)).type == expected
+    assert DUCKDB.typed_column(Column("a", ("/a",), inner, sql_type)).type == expected
 
 
 @pytest.mark.parametrize("asked", ["", "int, b int", "int) --", "int; x", "'x'", "frobnicate", "numeric(99,2)"])

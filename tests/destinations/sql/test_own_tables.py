@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from penstock.destinations.contract import UNRECORDED, AnyDestination
+from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.destinations.sql.stage.allowed_tables import AllowedTables
-from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.table_name import TableChooser
 from tests.contract.destination import Staging, batch, events
 from tests.contract.tables import OVERFLOW, OwnTablesContract
 from tests.support.database import Database
@@ -92,7 +92,7 @@ class TestPostgres(OwnTablesContract):
             folder = self.folder.parent / f"stage{place}"
             parts = Staging(engines[place], folder).stage(events(*({"id": place, "kind": name} for name in names)))
             start.wait()
-            loaded.append(engines[place].write(batch(1, scope=f"ledger-{place}"), parts, UNRECORDED).rows)
+            loaded.append(engines[place].write(batch(1, scope=f"ledger-{place}"), parts, NULL_TABLE_BOOK).rows)
 
         threads = [threading.Thread(target=work, args=(place,)) for place in range(len(engines))]
         for thread in threads:
@@ -143,13 +143,13 @@ ALLOWED = ["orders", "/shop_[a-z]+/"]
     ],
 )
 def test_a_record_goes_to_a_table_that_is_allowed_or_fails(named: str, table: str, code: str) -> None:
-    names = TableNames("{{ kind }}", 63, AllowedTables.of(ALLOWED))
+    names = TableChooser("{{ kind }}", 63, AllowedTables.of(ALLOWED))
     (choice,) = names.choose(pa.array([json.dumps({"kind": named}).encode()], pa.binary()))
     assert (choice.table, choice.code if choice.problem else "") == (table, code)
 
 
 def test_what_is_reserved_is_refused_whatever_is_allowed() -> None:
-    (choice,) = TableNames("{{ kind }}", 63, AllowedTables.of(["/.*/"])).choose(
+    (choice,) = TableChooser("{{ kind }}", 63, AllowedTables.of(["/.*/"])).choose(
         pa.array([b'{"kind": "_penstock_overflow_shop"}'], pa.binary())
     )
     assert choice.problem

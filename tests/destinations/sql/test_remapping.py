@@ -28,9 +28,9 @@ from penstock.destinations.sql.config import SchemaChanges
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
 from penstock.destinations.sql.unmapped.remap import Proposal, Remapped, RemapRules, propose, remap, survey
-from penstock.destinations.sql.unmapped.unmapped_values import emptied, members
+from penstock.destinations.sql.unmapped.unmapped_values import parse_unmapped, without_members
 from penstock.engine.ledger import Ledger, sqlite_url
-from penstock.engine.ledger.table_book import RouteBook
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import PenstockError
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.inner_types import InnerType
@@ -66,7 +66,7 @@ class Warehouse:
         self._number += 1
 
     def propose(self, *columns: str, rules: RemapRules = DEFAULT) -> Proposal:
-        with self.destination.looking() as session:
+        with self.destination.read_only_session() as session:
             assert session is not None
             return _proposed(session, columns, rules)
 
@@ -79,7 +79,7 @@ class Warehouse:
         return sorted(self.ask(f"SELECT {columns} FROM events"), key=repr)
 
     def types(self) -> dict[str, str]:
-        with self.destination.looking() as session:
+        with self.destination.read_only_session() as session:
             assert session is not None
             table = session.table("events")
         assert table is not None
@@ -90,7 +90,7 @@ class Warehouse:
 def _proposed(session: Session, columns: tuple[str, ...], rules: RemapRules) -> Proposal:
     table = session.table("events")
     assert table is not None
-    with session.kept_values("events") as kept:
+    with session.open_unmapped("events") as kept:
         return propose(kept, table, session.dialect, rules, columns)
 
 
@@ -229,8 +229,8 @@ def test_a_move_that_is_cut_short_changes_nothing(warehouse: Warehouse) -> None:
     shown = warehouse.propose()
 
     def interrupted(session: Session) -> None:
-        with session.kept_values("events", warehouse.book) as kept:
-            kept.change(shown.statements[:-1])
+        with session.open_unmapped("events", warehouse.book) as kept:
+            kept.run_ddl(shown.statements[:-1])
             raise InterruptedError
 
     with warehouse.destination.session() as session, pytest.raises((InterruptedError, PenstockError)):
@@ -257,11 +257,11 @@ def test_more_rows_than_are_read_at_once(warehouse: Warehouse, monkeypatch: pyte
 def test_what_is_kept_is_surveyed_by_key(warehouse: Warehouse) -> None:
     warehouse.load({"a": 1, "b": "text"})
     warehouse.load({"a": "x"}, {"a": 1.5}, {"c": True}, schema_changes=SchemaChanges.FREEZE)
-    with warehouse.destination.looking() as session:
+    with warehouse.destination.read_only_session() as session:
         assert session is not None
         table = session.table("events")
         assert table is not None
-        with session.kept_values("events") as kept:
+        with session.open_unmapped("events") as kept:
             keys = {key.name: key for key in survey(kept, table, session.dialect)}
     assert set(keys) == {"a", "c"}
     assert (keys["a"].values, keys["a"].type, keys["a"].lossy, keys["a"].needed) == (2, "STRING", 2, "STRING")
@@ -274,7 +274,7 @@ def test_nobody_loads_while_values_are_moved(database: Database, tmp_path: Path)
     warehouse.load({"id": 1, "a": 1})
     waiting = f"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{database.schema}.events'::regclass"
     with ThreadPoolExecutor(1) as thread, warehouse.destination.session() as session:
-        with session.kept_values("events", warehouse.book):
+        with session.open_unmapped("events", warehouse.book):
             loading = thread.submit(warehouse.load, {"id": 2, "a": 2})
             eventually(lambda: database.ask(waiting) == [(1,)], "the load waits")
             assert not loading.done()
@@ -285,7 +285,7 @@ def test_nobody_loads_while_values_are_moved(database: Database, tmp_path: Path)
 @pytest.mark.parametrize("session", [RedshiftSession, ClickhouseSession, BigquerySession])
 def test_engines_that_do_not_offer_it_say_so(session: type[Session]) -> None:
     with pytest.raises(PenstockError, match=r"PEN-DST-080.*duckdb and postgres"):
-        session.kept_values(object.__new__(session), "events")
+        session.open_unmapped(object.__new__(session), "events")
 
 
 # The pure part: values out of JSON
@@ -308,7 +308,7 @@ def test_a_value_is_taken_whole_or_not_at_all(
     kept: str, column: str, value: object, neighbours: tuple[str, ...]
 ) -> None:
     texts = pa.array([f'{{"a":{each}}}' for each in (kept, *neighbours)])
-    assert members(texts).by_key["a"].as_column(parse_cast(column))[0].as_py() == value
+    assert parse_unmapped(texts).by_key["a"].as_column(parse_cast(column))[0].as_py() == value
 
 
 _JSON = st.recursive(
@@ -325,9 +325,11 @@ _TARGETS = ["bigint", "integer", "boolean", "double precision", "numeric(38,18)"
 )
 def test_every_value_ends_in_its_column_or_stays(rows: list[dict[str, Any]], target: str) -> None:
     texts = pa.array([json.dumps(row, ensure_ascii=False) for row in rows])
-    held = members(texts).by_key
+    held = parse_unmapped(texts).by_key
     columns = {key: held[key].as_column(parse_cast(target)) for key in ("a", "b") if key in held}
-    rest = emptied(texts, {key: column.is_valid().to_numpy(zero_copy_only=False) for key, column in columns.items()})
+    rest = without_members(
+        texts, {key: column.is_valid().to_numpy(zero_copy_only=False) for key, column in columns.items()}
+    )
     for place, row in enumerate(rows):
         left = json.loads(rest[place].as_py() or "{}")
         moved = {key for key, column in columns.items() if column[place].is_valid}
@@ -342,12 +344,12 @@ def test_every_value_ends_in_its_column_or_stays(rows: list[dict[str, Any]], tar
     ],
 )  # fmt: skip
 def test_the_rest_of_an_object_stays_as_it_was(text: str, taken: list[str], left: str | None) -> None:
-    assert emptied(pa.array([text]), {key: np.array([True]) for key in taken}).to_pylist() == [left]
+    assert without_members(pa.array([text]), {key: np.array([True]) for key in taken}).to_pylist() == [left]
 
 
 def test_types_of_kept_values() -> None:
     def type_of(*values: str, infer: bool = False) -> InnerType:
-        return members(pa.array([f'{{"a":{value}}}' for value in values])).by_key["a"].type(infer)
+        return parse_unmapped(pa.array([f'{{"a":{value}}}' for value in values])).by_key["a"].type(infer)
 
     assert type_of("true", "7") is InnerType.INT64
     assert type_of("1", "1.5") is InnerType.FLOAT64

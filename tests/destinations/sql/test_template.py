@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.destinations.duckdb.config import DuckdbConfig
-from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.table_name import TableChooser
 from penstock.destinations.sql.stage.template import MAX_TEXT, EventTemplate
 
 EVENT = {
@@ -30,16 +30,16 @@ EVENT = {
 
 JAIL = """
 import json, resource, sys, time
-from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.table_name import TableChooser
 import pyarrow as pa
 event = pa.array([sys.stdin.readline().encode()], pa.binary())
-TableNames("{{ a }}", 63).choose(event)
+TableChooser("{{ a }}", 63).choose(event)
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + 256 * 2**20, resource.getrlimit(resource.RLIMIT_AS)[1]))
 for line in sys.stdin:
     started = time.process_time()
     try:
-        (choice,) = TableNames(json.loads(line), 63).choose(event)
+        (choice,) = TableChooser(json.loads(line), 63).choose(event)
         word = choice.problem or "named"
     except ValueError as error:
         word = "refused"
@@ -311,7 +311,7 @@ def test_what_templates_are_for_goes_on(template: str, event: dict[str, object],
     ],
 )  # fmt: skip
 def test_an_event_over_a_limit_fails_alone_and_says_why(template: str, event: object, said: str) -> None:
-    names = TableNames(template, 63)
+    names = TableChooser(template, 63)
     good = {"a": "x", "_timestamp": "2024-05-01T10:00:00Z"}
     choices = names.choose(pa.array([json.dumps(good).encode(), json.dumps(event).encode()], pa.binary()))
     by_row = {int(row): choice for choice in choices for row in np.asarray(choice.rows)}
@@ -321,7 +321,7 @@ def test_an_event_over_a_limit_fails_alone_and_says_why(template: str, event: ob
 
 
 def test_values_of_any_size_are_not_remembered_for_ever() -> None:
-    names = TableNames("{{ a | truncate(9, true, '') }}", 63)
+    names = TableChooser("{{ a | truncate(9, true, '') }}", 63)
     for number in range(50):
         names.choose(pa.array([json.dumps({"a": f"{number}" + "x" * 50_000}).encode()], pa.binary()))
     assert sum(len(value or b"") for key in names._remembered for value in key) < 100_000

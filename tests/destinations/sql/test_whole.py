@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from penstock.destinations.contract import UNRECORDED, AnyDestination, Receipt
+from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Receipt
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.destinations.sql.load import all_or_nothing
-from penstock.destinations.sql.mirror.applier import Mirror
+from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.session import Session
 from penstock.errors import RefusedError
 from penstock.record import Record
@@ -82,7 +82,7 @@ class MirrorWholeContract(ABC):
 
     def write(self, replica: Replica, number: int, *records: Record) -> Receipt:
         parts, _ = replica.stage(records)
-        return replica.destination.write_whole(batch(number), parts, UNRECORDED)
+        return replica.destination.write_all_or_nothing(batch(number), parts, NULL_TABLE_BOOK)
 
     def prices(self, replica: Replica, table: str) -> dict[int, int]:
         return {row["id"]: row["price"] for row in replica.target.rows(table)}
@@ -132,6 +132,9 @@ class TestPostgresMirrorWhole(MirrorWholeContract):
 
 def test_whatever_a_session_can_do_is_watched() -> None:
     """A way to write that is added to sessions must be thought of for all or nothing too."""
-    for strict, lenient in ((all_or_nothing._Unforgiving, Session), (all_or_nothing._UnforgivingMirror, Mirror)):
+    for strict, lenient in (
+        (all_or_nothing._StrictSession, Session),
+        (all_or_nothing._StrictMirror, MirrorTransaction),
+    ):
         public = {name for name, member in vars(lenient).items() if callable(member) and not name.startswith("_")}
-        assert public - vars(strict).keys() <= {"kept_values"}
+        assert public - vars(strict).keys() <= {"open_unmapped"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.destinations.sql.load.wrapped_json import pieces, wrapped
+from penstock.destinations.sql.load.wrapped_json import split_text, wrap_lossy_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -37,13 +37,13 @@ VALUES = st.recursive(
     ],
 )
 def test_only_what_would_change_is_wrapped(text: str | None, is_wrapped: bool) -> None:
-    (kept,) = wrapped(pa.array([text], pa.string())).to_pylist()
+    (kept,) = wrap_lossy_json(pa.array([text], pa.string())).to_pylist()
     assert kept == (json.dumps({"": text}, separators=(",", ":")) if is_wrapped else text)
 
 
 @pytest.mark.parametrize("text", ['{"a":"xxxxxxxxx"}', '{"xxxxxxxxx":1}', '{"a":["xx",{"b":"üüüüü"}]}'])
 def test_a_string_that_is_too_long_is_cut(text: str) -> None:
-    (kept,) = wrapped(pa.array([text]), 8).to_pylist()
+    (kept,) = wrap_lossy_json(pa.array([text]), 8).to_pylist()
     cut = json.loads(kept)[""]
     assert "".join(cut) == text
     assert max(len(piece.encode()) for piece in cut) <= 8
@@ -52,7 +52,7 @@ def test_a_string_that_is_too_long_is_cut(text: str) -> None:
 @given(st.dictionaries(st.text(max_size=5), VALUES), st.integers(4, 40) | st.none())
 def test_nothing_is_lost_whatever_the_value(value: dict[str, Any], most: int | None) -> None:
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
-    (kept,) = wrapped(pa.array([text]), most).to_pylist()
+    (kept,) = wrap_lossy_json(pa.array([text]), most).to_pylist()
     found = json.loads(kept)
     if kept != text:
         found = json.loads("".join(found[""]))
@@ -61,6 +61,6 @@ def test_nothing_is_lost_whatever_the_value(value: dict[str, Any], most: int | N
 
 @given(st.text(), st.integers(4, 20))
 def test_pieces_are_whole_characters_and_join_to_the_text(text: str, most: int) -> None:
-    found = pieces(text, most)
+    found = split_text(text, most)
     assert "".join(found) == text
     assert all(0 < len(piece.encode()) <= most for piece in found)

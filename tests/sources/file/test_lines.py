@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.file.file_progress import Position, positions_in
+from penstock.sources.file.file_progress import Position, parse_positions
 from penstock.sources.file.formats.file_entries import gathered
 from penstock.sources.file.formats.json_lines import BAD, GOOD, MAX_LINES, PART, Lines, cut
 
@@ -130,5 +130,5 @@ def test_tiny_lines_are_cut_in_bounded_numbers_and_none_is_missed() -> None:
     ],
 )
 def test_positions_survive_a_header(position: Position) -> None:
-    assert positions_in(position.to_header()) == [position]
-    assert positions_in(position.to_header([Position("g", "3:4")])) == [Position("g", "3:4"), position]
+    assert parse_positions(position.to_header()) == [position]
+    assert parse_positions(position.to_header([Position("g", "3:4")])) == [Position("g", "3:4"), position]

@@ -51,7 +51,7 @@ def test_any_place_can_be_read(
     packed = PackedContent(file, UNPACKERS[ending])
     assert [packed.read(at, size) for at, size in places] == [content[at : at + size] for at, size in places]
     assert packed.length() == len(content)
-    assert packed.whole()
+    assert packed.is_complete()
     packed.close()
 
 

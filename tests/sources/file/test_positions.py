@@ -42,7 +42,7 @@ def test_the_index_finds_what_a_search_through_all_would(kept: list[tuple[int, s
     path = Path(name)
     newest_first = list(reversed(model.values()))
     akin = [p for p in newest_first if Path(p.file).parent == path.parent and may_be_copy(path.name, Path(p.file).name)]
-    assert positions.akin(path) == akin
+    assert positions.related(path) == akin
     assert positions.at(path) == [p for p in newest_first if p.file == name]
 
 

@@ -14,12 +14,12 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Header
 from penstock.sources.file.config import FileConfig
-from penstock.sources.file.file_progress import Positions, recall, save
-from penstock.sources.file.file_reader import Reading
-from penstock.sources.file.follow_files import Following
+from penstock.sources.file.file_progress import Positions, load_positions, save_positions
+from penstock.sources.file.file_reader import FileReader
+from penstock.sources.file.follow_files import FileFollower
 from tests.contract.source import log_records, numbers
 from tests.sources.file.test_rotation import following, live, read_once, write
 
@@ -32,22 +32,22 @@ class Follower:
     def __init__(self, folder: Path, pattern: str) -> None:
         self._folder = folder
         self._writer = LocalLog(folder / "log", LogConfig(fsync="never")).writer("orders")
-        self._positions: Positions = recall(self._summary, LocalLog(folder / "log"), self._writer.partition)
+        self._positions: Positions = load_positions(self._summary, LocalLog(folder / "log"), self._writer.partition)
         config = FileConfig.model_validate({"path": folder / pattern})
-        reading = Reading(config, "orders", self._writer, self._positions, Event(), self._save)
-        self._following = Following(config, reading)
+        reading = FileReader(config, "orders", self._writer, self._positions, Event(), self._save)
+        self._following = FileFollower(config, reading)
 
     @property
     def _summary(self) -> Path:
         return self._folder / "state/positions.json"
 
     def _save(self) -> None:
-        save(self._summary, self._writer.next_offset, self._positions)
+        save_positions(self._summary, self._writer.next_offset, self._positions)
 
     def rounds(self, count: int = 3, once: bool = False) -> list[int]:
         """What is in the log after so many looks."""
         for _ in range(count):
-            self._following.round(once)
+            self._following.read_new(once)
         found = log_records(self._folder / "log")
         assert not [record.data for record in found if Header.MALFORMED in record.headers]
         return numbers(found)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Record, records
 from penstock.sources.contract import SourceContext
 from tests.contract.source import log_records, running

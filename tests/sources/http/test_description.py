@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.sources.http.access.endpoints import FACES
+from penstock.sources.http.access.endpoints import ENDPOINTS
 from penstock.sources.http.openapi.description import document
 from tests.sources.http.server import Running, collector
 
@@ -74,8 +74,8 @@ def session() -> Iterator[requests.Session]:
 
 
 def secret_for(path: str) -> str:
-    face = FACES.get(path)
-    return "public" if face is None or face.client_secret else "private"
+    endpoint = ENDPOINTS.get(path)
+    return "public" if endpoint is None or endpoint.client_secret else "private"
 
 
 @pytest.mark.parametrize(("path", "method", "mode"), operations())

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.record import Header, Record
 from penstock.sources.contract import SourceContext
 from penstock.sources.http import metrics
-from penstock.sources.http.access.endpoints import FACES
+from penstock.sources.http.access.endpoints import ENDPOINTS
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.openapi.description import document
 from penstock.sources.http.source import HttpSource, metrics_port
@@ -240,7 +240,7 @@ def test_counters_of_several_workers_are_one_sum_on_an_address_of_their_own(tmp_
 
 
 def test_counters_are_shown_before_any_worker_has_counted(tmp_path: Path) -> None:
-    end = metrics.show("web", tmp_path, "127.0.0.1", port := free_port())
+    end = metrics.serve_metrics("web", tmp_path, "127.0.0.1", port := free_port())
     try:
         page = httpx.get(f"http://127.0.0.1:{port}/metrics")
     finally:
@@ -271,7 +271,7 @@ def test_the_description_names_every_path_that_answers(web: Running) -> None:
         for method, operation in operations.items():
             answer = web.http.request(method, web.url + path)
             assert str(answer.status_code) in operation["responses"], path
-    assert set(FACES) < set(described["paths"])
+    assert set(ENDPOINTS) < set(described["paths"])
 
 
 @pytest.mark.parametrize("path", [JS, BULK, "/v1/track"])

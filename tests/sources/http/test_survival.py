@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from tests.contract.source import log_records, numbers
 from tests.sources.http.server import CLIENT, Running, collector
 from tests.support.waiting import HANG, eventually

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Header, Mode, Op, Record
 from penstock.sources.contract import SourceContext
 from penstock.sources.postgres.config import PostgresSourceConfig

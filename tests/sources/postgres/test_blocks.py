@@ -17,7 +17,7 @@ from penstock.sources.postgres.config import PostgresSourceConfig
 from penstock.sources.postgres.connection import Connection, connect
 from penstock.sources.postgres.copy import copy_blocks as reading
 from penstock.sources.postgres.copy import page_range
-from penstock.sources.postgres.copy.copy_blocks import Stopped, blocks
+from penstock.sources.postgres.copy.copy_blocks import Stopped, read_blocks
 from penstock.sources.postgres.rows import row_entries
 from penstock.sources.postgres.rows.scratch import Scratch
 from tests.sources.postgres.rig import Rig
@@ -36,7 +36,7 @@ def connection(logical_url: str) -> Iterator[Connection]:
 def copied(connection: Connection, query: str, large: bool) -> tuple[list[int], str]:
     """The rows of each block, and the checksum of all text."""
     digest, rows = hashlib.sha256(), []
-    for block in blocks(connection, f"COPY ({query}) TO STDOUT".encode(), Scratch(), Event(), large):
+    for block in read_blocks(connection, f"COPY ({query}) TO STDOUT".encode(), Scratch(), Event(), large):
         text = block.text[: block.size].tobytes()
         assert text.count(b"\n") == block.rows
         assert text.endswith(b"\n")
@@ -79,7 +79,7 @@ def test_a_connection_that_breaks_in_the_middle_is_no_end(
     connection: Connection, logical_url: str, large: bool
 ) -> None:
     query = "COPY (SELECT repeat('x', 1000) FROM generate_series(1, 1000000)) TO STDOUT"
-    found = blocks(connection, query.encode(), Scratch(), Event(), large)
+    found = read_blocks(connection, query.encode(), Scratch(), Event(), large)
     next(found)
     with psycopg.connect(logical_url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
@@ -94,7 +94,7 @@ def test_a_stop_is_heard_while_nothing_comes(connection: Connection, large: bool
     stopping = Event()
     stopping.set()
     with pytest.raises(Stopped):
-        list(blocks(connection, b"COPY (SELECT pg_sleep(600)) TO STDOUT", Scratch(), stopping, large))
+        list(read_blocks(connection, b"COPY (SELECT pg_sleep(600)) TO STDOUT", Scratch(), stopping, large))
 
 
 def test_a_row_too_large_for_the_log_is_named_and_the_others_are_copied(

@@ -10,12 +10,12 @@ from threading import Event
 import pytest
 
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
 from penstock.record import Mode, Op
 from penstock.sources.postgres.catalog.table_layout import Column, Layout
 from penstock.sources.postgres.catalog.value_kinds import Kind
-from penstock.sources.postgres.progress import Book, Copied, Keeper
+from penstock.sources.postgres.progress import CopiedTable, ProgressStore, SourceProgress
 from penstock.sources.postgres.stream_position import ChangePosition
 from tests.sources.postgres.rig import Rig
 
@@ -40,10 +40,10 @@ def log_of(rig: Rig) -> LocalLog:
     return LocalLog(rig.folder / "log", LogConfig.model_validate(rig.log_options))
 
 
-def book_of(rig: Rig, slot: str = "penstock") -> Book:
+def book_of(rig: Rig, slot: str = "penstock") -> SourceProgress:
     log = log_of(rig)
     with log.writer("pg") as writer:
-        return Keeper(rig.folder / "state" / "positions.json", slot, log, writer).book
+        return ProgressStore(rig.folder / "state" / "positions.json", slot, log, writer).progress
 
 
 def forget_summary(rig: Rig) -> None:
@@ -106,14 +106,14 @@ def test_a_summary_of_another_log_is_not_believed(busy: Rig, tmp_path: Path) -> 
     other.context.state_dir.joinpath("positions.json").write_bytes(
         (busy.folder / "state" / "positions.json").read_bytes()
     )
-    assert book_of(other) == Book("penstock")
+    assert book_of(other) == SourceProgress("penstock")
 
 
 def test_another_slot_starts_anew_and_says_so(busy: Rig) -> None:
     book = book_of(busy, slot="second")
     assert book.taken == ChangePosition()
     assert not book.is_used()
-    assert all(book.has_any(name) for name in TABLES)
+    assert all(book.may_have_entries(name) for name in TABLES)
     found = busy.catch_up(slot="second")
     assert sorted(r.namespace for r in found if r.op is Op.COMMAND) == list(TABLES)
     assert busy.is_mirrored(*TABLES)
@@ -124,14 +124,14 @@ def test_another_slot_starts_anew_and_says_so(busy: Rig) -> None:
 
 
 def test_a_table_half_copied_is_not_taken_for_a_whole_one() -> None:
-    book = Book("s")
+    book = SourceProgress("s")
     layout = Layout(7, "public.t", (Column("id", "integer", Kind.NUMBER),))
     book.note_copy(layout, 100, complete=False)
     assert not book.has_copy("public.t", 7)
     book.note_copy(layout, 100, complete=True)
     assert book.has_copy("public.t", 7)
     assert not book.has_copy("public.t", 8)
-    assert book.tables["public.t"] == Copied("s", 7, 100, True, ("id",))
+    assert book.tables["public.t"] == CopiedTable("s", 7, 100, True, ("id",))
 
 
 def test_a_mirror_made_from_a_compacted_log_is_right(busy: Rig) -> None:

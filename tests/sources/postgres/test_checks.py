@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from penstock.engine.operate.doctor import Verdict, examine
+from penstock.engine.operate.doctor import Verdict, run_checks
 from penstock.errors import PenstockError
 from penstock.sources.postgres.config import PostgresSourceConfig
 from tests.sources.postgres.rig import Rig
@@ -245,7 +245,7 @@ def test_the_doctor_looks_and_touches_nothing(rig: Rig) -> None:
 
 
 def _doctors_word(config: Path) -> tuple[Verdict, str]:
-    (finding,) = [finding for finding in examine(config) if finding.subject == "source pg"]
+    (finding,) = [finding for finding in run_checks(config) if finding.subject == "source pg"]
     for word in ("no slot 'penstock' yet", "1 table; the slot 'penstock' keeps ", "PEN-PGS-004"):
         if word in finding.found:
             return finding.verdict, word

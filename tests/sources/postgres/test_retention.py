@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.log.config import LogConfig
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.record import Mode, Op, Record
 from tests.sources.postgres.rig import Mirror, Rig
 from tests.support.waiting import HANG, eventually

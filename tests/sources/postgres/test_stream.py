@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.record import Header, Record, placed, records
 from penstock.sources.postgres.catalog.table_layout import Column, Layout
 from penstock.sources.postgres.catalog.value_kinds import Kind
-from penstock.sources.postgres.progress import Book
+from penstock.sources.postgres.progress import SourceProgress
 from penstock.sources.postgres.rows import row_entries
 from penstock.sources.postgres.stream import follower
 from penstock.sources.postgres.stream.follower import Decoder
@@ -44,22 +44,24 @@ RELATIONS = [
 class Known:
     """Tables of which nothing ever changes."""
 
-    def describe(self, found: Relation) -> Layout | None:
+    def wanted_layout(self, found: Relation) -> Layout | None:
         if found.table == "ignored":
             return None
         columns = tuple(Column(column.name, "text", Kind.TEXT) for column in found.columns)
         return Layout(found.oid, found.namespace, columns, () if found.identity == "f" else (found.columns[0].name,))
 
-    def outgrew_copy(self, relation: Relation) -> bool:
+    def has_new_key(self, relation: Relation) -> bool:
         return False
 
-    def leave(self, namespace: str) -> None:
+    def void_table(self, namespace: str) -> None:
         raise AssertionError(f"{namespace} has not changed")
 
 
-def decoded(batches: list[list[bytes]], taken: ChangePosition | None = None, book: Book | None = None) -> list[Record]:
+def decoded(
+    batches: list[list[bytes]], taken: ChangePosition | None = None, book: SourceProgress | None = None
+) -> list[Record]:
     """What a session makes of buffers of messages."""
-    kept = book or Book("slot", taken=taken or ChangePosition())
+    kept = book or SourceProgress("slot", taken=taken or ChangePosition())
     decoder = Decoder(kept, Known())
     found: list[Record] = []
     for messages in batches:
@@ -122,7 +124,7 @@ def test_what_comes_again_is_passed_over(transactions: list[list[bytes]], data: 
 @given(TRANSACTIONS, st.integers(990, 1070))
 def test_what_a_copy_has_in_it_is_passed_over(transactions: list[list[bytes]], snapshot: int) -> None:
     messages = session(transactions)
-    book = Book("slot")
+    book = SourceProgress("slot")
     book.note_copy(Layout(KEYED, "public.keyed", ()), snapshot, complete=True)
     expected = [r for r in decoded([messages]) if r.namespace != "public.keyed" or place(r).commit >= snapshot]
     assert essence(decoded([messages], book=book)) == essence(expected)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.steps.lookup.answer_memory import Fact, Memory, Statistics
+from penstock.steps.lookup.answer_memory import AnswerCache, Fact, Statistics
 
 
 class Echo:
@@ -26,7 +26,7 @@ class Echo:
 
 
 def test_a_value_is_looked_up_once() -> None:
-    memory = Memory(Echo())
+    memory = AnswerCache(Echo())
     for _ in range(3):
         memory.answers([b'"a"', b'"b"'])
     assert memory.statistics == Statistics(questions=6, looked_up=2)
@@ -34,7 +34,7 @@ def test_a_value_is_looked_up_once() -> None:
 
 def test_of_too_many_values_the_longest_unused_one_is_forgotten() -> None:
     echo = Echo()
-    memory = Memory(echo, capacity=2)
+    memory = AnswerCache(echo, capacity=2)
     memory.answers([b'"a"', b'"b"', b'"a"', b'"c"', b'"a"', b'"b"'])
     assert echo.asked == {"a": 1, "b": 2, "c": 1}
 
@@ -52,14 +52,14 @@ def test_of_too_many_values_the_longest_unused_one_is_forgotten() -> None:
 )
 def test_a_question_is_what_its_json_says(question: bytes, text: str) -> None:
     echo = Echo()
-    (answer,) = Memory(echo).answers([question])
+    (answer,) = AnswerCache(echo).answers([question])
     assert list(echo.asked) == [text]
     assert answer is not None
     assert json.loads(answer.whole) == {"text": text, "length": len(text)}
 
 
 def test_where_nothing_is_known_there_is_no_answer() -> None:
-    assert Memory(Echo()).answers([b'""']) == [None]
+    assert AnswerCache(Echo()).answers([b'""']) == [None]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_where_nothing_is_known_there_is_no_answer() -> None:
     [(0b00, b'"text":"x","length":1'), (0b01, b'"length":1'), (0b10, b'"text":"x"'), (0b11, None)],
 )
 def test_only_members_that_are_missing_are_added(present: int, missing: bytes | None) -> None:
-    (answer,) = Memory(Echo()).answers([b'"x"'])
+    (answer,) = AnswerCache(Echo()).answers([b'"x"'])
     assert answer is not None
     assert answer.beyond(present) == missing

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.config.loading import load
 from penstock.record import Record, entries, placed
 from penstock.steps.lookup.address_facts import Address, AddressFacts
-from penstock.steps.lookup.answer_memory import Memory, Statistics
+from penstock.steps.lookup.answer_memory import AnswerCache, Statistics
 from penstock.steps.lookup.config import LookupConfig, LookupName
 from penstock.steps.lookup.step import Lookup
 from penstock.steps.lookup.user_agents import AgentFacts
@@ -206,7 +206,7 @@ def test_both_answers_can_share_an_object(databases: list[Path]) -> None:
 
 
 def test_a_rule_sees_what_the_one_before_it_added() -> None:
-    memories = {LookupName.IP_LOOKUP: Memory(AddressFacts([CountingDatabase()]))}
+    memories = {LookupName.IP_LOOKUP: AnswerCache(AddressFacts([CountingDatabase()]))}
     rules = [IP | {"to": "/first"}, IP | {"from": "/first/isp", "to": "/second"}]
     chained = Lookup(LookupConfig.model_validate({"rules": rules, "implicit": False}), memories)
     expected = b'{"ip":"::1","first":{"isp":"::1"},"second":{"isp":"::1"}}'
@@ -261,8 +261,8 @@ def test_agents_are_parsed_without_any_database() -> None:
 
 def test_distinct_values_are_looked_up_once_not_once_per_event() -> None:
     database = CountingDatabase()
-    agents = Memory(AgentFacts())
-    memories = {LookupName.IP_LOOKUP: Memory(AddressFacts([database])), LookupName.USER_AGENT_PARSE: agents}
+    agents = AnswerCache(AgentFacts())
+    memories = {LookupName.IP_LOOKUP: AnswerCache(AddressFacts([database])), LookupName.USER_AGENT_PARSE: agents}
     counted = Lookup(LookupConfig.model_validate({"rules": [IP, AGENT]}), memories)
     batch = batch_of(*(b'{"ip":"10.1.1.%d","ua":"curl/8.1.%d"}' % (n % 200, n % 200) for n in range(10_000)))
     rows = [json.loads(row)["ctx"] for row in kept(counted.apply(batch))]

@@ -1,8 +1,8 @@
-"""The rows of a staged file, made to fit a real table.
+"""Fits the rows of a staged file to a real table.
 
-Every value of a row ends in its column or, if the column cannot hold it without loss or does not exist, in
+Every value of a row goes to its column or, if the column cannot hold it without loss or does not exist, to
 ``_unmapped`` under the column's name; under ``on_type_conflict: fail`` such a row fails instead. A row without its key
-fails. Nothing here knows an engine: it is Arrow in, Arrow out.
+fails. Nothing here depends on an engine: Arrow in, Arrow out.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.readable_json import readable_json
-from penstock.destinations.sql.schema.table_changes import Table
+from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
-from penstock.destinations.sql.unmapped.unmapped_values import members
+from penstock.destinations.sql.unmapped.unmapped_values import parse_unmapped
 from penstock.flatten.casts import DEFAULT_SCALE, Cast
 from penstock.flatten.column import Column
-from penstock.flatten.fit_column import Fitted, fit, fit_json, held, json_values
+from penstock.flatten.fit_column import Fitted, fit, fit_json, fit_unconverted, json_values
 from penstock.flatten.unmapped.leftovers import with_members
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
@@ -39,7 +39,7 @@ class FittedRows:
 
 
 class Fitting:
-    """How one staged file goes into one table. ``schema`` is that of the rows it gives, in the table's own names."""
+    """Fits one staged file to one table. ``schema`` is that of the resulting rows, in the table's own names."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Fitting:
         self._takes_nul = dialect.takes_nul
         self._brings_spare = any(column.name == UNMAPPED for column in header)
         named = [column.name for column in header if column.name != UNMAPPED]
-        self.homeless = [name for name in named if name not in table.columns]
-        """Columns of the file that the table does not have."""
+        self.missing_columns = [name for name in named if name not in table.columns]
+        """Columns of the file that the table lacks."""
         self._targets = {name: dialect.target(table.columns[name].type) for name in named if name in table.columns}
-        # To the engine keys that differ only in spaces at their end are one, and there is no other place for them.
+        # To the engine, keys that differ only in trailing spaces are equal, and a key cannot go to _unmapped.
         self._targets |= {name: replace(self._targets[name], padded=False) for name in key if name in self._targets}
         self._json = {column.name for column in header if column.json}
         self.doubtful = [
@@ -70,7 +70,7 @@ class Fitting:
             for name, target in self._targets.items()
             if name in self._json or not _surely_fits(staged.field(name).type, target)
         ]
-        """Columns whose values may not all be values of the table's column."""
+        """Columns whose values the table's column may not all hold."""
         self._as_they_are = {
             name
             for name in self.doubtful
@@ -80,7 +80,7 @@ class Fitting:
             and _into_wide_decimal(staged.field(name).type, self._targets[name])
         }
         self.may_lose = frozenset(self._targets if self._brings_spare else self.doubtful)
-        """Columns of which a row may bring a value that ends in ``_unmapped``; casts put theirs there when staging."""
+        """Columns whose value in a row may end in ``_unmapped``; casts put theirs there when staging."""
         self.schema = self._schema(staged)
 
     @property
@@ -94,18 +94,18 @@ class Fitting:
             converted = name in self.doubtful and name not in self._as_they_are
             kind = (target.arrow or pa.string()) if converted else staged.field(name).type
             fields.append(pa.field(self._table.columns[name].name, kind))
-        if UNMAPPED in self._table.columns and (self._brings_spare or self.homeless or self.doubtful):
+        if UNMAPPED in self._table.columns and (self._brings_spare or self.missing_columns or self.doubtful):
             fields.append(pa.field(self._table.columns[UNMAPPED].name, pa.string()))
         return pa.schema(fields)
 
-    def losing(self, rows: pa.RecordBatch) -> list[str]:
-        """Which columns of these rows hold a value that the table's column cannot take."""
-        return [name for name in self.doubtful if self._fit_of(rows, name).lost is not None]
+    def lossy_columns(self, rows: pa.RecordBatch) -> list[str]:
+        """The columns of these rows with a value that the table's column cannot hold."""
+        return [name for name in self.doubtful if self._fit_column(rows, name).lost is not None]
 
-    def _fit_of(self, rows: pa.RecordBatch, name: str) -> Fitted:
+    def _fit_column(self, rows: pa.RecordBatch, name: str) -> Fitted:
         column = rows.column(name)
         if name in self._as_they_are:
-            return held(column, self._targets[name])
+            return fit_unconverted(column, self._targets[name])
         return fit_json(column, self._targets[name]) if name in self._json else fit(column, self._targets[name])
 
     def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
@@ -117,12 +117,12 @@ class Fitting:
         kind = self._dialect.target(self._table.columns[name].type).arrow or pa.string()
         if name not in self._targets:
             return pa.nulls(rows.num_rows, kind)
-        column = (self._fit_of(rows, name).array if name in self.doubtful else rows.column(name)).cast(kind)
-        # To a database -0.0 and 0.0 are the same.
+        column = (self._fit_column(rows, name).array if name in self.doubtful else rows.column(name)).cast(kind)
+        # To a database -0.0 and 0.0 are equal.
         return pc.add(column, 0.0) if pa.types.is_floating(kind) else column
 
     def fit(self, rows: pa.RecordBatch) -> FittedRows:
-        fitted = {name: self._fit_of(rows, name) for name in self.doubtful}
+        fitted = {name: self._fit_column(rows, name) for name in self.doubtful}
         failing, failures = self._failures(rows, fitted)
         kept = None
         if failures.num_rows:
@@ -149,7 +149,7 @@ class Fitting:
 
     def _unmapped(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> pa.Array:
         members = [(name, found.lost, rows.column(name)) for name, found in fitted.items() if found.lost is not None]
-        members += [(name, rows.column(name).is_valid(), rows.column(name)) for name in self.homeless]
+        members += [(name, rows.column(name).is_valid(), rows.column(name)) for name in self.missing_columns]
         kept = rows.column(UNMAPPED) if self._brings_spare else None
         text = with_members(
             kept,
@@ -159,15 +159,15 @@ class Fitting:
                 for name, chosen, array in members
             ],
         )
-        return self._dialect.spare_values(readable_json(text, self._takes_nul, self._dialect.json_keeps_repeats))
+        return self._dialect.unmapped_json(readable_json(text, self._takes_nul, self._dialect.json_keeps_repeats))
 
     def _failures(
         self, rows: pa.RecordBatch, fitted: dict[str, Fitted]
     ) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
-        """The numbers of the rows that fail, and for each one its first failure."""
+        """The numbers of the rows that fail, and the first failure of each."""
         found: list[tuple[pa.Array, str, str]] = []
         if self._conflicts_fail or UNMAPPED not in self._table.columns:
-            # Without a spare column nothing may be set aside: it would be gone.
+            # Without the column _unmapped the value would be lost.
             for name, lost, came in self._conflicts(rows, fitted):
                 message = f"there is no column for '{name}' ({came})"
                 if name in self._table.columns:
@@ -190,7 +190,7 @@ class Fitting:
         return failing, failures.take(pa.array(first))
 
     def _conflicts(self, rows: pa.RecordBatch, fitted: dict[str, Fitted]) -> Iterator[tuple[str, pa.BooleanArray, str]]:
-        """Columns, the rows whose value they cannot hold, and what that value is."""
+        """Columns, the rows whose value they cannot hold, and the kind of that value."""
         for name, found in fitted.items():
             if found.lost is None:
                 continue
@@ -200,12 +200,13 @@ class Fitting:
             for kind, pattern in _JSON_KINDS.items():
                 yield name, pc.and_(found.lost, _flags(pc.match_substring_regex(rows.column(name), pattern))), kind
         if self._brings_spare:
-            # What a cast could not take was set aside when it was staged, under its column's name; a path has a slash.
-            for name, member in members(rows.column(UNMAPPED)).by_key.items():
+            # Staging moved values that a cast could not convert to _unmapped, under the column's name; a path has a
+            # slash.
+            for name, member in parse_unmapped(rows.column(UNMAPPED)).by_key.items():
                 if not name.startswith("/") or UNMAPPED not in self._table.columns:
                     yield name, pa.array(member.present), _kind(member.type(infer_timestamps=False).arrow)
         if UNMAPPED not in self._table.columns:
-            for name in self.homeless:
+            for name in self.missing_columns:
                 yield name, rows.column(name).is_valid(), _kind(rows.column(name).type)
 
     def _storable(self, column: pa.Array) -> pa.Array:
@@ -217,11 +218,11 @@ class Fitting:
 
 
 _JSON_KINDS = {"string": '^"', "array": r"^\[", "boolean": "^[tf]", "number": "^[-0-9]"}
-"""Values by the first character of their JSON."""
+"""Kinds of values, by the first character of their JSON."""
 
 
 def _kind(staged: pa.DataType) -> str:
-    """The same word for a column whose values are all of one kind."""
+    """The same names for a column whose values are all of one kind."""
     if pa.types.is_boolean(staged):
         return "boolean"
     number = pa.types.is_integer(staged) or pa.types.is_floating(staged) or pa.types.is_decimal(staged)
@@ -232,8 +233,8 @@ def _flags(found: pa.BooleanArray) -> pa.BooleanArray:
     return pc.fill_null(found, False)
 
 
-def without_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
-    """All rows, failed because none of them has the key."""
+def keyless_failures(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    """A failure for every row, because none of them has the key."""
     everything = pa.repeat(pa.scalar(True), rows.num_rows)
     return _failed(rows, everything, "no_key", f"there is no value for the key ({', '.join(key)})")
 
@@ -246,7 +247,8 @@ def _surely_fits(staged: pa.DataType, target: Cast) -> bool:
 
 
 def _into_wide_decimal(staged: pa.DataType, target: Cast) -> bool:
-    """Whether the target is a decimal that nearly all of these numbers fit: the few others are found by a look."""
+    """Whether the target is a decimal that holds nearly all of these numbers, so that only the exceptions are looked
+    for."""
     number = pa.types.is_floating(staged) or pa.types.is_integer(staged)
     return bool(number) and target.precision > 0 and target.scale >= DEFAULT_SCALE
 

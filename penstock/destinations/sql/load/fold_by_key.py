@@ -1,9 +1,9 @@
-"""Rows of one load that share a key, folded as if they had been merged one after the other.
+"""Folds rows of one load that share a key, as if they had been merged one after the other.
 
-Their order is that of the log, over all partitions. A row changes what came before it only in the fields that it
-carries, be they in a column or in ``_unmapped``: a value that found its column goes out of what was kept aside for it,
-and one that did not empties the column. With a version, a row that is older than one before it changes nothing. Rows
-whose key comes once pass through untouched, and cost nothing but the look at the key.
+Their order is that of the log, over all partitions. A row changes only the fields that it carries, in a column or in
+``_unmapped``: a value that found its column removes what ``_unmapped`` keeps for that column, and one that did not
+empties the column. With a version, a row that is older than one before it changes nothing. Rows whose key is unique
+pass through untouched, and cost only the comparison of the key.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import Order
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO
-from penstock.destinations.sql.unmapped.unmapped_values import emptied, members
+from penstock.destinations.sql.unmapped.unmapped_values import parse_unmapped, without_members
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
-from penstock.json.merge import merged
+from penstock.json.merge import merge_objects
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 
-class Keys:
+class SharedKeys:
     """Which rows of a load share a key, from the key's columns (and the version) of its batches, in their order."""
 
     def __init__(
@@ -35,33 +35,33 @@ class Keys:
         places: Sequence[tuple[pa.Array, pa.Array]] | None = None,
         order: Order | None = None,
     ) -> None:
-        """``places`` are the partitions and offsets of each batch's rows. Without them rows count as they come."""
+        """``places`` are the partitions and offsets of each batch's rows. Without them rows keep the given order."""
         columns = [pa.chunked_array(list(chunks)) for chunks in zip(*keys, strict=True)]
-        codes = codes_of(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
+        codes = key_codes(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
         shared = np.bincount(codes, minlength=1)[codes] > 1
         ends = np.cumsum([len(batch[0]) for batch in keys])[:-1]
         self.codes = np.split(codes, ends)
         self.shared = np.split(shared, ends)
-        self.in_turns = bool(versions) and _differ(codes, shared, pa.chunked_array(versions))
+        self.in_turns = bool(versions) and _versions_differ(codes, shared, pa.chunked_array(versions))
         """Whether rows of one key have several versions: see ``merge_rows``."""
         turns = None if places is None else _turns(shared, places, order)
         self.turns = None if turns is None else np.split(turns, ends)
-        """Which rows of a key come first; ``None``: those that are given first."""
+        """The order of the rows of a key; ``None``: as they are given."""
 
 
 class Folding:
-    """The rows of a load, given batch by batch."""
+    """Folds the rows of a load, which is given batch by batch."""
 
-    def __init__(self, keys: Keys, version: str | None) -> None:
+    def __init__(self, keys: SharedKeys, version: str | None) -> None:
         self._keys = keys
         self._version = version
         self._twins: list[pa.Table] = []
         self._twin_codes: list[Numbers] = []
         self._twin_turns: list[Numbers] = []
 
-    def alone(self, batch: int, rows: pa.RecordBatch, kept: Bools | None = None) -> pa.RecordBatch:
-        """Of the batch's rows those whose key comes once; the others are held for ``together``. ``kept`` says which of
-        the rows, whose keys were given, are there."""
+    def add_batch(self, batch: int, rows: pa.RecordBatch, kept: Bools | None = None) -> pa.RecordBatch:
+        """Take a batch: returns the rows whose key is unique and holds the others for ``folded_rows``. ``kept`` says
+        which of the rows whose keys were given are in the batch."""
         shared, codes = self._keys.shared[batch], self._keys.codes[batch]
         turns = None if self._keys.turns is None else self._keys.turns[batch]
         if kept is not None:
@@ -74,8 +74,8 @@ class Folding:
             self._twin_turns.append(turns[shared])
         return rows.filter(pa.array(~shared))
 
-    def together(self) -> list[pa.RecordBatch]:
-        """One row for each key that several rows share, or for each of its turns. Asked for after the last batch."""
+    def folded_rows(self) -> list[pa.RecordBatch]:
+        """One row for each key that several rows share, or for each of its turns. Call it after the last batch."""
         if not self._twins:
             return []
         rows = pa.concat_tables(self._twins, promote_options="permissive")
@@ -92,24 +92,24 @@ class Folding:
 
 
 class _Groups:
-    """Rows in the order of their keys, and those of a key in the order in which they count.
+    """Rows sorted by key, and within a key in the order in which they apply.
 
-    A *suffix* is a row with all of its key that come after it: at the first row of a key they are all its rows.
+    A *suffix* is a row with all later rows of its key: the suffix of a key's first row has all its rows.
     """
 
     def __init__(self, order: Numbers, codes: Numbers, starts: Bools) -> None:
         self.order = order
-        """Which row is at each place."""
+        """The row at each place."""
         self.begins = np.flatnonzero(_changes(codes))
         """The places of each key's first row."""
         self.starts = np.flatnonzero(starts)
-        """The places where those suffixes begin that are asked for, every key's first among them."""
+        """The places where the wanted suffixes begin; the first row of every key is among them."""
         self.of_place = np.searchsorted(self.begins, np.arange(len(codes)), side="right") - 1
         self.of_start = self.of_place[self.starts]
 
     @classmethod
     def of(cls, codes: Numbers, ranks: Numbers | None) -> _Groups:
-        """``ranks`` order the rows' versions. A suffix for each version of a key, but for those that come too late."""
+        """``ranks`` order the rows' versions. Makes a suffix for each version of a key that does not come too late."""
         order = np.argsort(codes, kind="stable")
         if ranks is None:
             return cls(order, codes[order], _changes(codes[order]))
@@ -117,7 +117,7 @@ class _Groups:
         return cls(order, codes[order], _changes(codes[order]) | _changes(ranks[order]))
 
     def last(self, chosen: Bools) -> Numbers:
-        """Of each key the place of the last chosen row, -1 if it has none."""
+        """The place of the last chosen row of each key, -1 if it has none."""
         places = np.maximum.reduceat(np.where(chosen, np.arange(len(chosen)), -1), self.begins)
         return np.where(places < self.begins, -1, places)
 
@@ -126,16 +126,16 @@ class _Groups:
 
 
 def _changes(values: Numbers) -> Bools:
-    """Where a value is not that of the place before it."""
+    """Where a value differs from the one before it."""
     found: Bools = np.diff(values, prepend=values[0] - 1) != 0
     return found
 
 
 def _folded(rows: pa.Table, groups: _Groups) -> pa.Table:
-    """One row per suffix: of each column the last value that is there."""
+    """One row per suffix, with the last value of each column."""
     names = {name.lower(): name for name in rows.schema.names}
     spare = groups.take(rows.column(names[UNMAPPED]), np.arange(len(groups.order))) if UNMAPPED in names else None
-    aside = members(spare).by_key if spare is not None and spare.null_count < len(spare) else {}
+    aside = parse_unmapped(spare).by_key if spare is not None and spare.null_count < len(spare) else {}
     columns: dict[str, pa.Array] = {}
     outdated: dict[str, Bools] = {}
     for name, real in names.items():
@@ -151,20 +151,20 @@ def _folded(rows: pa.Table, groups: _Groups) -> pa.Table:
         last = groups.last(said)[groups.of_start]
         columns[real] = groups.take(column, np.maximum(last, 0), last < groups.starts)
     if spare is not None:
-        columns[names[UNMAPPED]] = _kept_aside(emptied(spare, outdated) if outdated else spare, groups)
+        columns[names[UNMAPPED]] = _folded_unmapped(without_members(spare, outdated) if outdated else spare, groups)
     return pa.table([columns[name] for name in rows.schema.names], schema=rows.schema)
 
 
-def _kept_aside(texts: pa.Array, groups: _Groups) -> pa.Array:
-    """Per suffix the object of all members that its rows keep aside, of each the last value."""
+def _folded_unmapped(texts: pa.Array, groups: _Groups) -> pa.Array:
+    """The ``_unmapped`` of each suffix: all members that its rows keep there, each with its last value."""
     places = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
     if not len(places):
         return pa.nulls(len(groups.starts), texts.type)
     found = texts.take(pa.array(places)).to_pylist()
-    # Row by row: few rows keep anything aside, and fewer of them share a key.
+    # Row by row: few rows have anything in _unmapped, and fewer of them share a key.
     for number in range(len(places) - 2, -1, -1):
         if groups.of_place[places[number]] == groups.of_place[places[number + 1]]:
-            found[number] = merged(found[number].encode(), found[number + 1].encode()).decode()
+            found[number] = merge_objects(found[number].encode(), found[number + 1].encode()).decode()
     following = np.searchsorted(places, groups.starts)
     nearest = np.minimum(following, len(places) - 1)
     absent = (following == len(places)) | (groups.of_place[places[nearest]] != groups.of_start)
@@ -183,7 +183,7 @@ def _with_turns(folded: pa.Table, versions: pa.ChunkedArray, groups: _Groups) ->
 
 
 def _turns(shared: Bools, places: Sequence[tuple[pa.Array, pa.Array]], order: Order | None) -> Numbers | None:
-    """Numbers that sort the shared rows by their places in the order of the log; ``None`` if they lie so already."""
+    """Numbers that sort the shared rows by their place in the log; ``None`` if they are in that order already."""
     if not shared.any():
         return None
     partitions, offsets = (
@@ -202,7 +202,7 @@ def _turns(shared: Bools, places: Sequence[tuple[pa.Array, pa.Array]], order: Or
     return turns
 
 
-def codes_of(columns: Sequence[pa.ChunkedArray]) -> Numbers:
+def key_codes(columns: Sequence[pa.ChunkedArray]) -> Numbers:
     """A number per row; equal keys have equal numbers."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -212,17 +212,17 @@ def codes_of(columns: Sequence[pa.ChunkedArray]) -> Numbers:
         own: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if len(columns) == 1:
             return own
-        # Numbered anew at each column, so that the product cannot overflow.
+        # Renumbered at each column, so that the product cannot overflow.
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)
     return codes
 
 
-def _differ(codes: Numbers, chosen: Bools, versions: pa.ChunkedArray) -> bool:
+def _versions_differ(codes: Numbers, chosen: Bools, versions: pa.ChunkedArray) -> bool:
     """Whether chosen rows of equal code have several versions."""
     if not chosen.any():
         return False
     few = codes[chosen]
-    pairs = codes_of([pa.chunked_array([few]), versions.filter(pa.array(chosen))])
+    pairs = key_codes([pa.chunked_array([few]), versions.filter(pa.array(chosen))])
     return len(np.unique(pairs)) > len(np.unique(few))
 
 
@@ -238,7 +238,7 @@ def _ranks(column: pa.ChunkedArray) -> Numbers:
 
 
 def _running_maximum(ranks: Numbers, codes: Numbers) -> Numbers:
-    """Of each row the highest rank so far among the rows of its code. Rows of a code lie together."""
+    """The highest rank so far among the rows of the same code, per row. Rows of a code are adjacent."""
     group = np.cumsum(np.diff(codes, prepend=codes[0]) != 0)
     lift = group * (ranks.max() + 1)
     lifted: Numbers = np.maximum.accumulate(ranks + lift) - lift

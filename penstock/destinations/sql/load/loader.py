@@ -1,7 +1,7 @@
-"""One table of a batch into one engine: patch the table, fit the rows, load them, each exactly once.
+"""Loads one table of a batch into one engine: patches the table, fits the rows, loads each exactly once.
 
-If the engine refuses the rows, the bad ones are found by trying halves: the good ones load, the others fail with the
-engine's own message.
+If the engine refuses the rows, the loader finds the bad ones by trying halves: the good ones load, the others fail with
+the engine's own message.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch, Order, Part, TableBook, TableReceipt
-from penstock.destinations.sql.load.fit_rows import FittedRows, Fitting, without_key
-from penstock.destinations.sql.load.fold_by_key import Folding, Keys
+from penstock.destinations.sql.load.fit_rows import FittedRows, Fitting, keyless_failures
+from penstock.destinations.sql.load.fold_by_key import Folding, SharedKeys
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.narrow_rows import WHOLLY, Narrowing
-from penstock.destinations.sql.schema.table_changes import Table, is_ours
-from penstock.destinations.sql.schema.table_patch import TableRules, patched
+from penstock.destinations.sql.load.oversized_rows import NARROWING_LEVELS, Narrowing
+from penstock.destinations.sql.schema.alter_table import TableRules, apply_patch
+from penstock.destinations.sql.schema.schema_operations import Table, is_ours
 from penstock.destinations.sql.session import Load, Mark, Session, known_load
 from penstock.destinations.sql.stage.file_header import merge as merge_headers
 from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
@@ -34,9 +34,9 @@ from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
 
 TABLE_REFUSED = "table_refused"
-"""The code of rows whose table takes none, whatever is in them."""
+"""The code of rows whose table accepts no row, whatever it holds."""
 MAX_CLASHES = 20
-"""How many rows are looked for that are fine alone and not beside the others. Each costs as many loads as halves."""
+"""How many rows to search for that are fine alone but clash with others. Each costs a load per halving."""
 
 
 def load_table(
@@ -49,35 +49,35 @@ def load_table(
     say_table: bool = False,
 ) -> TableReceipt:
     """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts. With
-    ``say_table`` they are parts of several, and each row says which it was meant for."""
+    ``say_table`` they are parts of several tables, and each row names the one that it was meant for."""
     known = known_load(session, batch, name)
     if known is not None:
         return TableReceipt(
-            name, known.rows, from_text(known.failures), repeated=True, merged=merged_in(known.failures)
+            name, known.rows, failures_in(known.failures), repeated=True, merged=merged_in(known.failures)
         )
     files = staged_files(parts, say_table)
     try:
         try:
             return _load(session, rules, batch, name, files, book)
         except TableRefusedError:
-            # It may have changed since it was looked at. If not, it says the same again.
+            # The table may have changed since it was read. If not, this fails the same way.
             return _load(session, rules, batch, name, files, book)
     except TableRefusedError as error:
-        return TableReceipt(name, 0, all_failing(files, TABLE_REFUSED, error.what))
+        return TableReceipt(name, 0, all_rows_failed(files, TABLE_REFUSED, error.what))
 
 
 def _load(
     session: Session, rules: TableRules, batch: Batch, name: str, files: Sequence[StagedFile], book: TableBook
 ) -> TableReceipt:
-    table = patched(session, rules, name, files, book)
+    table = apply_patch(session, rules, name, files, book)
     if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
-        failures = [without_key(rows, rules.primary_key) for file in files for rows in file.batches()]
-        return TableReceipt(name, 0, failures_together(failures))
-    # Fields without a column too: what is kept aside of them can get one later, of the type that a cast asks for.
+        failures = [keyless_failures(rows, rules.primary_key) for file in files for rows in file.batches()]
+        return TableReceipt(name, 0, concat_failures(failures))
+    # Fields without a column too: their values in _unmapped can get one later, of the type that a cast asks for.
     book.filled(
         name, {column.name: column.paths for column in merge_headers(file.header for file in files) if column.paths}
     )
-    same = _of_one_type(files)
+    same = _single_type_columns(files)
     fittings = [rules.fitting(file, table, session.dialect, same) for file in files]
     key = tuple(table.key.columns) if table.key else rules.primary_key
     version = rules.version_column if key and rules.version_column in table.columns else None
@@ -90,7 +90,7 @@ def _load(
     return TableReceipt(name, loader.total - loaded.failures.num_rows, refused, merged=loaded.merged)
 
 
-def _of_one_type(files: Sequence[StagedFile]) -> set[str]:
+def _single_type_columns(files: Sequence[StagedFile]) -> set[str]:
     types: dict[str, set[pa.DataType]] = {}
     for file in files:
         for column in file.schema:
@@ -104,7 +104,7 @@ def _has_foreign_key(table: Table) -> bool:
 
 @dataclass(frozen=True)
 class _Slice:
-    """Rows of a load by number, without those that are left out. Fitted anew each time they are read."""
+    """Rows of a load by number, without those that are left out. Fitted again each time they are read."""
 
     table: Table
     files: Sequence[StagedFile]
@@ -115,12 +115,12 @@ class _Slice:
     start: int
     end: int
     left_out: frozenset[int] = frozenset()
-    wholly_aside: Mapping[int, int] = field(default_factory=dict)
-    """Rows that are too large beside what the table has, each with how much of it goes aside."""
+    narrowed_rows: Mapping[int, int] = field(default_factory=dict)
+    """Rows that are too large together with what the table has, each with its narrowing level."""
     failures: list[pa.RecordBatch] = field(default_factory=list)
-    """Rows that fit nowhere, known once the readers were read."""
+    """Rows that fit nowhere; complete once the readers were read."""
     written: list[int] = field(default_factory=list)
-    """How many rows each reader gave, known once they were read: those of one key are one."""
+    """How many rows each reader gave, once they were read; rows of one key count as one."""
 
     def load(self) -> Load:
         in_turns = self._keys is not None and self._keys.in_turns
@@ -129,19 +129,19 @@ class _Slice:
     def columns(self) -> Sequence[str]:
         named = [name for fitting in self.fittings for name in fitting.names]
         if self.merge is not None:
-            # Also where no row brings them: a row without its key fails, one without a version is older than one that
-            # has it, and a value that found its column goes out of what the table's row keeps aside.
+            # Even where no row has them: a row without its key fails, a row without a version is older than one with a
+            # version, and a value that found its column is removed from the table row's _unmapped.
             named += [*self.merge.key, *([self.merge.version] if self.merge.version else [])]
             named += [UNMAPPED] if UNMAPPED in self.table.columns else []
         return list(dict.fromkeys(named))
 
     @cached_property
-    def _keys(self) -> Keys | None:
+    def _keys(self) -> SharedKeys | None:
         if self.merge is None:
             return None
         version = self.merge.version
         staged = [(fitting, rows) for file, fitting in self._pairs() for rows in self._staged(file)]
-        return Keys(
+        return SharedKeys(
             [fitting.key_of(rows) for fitting, (rows, _) in staged],
             [fitting.column_of(rows, version) for fitting, (rows, _) in staged] if version else None,
             [(rows.column(PARTITION), rows.column(OFFSET)) for _, (rows, _) in staged],
@@ -153,14 +153,14 @@ class _Slice:
         self.written.clear()
         folding = None
         if self._keys is not None:
-            # Rows are folded once they are fitted, and then have the table's own names.
+            # Rows are folded after they are fitted, when they have the table's own names.
             version = self.merge.version if self.merge else None
             folding = Folding(self._keys, self.table.columns[version].name if version else None)
         batches = itertools.count()
         for file, fitting in self._pairs():
             schema = self.narrowing.schema(fitting.schema)
             yield pa.RecordBatchReader.from_batches(schema, self._fitted(file, fitting, folding, batches))
-        for folded in folding.together() if folding else ():
+        for folded in folding.folded_rows() if folding else ():
             rows = self.narrowing.narrow(folded)
             self.written.append(rows.num_rows)
             yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
@@ -171,7 +171,7 @@ class _Slice:
                 yield file, fitting
 
     def _staged(self, file: StagedFile) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
-        """Batches, with the numbers of their rows."""
+        """Batches with the numbers of their rows."""
         row = max(self.start, file.first_row)
         for staged in file.batches(self.start, self.end):
             numbers: Sequence[int] = range(row, row + staged.num_rows)
@@ -184,21 +184,21 @@ class _Slice:
     def _fitted(
         self, file: StagedFile, fitting: Fitting, folding: Folding | None, batches: Iterator[int]
     ) -> Iterator[pa.RecordBatch]:
-        """``batches`` numbers those of all files, as the folding counted them."""
+        """``batches`` numbers the batches of all files, as the folding counted them."""
         for (staged, numbers), number in zip(self._staged(file), batches, strict=False):
             found = fitting.fit(staged)
             if found.failures.num_rows:
                 self.failures.append(found.failures)
-            fitted = self.narrowing.narrow(found.rows, self._wholly(numbers, found))
-            rows = folding.alone(number, fitted, found.kept) if folding else fitted
+            fitted = self.narrowing.narrow(found.rows, self._levels(numbers, found))
+            rows = folding.add_batch(number, fitted, found.kept) if folding else fitted
             if rows.num_rows:
                 self.written.append(rows.num_rows)
                 yield rows
 
-    def _wholly(self, numbers: Sequence[int], found: FittedRows) -> npt.NDArray[np.int8] | None:
-        if not self.wholly_aside:
+    def _levels(self, numbers: Sequence[int], found: FittedRows) -> npt.NDArray[np.int8] | None:
+        if not self.narrowed_rows:
             return None
-        chosen = np.array([self.wholly_aside.get(number, 0) for number in numbers], np.int8)
+        chosen = np.array([self.narrowed_rows.get(number, 0) for number in numbers], np.int8)
         return chosen if found.kept is None else chosen[found.kept]
 
 
@@ -206,7 +206,7 @@ class _Slice:
 class _Loaded:
     failures: pa.RecordBatch
     merged: int
-    """How many rows were folded into another one of their key."""
+    """How many rows were folded into another row of the same key."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ class _Loader:
     narrowing: Narrowing
     merge: Merge | None
     order: Order | None
-    wholly_aside: dict[int, int] = field(default_factory=dict)
-    """Rows that the engine found too large beside what their table has."""
+    narrowed_rows: dict[int, int] = field(default_factory=dict)
+    """Rows that the engine found too large together with what their table has, each with its narrowing level."""
 
     @property
     def total(self) -> int:
@@ -234,44 +234,44 @@ class _Loader:
         try:
             return self._attempt(batch, {})
         except RefusedError as error:
-            refused = self._poison(error)
+            refused = self._find_refused_rows(error)
         try:
             return self._attempt(batch, refused)
         except RefusedError as error:
-            # Every row was fine alone, but not all of them together.
-            refused = self._clashing(refused, error)
+            # Every row is fine alone, but not all of them together.
+            refused = self._find_clashing_rows(refused, error)
         try:
             return self._attempt(batch, refused)
         except RefusedError as error:
-            # It is not the rows: what stands there takes none at all.
+            # It is not the rows: what has the table's name accepts none at all.
             raise TableRefusedError(error.code, error.what, error.fix) from error
 
     def _attempt(self, batch: Batch, refused: dict[int, str]) -> _Loaded:
-        """Load all rows but the refused ones. What the engine says no to now raises ``RefusedError``."""
+        """Load all rows but the refused ones. Raises ``RefusedError`` if the engine refuses further rows."""
         rows = self._slice(0, self.total, frozenset(refused))
-        failed = [self._named(refused)] if refused else []
+        failed = [self._refused_failures(refused)] if refused else []
 
         def loaded() -> _Loaded:
-            failures = failures_together([*failed, *rows.failures])
+            failures = concat_failures([*failed, *rows.failures])
             return _Loaded(failures, self.total - failures.num_rows - sum(rows.written) if self.merge else 0)
 
         def mark() -> Mark:
             found = loaded()
             taken = self.total - found.failures.num_rows
-            return Mark(batch, self.table.name, taken, to_text(found.failures, found.merged, self._meant_for, batch))
+            return Mark(batch, self.table.name, taken, mark_text(found.failures, found.merged, self._meant_for, batch))
 
         self.session.load(rows.load(), mark)
         return loaded()
 
-    def _poison(self, error: RefusedError) -> dict[int, str]:
+    def _find_refused_rows(self, error: RefusedError) -> dict[int, str]:
         """The numbers of the rows that the engine refuses, each with its message."""
         found: dict[int, str] = {}
         ranges = deque([(0, self.total, error)])
         tries = 0
         while ranges:
-            # The largest first: if the tries run out, what fails as a whole are small pieces around the bad rows.
+            # The largest ranges first: if the tries run out, only small ranges around the bad rows fail as a whole.
             start, end, error = ranges.popleft()
-            if end - start == 1 and self._fits_aside(start, error):
+            if end - start == 1 and self._fits_when_narrowed(start, error):
                 continue
             if end - start == 1 or tries >= self.session.max_tries:
                 found.update(dict.fromkeys(range(start, end), error.what))
@@ -279,46 +279,47 @@ class _Loader:
             middle = (start + end) // 2
             for low, high in ((start, middle), (middle, end)):
                 tries += 1
-                refusal = self._refusal(low, high)
+                refusal = self._try_load(low, high)
                 if refusal is not None:
                     ranges.append((low, high, refusal))
         return found
 
-    def _fits_aside(self, row: int, error: RefusedError) -> bool:
-        """Whether a row that was too large is taken once all that may of it goes aside; then it will."""
-        if not isinstance(error, RowTooLargeError) or not self.narrowing.applies or row in self.wholly_aside:
+    def _fits_when_narrowed(self, row: int, error: RefusedError) -> bool:
+        """Whether a row that is too large loads once its movable values go to ``_unmapped``; if so, remember its
+        level."""
+        if not isinstance(error, RowTooLargeError) or not self.narrowing.applies or row in self.narrowed_rows:
             return False
-        for self.wholly_aside[row] in WHOLLY:
-            if self._refusal(row, row + 1) is None:
+        for self.narrowed_rows[row] in NARROWING_LEVELS:
+            if self._try_load(row, row + 1) is None:
                 return True
-        del self.wholly_aside[row]
+        del self.narrowed_rows[row]
         return False
 
-    def _clashing(self, refused: dict[int, str], error: RefusedError) -> dict[int, str]:
-        """Further rows to leave out, so that the rest can be loaded together: each the first that clashes with the rows
-        before it. If they are too many to be found, all rows are refused."""
+    def _find_clashing_rows(self, refused: dict[int, str], error: RefusedError) -> dict[int, str]:
+        """Further rows to leave out so that the rest load together: each is the first that clashes with the rows before
+        it. If there are too many to find, all rows are refused."""
         refused = dict(refused)
         if isinstance(error, RowTooLargeError) and self.narrowing.applies:
-            # Several records of one key: each has room beside the table's row, but not all of them.
-            self.wholly_aside.update(dict.fromkeys(range(self.total), WHOLLY[-1]))
-            if self._refusal(0, self.total, frozenset(refused)) is None:
+            # Several records of one key: each fits together with the table's row, but not all of them.
+            self.narrowed_rows.update(dict.fromkeys(range(self.total), NARROWING_LEVELS[-1]))
+            if self._try_load(0, self.total, frozenset(refused)) is None:
                 return refused
         fine = 0
         for _ in range(MAX_CLASHES):
             low, high = fine, self.total
             while high - low > 1:
                 middle = (low + high) // 2
-                said = self._refusal(0, middle, frozenset(refused))
+                said = self._try_load(0, middle, frozenset(refused))
                 low, high, error = (middle, high, error) if said is None else (low, middle, said)
             refused[high - 1] = error.what
             fine = high
-            rest = self._refusal(0, self.total, frozenset(refused))
+            rest = self._try_load(0, self.total, frozenset(refused))
             if rest is None:
                 return refused
             error = rest
         return dict.fromkeys(range(self.total), error.what)
 
-    def _refusal(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
+    def _try_load(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
         try:
             self.session.load(self._slice(start, end, left_out).load(), None)
         except RefusedError as error:
@@ -336,10 +337,10 @@ class _Loader:
             start,
             end,
             left_out,
-            dict(self.wholly_aside),
+            dict(self.narrowed_rows),
         )
 
-    def _named(self, refused: dict[int, str]) -> pa.RecordBatch:
+    def _refused_failures(self, refused: dict[int, str]) -> pa.RecordBatch:
         places = pa.Table.from_batches(
             [rows.select([PARTITION, OFFSET]) for file in self.files for rows in file.batches()]
         ).take(pa.array(list(refused), pa.int64()))
@@ -348,7 +349,7 @@ class _Loader:
         return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
 
 
-def all_failing(files: Sequence[StagedFile], code: str, message: str) -> pa.RecordBatch:
+def all_rows_failed(files: Sequence[StagedFile], code: str, message: str) -> pa.RecordBatch:
     """Every row of the files, failed for one reason."""
     rows = [rows.select([PARTITION, OFFSET]) for file in files for rows in file.batches()]
     places = pa.Table.from_batches(rows).combine_chunks()
@@ -356,20 +357,20 @@ def all_failing(files: Sequence[StagedFile], code: str, message: str) -> pa.Reco
     return pa.table([*places.columns, *said], schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
 
 
-def failures_together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def concat_failures(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if batches else NO_FAILURES
 
 
-def to_text(
+def mark_text(
     failures: pa.RecordBatch,
     merged: int = 0,
     meant_for: Sequence[str] = (),
     batch: Batch | None = None,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
-    """What a mark keeps beside the number of rows: failures, of which messages repeat, so each is written once, how
-    many rows were merged before they were written, the tables that they were meant for, if others, what its batch says
-    of tables that wait, and what more a kind of load has to say."""
+    """What a mark keeps besides the number of rows: the failures (each message once, because they repeat), how many
+    rows were merged before they were written, the tables that they were meant for, if others, the waiting tables of its
+    batch, and whatever ``more`` a kind of load adds."""
     kept: dict[str, object] = {"merged": merged} if merged else {}
     kept |= {"meant_for": list(meant_for)} if meant_for else {}
     kept |= {"waiting": dict(batch.waiting)} if batch and batch.waiting else {}
@@ -385,7 +386,7 @@ def to_text(
     return json.dumps(kept) if kept else ""
 
 
-def from_text(text: str) -> pa.RecordBatch | None:
+def failures_in(text: str) -> pa.RecordBatch | None:
     """The failures that a mark keeps, if any."""
     kept = json.loads(text or "{}")
     if "rows" not in kept:
@@ -398,12 +399,12 @@ def from_text(text: str) -> pa.RecordBatch | None:
 
 
 def meant_for_in(text: str) -> list[str]:
-    """The tables that rows were meant for which are in another one."""
+    """The tables that the rows were meant for, if they are in another one."""
     return [str(table) for table in json.loads(text or "{}").get("meant_for", ())]
 
 
 def waiting_in(text: str) -> dict[str, int]:
-    """The tables that waited when a mark was made, each with the number of the first batch that it was without."""
+    """The tables that waited when the mark was made, each with the number of the first batch that it lacked."""
     return {str(table): int(number) for table, number in json.loads(text or "{}").get("waiting", {}).items()}
 
 
@@ -413,5 +414,5 @@ def waiting_as_in(text: str) -> list[str]:
 
 
 def merged_in(text: str) -> int:
-    """How many rows a mark says were merged; a mark of before says none."""
+    """How many rows were merged, according to a mark; 0 for one of an older release."""
     return int(json.loads(text or "{}").get("merged", 0))

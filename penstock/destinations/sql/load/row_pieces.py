@@ -1,7 +1,7 @@
-"""The rows of a load with one schema, in pieces of a size that memory holds.
+"""The rows of a load with one schema, in pieces that fit into memory.
 
-Where a piece ends depends on the rows, not on how they were staged: a batch that comes again has the same pieces. (Rows
-of great size end a piece earlier, and those may fall otherwise.)
+Where a piece ends depends on the rows, not on how they were staged: a repeated batch has the same pieces. (Very large
+rows end a piece earlier, and that may differ.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS = 65_536
 BYTES = 64 << 20
 
 
-def pieces(load: Load, dialect: Dialect) -> Iterator[pa.Table]:
+def load_pieces(load: Load, dialect: Dialect) -> Iterator[pa.Table]:
     """All rows with all columns of the load, in their order."""
     schema = load_schema(load, dialect)
     held: list[pa.RecordBatch] = []
@@ -30,7 +30,7 @@ def pieces(load: Load, dialect: Dialect) -> Iterator[pa.Table]:
                 start += part.num_rows
                 rows += part.num_rows
                 size += part.nbytes
-                held.append(with_all(part, schema))
+                held.append(with_all_columns(part, schema))
                 if rows == ROWS or size > BYTES:
                     yield pa.Table.from_batches(held).combine_chunks()
                     held, rows, size = [], 0, 0
@@ -40,10 +40,10 @@ def pieces(load: Load, dialect: Dialect) -> Iterator[pa.Table]:
 
 def load_schema(load: Load, dialect: Dialect) -> pa.Schema:
     """The columns of all pieces, by the table's names."""
-    return pa.schema([(c.name, dialect.target(c.type).arrow or pa.string()) for c in load.staged(dialect)])
+    return pa.schema([(c.name, dialect.target(c.type).arrow or pa.string()) for c in load.staged_columns(dialect)])
 
 
-def with_all(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with all columns of the schema, null where they have none."""
     there = set(batch.schema.names)
     return pa.RecordBatch.from_arrays(

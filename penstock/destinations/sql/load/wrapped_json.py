@@ -1,9 +1,8 @@
-"""JSON that an engine's own JSON type would change or refuse, kept whole as text under the key ``""``.
+"""Wraps JSON that an engine's own JSON type would change or refuse: keeps it whole as text under the key ``""``.
 
-Such a type reads numbers into doubles, strings into something of limited length, or one value of a key that comes twice
-in an object. What would not come back as it was is not handed to it as JSON: ``{"a":1e400}`` becomes
-``{"":"{\\"a\\":1e400}"}``. Text that is too long for one string is cut: ``{"":["...","..."]}``, to be read one
-after the other.
+Such a type reads numbers into doubles, limits the length of strings, or keeps only one value of a repeated key. JSON
+that would not come back as it was is stored as text instead: ``{"a":1e400}`` becomes ``{"":"{\\"a\\":1e400}"}``. Text
+that is too long for one string is cut: ``{"":["...","..."]}``, to be joined in this order.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ import pyarrow.compute as pc
 from penstock.destinations.sql.load.readable_json import keeps_its_shape
 
 _DOUBTFUL = r"[0-9.]{16,}|[0-9][eE]|[\[,:]\s*\{"
-"""Where this is not found, every number is short enough for a double to keep it, and no value holds an object."""
+"""Without a match, every number is short enough for a double to keep it, and no value holds an object."""
 
 
-def wrapped(text: pa.Array, max_string: int | None = None, decimal_digits: int = 0) -> pa.Array:
+def wrap_lossy_json(text: pa.Array, max_string: int | None = None, decimal_digits: int = 0) -> pa.Array:
     """The objects, wrapped where the engine would not keep a number, a string of more than ``max_string`` bytes or a
-    key that comes twice. It keeps numbers as doubles do, and those of up to ``decimal_digits`` plain digits."""
+    repeated key. It keeps numbers that doubles keep, and those of up to ``decimal_digits`` plain digits."""
     doubtful = pc.match_substring_regex(text, _DOUBTFUL)
     if max_string is not None:
         doubtful = pc.or_(doubtful, pc.greater(pc.binary_length(text), max_string))
@@ -32,13 +31,13 @@ def wrapped(text: pa.Array, max_string: int | None = None, decimal_digits: int =
     if not pc.any(doubtful).as_py():
         return text
     kept = [
-        value if _comes_back(value, max_string, decimal_digits) else _under_nothing(value, max_string)
+        value if _round_trips(value, max_string, decimal_digits) else _wrap(value, max_string)
         for value in text.filter(doubtful).to_pylist()
     ]
     return pc.replace_with_mask(text, doubtful, pa.array(kept, text.type))
 
 
-def pieces(text: str, max_bytes: int) -> list[str]:
+def split_text(text: str, max_bytes: int) -> list[str]:
     """The text in parts of at most so many bytes of UTF-8; whole characters each."""
     data = text.encode()
     found: list[str] = []
@@ -52,12 +51,12 @@ def pieces(text: str, max_bytes: int) -> list[str]:
     return found
 
 
-def _under_nothing(value: str, max_string: int | None) -> str:
-    cut = [value] if max_string is None else pieces(value, max_string)
+def _wrap(value: str, max_string: int | None) -> str:
+    cut = [value] if max_string is None else split_text(value, max_string)
     return orjson.dumps({"": cut[0] if len(cut) == 1 else cut}).decode()
 
 
-def _comes_back(value: str, max_string: int | None, decimal_digits: int) -> bool:
+def _round_trips(value: str, max_string: int | None, decimal_digits: int) -> bool:
     numbers: list[str] = []
 
     def keep(spelling: str) -> int:
@@ -68,7 +67,7 @@ def _comes_back(value: str, max_string: int | None, decimal_digits: int) -> bool
         found = json.loads(value, parse_int=keep, parse_float=keep)
         strings = [] if max_string is None else [len(string.encode()) for string in _strings(found)]
     except RecursionError:
-        return False  # so deep that the engine would not take it either
+        return False  # so deep that the engine would refuse it too
     kept = all(_is_kept(number, decimal_digits) for number in numbers)
     return kept and max(strings, default=0) <= (max_string or 0) and keeps_its_shape(value)
 

@@ -1,8 +1,8 @@
-"""Staged values, which are JSON, made values of a real table's columns.
+"""Converts staged values, which are JSON, to values of a real table's columns.
 
-A column that holds all that the source declares for it takes the values as they are written. One that does not takes
-those that it can hold without loss, by the rules of ``flatten.fitting``; the others go to ``_unmapped``, or fail their
-records. Nothing here knows an engine: it is Arrow in, Arrow out.
+A column that holds everything that the source declares for it gets the values as they are written. Any other column
+gets those that it can hold without loss, by the rules of ``flatten.fit_column``; the rest go to ``_unmapped``, or fail
+their records. Nothing here depends on an engine: Arrow in, Arrow out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.readable_json import readable_json
 from penstock.destinations.sql.mirror.stage.change_header import MirrorColumn, MirrorHeader
 from penstock.destinations.sql.mirror.stage.change_stager import NULL_TEXT
-from penstock.destinations.sql.schema.table_changes import Table, TypedColumn
+from penstock.destinations.sql.schema.schema_operations import Table, TypedColumn
 from penstock.flatten.casts import Form
 from penstock.flatten.fit_column import Fitted, fit, plain_text
 from penstock.flatten.unmapped.leftovers import with_members
@@ -27,7 +27,7 @@ from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 @dataclass(frozen=True)
 class ColumnFit:
-    """How the values of one column go into the table's."""
+    """Converts the values of one column for the table's column."""
 
     real: TypedColumn
     dialect: Dialect
@@ -44,18 +44,18 @@ class ColumnFit:
         """Whether values may be lost."""
         if self._is_json:
             return False
-        return not self.holds or self.dialect.reads(self.real.type) is not None
+        return not self.holds or self.dialect.readable_pattern(self.real.type) is not None
 
     @cached_property
     def type(self) -> pa.DataType:
-        """Of the arrays that ``fit`` gives."""
+        """The type of the arrays that ``fit`` returns."""
         return pa.string() if self.holds or self._is_json else self.dialect.target(self.real.type).arrow or pa.string()
 
     def fit(self, values: pa.Array) -> Fitted:
-        """``values`` are JSON; what is null in them, or says so, is null."""
+        """``values`` are JSON; a null, or the JSON ``null``, becomes null."""
         values = without_nulls(values)
         if self._is_json:
-            # The type that keeps JSON as it was written takes what the others do not.
+            # The type that keeps JSON as it was written accepts what the others refuse.
             as_written = self.real.type == "json"
             return Fitted(values if as_written else readable_json(values, self.dialect.takes_nul))
         text = values if self.declared_json else plain_text(values)
@@ -64,7 +64,7 @@ class ColumnFit:
         if not self.holds:
             found = fit(text, self.dialect.target(self.real.type))
             return Fitted(found.array.cast(self.type), found.lost)
-        pattern = self.dialect.reads(self.real.type)
+        pattern = self.dialect.readable_pattern(self.real.type)
         if pattern is None:
             return Fitted(text.cast(self.type))
         lost = pc.invert(pc.match_substring_regex(text, pattern)).fill_null(False)
@@ -74,14 +74,14 @@ class ColumnFit:
 
 
 def without_nulls(values: pa.Array) -> pa.Array:
-    """The values with nothing where they say ``null``."""
+    """The values, with null in place of the JSON ``null``."""
     nulls = pc.equal(values, NULL_TEXT)
     return pc.if_else(nulls, pa.scalar(None, values.type), values) if pc.any(nulls).as_py() else values
 
 
 @dataclass(frozen=True)
 class MirrorFitting:
-    """How the changes of one header go into one table."""
+    """Converts the changes of one header for one table."""
 
     header: MirrorHeader
     table: Table
@@ -89,7 +89,7 @@ class MirrorFitting:
 
     @cached_property
     def columns(self) -> Mapping[str, ColumnFit]:
-        """By our names, in the header's order: the columns that the table has."""
+        """The columns that the table has, by our names, in the header's order."""
         return {
             column.name: self._fit_of(column, self.table.columns[column.name])
             for column in self.header.columns
@@ -97,8 +97,8 @@ class MirrorFitting:
         }
 
     @cached_property
-    def homeless(self) -> tuple[MirrorColumn, ...]:
-        """Columns that the table does not have."""
+    def missing_columns(self) -> tuple[MirrorColumn, ...]:
+        """Columns that the table lacks."""
         return tuple(column for column in self.header.columns if column.name not in self.columns)
 
     def _fit_of(self, column: MirrorColumn, real: TypedColumn) -> ColumnFit:
@@ -107,19 +107,19 @@ class MirrorFitting:
         is_json = bool(types) and all(self.dialect.target(comes).form is Form.JSON for comes in types)
         return ColumnFit(real, self.dialect, holds, is_json)
 
-    def spare(self, rows: int, values: Mapping[str, pa.Array], fitted: Mapping[str, Fitted]) -> pa.Array:
-        """``_unmapped`` of rows: what they carry that is not in a column. ``values`` are by our names."""
+    def unmapped(self, rows: int, values: Mapping[str, pa.Array], fitted: Mapping[str, Fitted]) -> pa.Array:
+        """The ``_unmapped`` of rows: what they carry that fits no column. ``values`` are by our names."""
         members = [(name, found.lost, values[name]) for name, found in fitted.items() if found.lost is not None]
-        for column in self.homeless:
+        for column in self.missing_columns:
             if column.name in values:
                 chosen = pc.fill_null(pc.not_equal(values[column.name], NULL_TEXT), False)
                 members.append((column.name, chosen, values[column.name]))
         text = with_members(None, rows, [(name, chosen, array.filter(chosen)) for name, chosen, array in members])
-        return self.dialect.spare_values(readable_json(text, self.dialect.takes_nul, self.dialect.json_keeps_repeats))
+        return self.dialect.unmapped_json(readable_json(text, self.dialect.takes_nul, self.dialect.json_keeps_repeats))
 
 
-def described(column: MirrorColumn, table: Table) -> str:
-    """Why a value of this column has no place."""
+def unplaced_message(column: MirrorColumn, table: Table) -> str:
+    """Says why the table cannot hold a value of this column."""
     comes = column.declared or (column.values or "JSON")
     if column.name in table.columns:
         return f"the column '{column.name}' is {table.columns[column.name].type} and cannot hold this value ({comes})"

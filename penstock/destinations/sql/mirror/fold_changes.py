@@ -1,9 +1,9 @@
-"""Many changes to a table, in the order of the log, as what is left to do in the end.
+"""Folds many changes to a table, in the order of the log, into what remains to be done in the end.
 
-Rows of a table are followed by where they are: a change that gives a row another key moves it, what happened to it
-before goes along, and what stood there is gone. So in the end each row that is still there has the place (key) that it
-was at in the beginning, if it was there then, the place that it is at now, and the changes that made it what it is.
-Nothing here knows values: keys are numbers, changes are rows of arrays.
+Rows are tracked by their place (key): a change that gives a row another key moves it with all its earlier changes, and
+replaces the row that stood there. So in the end each remaining row has its original place, if it existed in the
+beginning, its place now, and the changes that made it. Nothing here looks at values: keys are numbers, changes are rows
+of arrays.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Change(IntEnum):
 
     INSERT = 0
     UPDATE = 1
-    """Like an insert it *puts* a row: the row of its key has these values, and what is not said of it stays."""
+    """Like an insert it *puts* a row: the row of its key gets these values, and columns that it does not carry stay."""
     DELETE = 2
     TRUNCATE = 3
     NOTHING = 4
-    """It says nothing of a row, or it has failed already."""
+    """It concerns no row, or it has failed already."""
 
 
 NONE = -1
@@ -40,18 +40,18 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Folded:
-    """What changes come to. Rows are numbered from 0; ``origin`` and ``place`` are keys."""
+    """The result of folding changes. Rows are numbered from 0; ``origin`` and ``place`` are keys."""
 
     truncated: bool
     """The table is emptied first. Then nothing is ``gone`` and every row is new."""
     gone: Numbers
-    """Keys whose rows are taken out before any row is put: deleted, moved away, or replaced by another row."""
+    """Keys whose rows are deleted before any row is put: deleted, moved away, or replaced by another row."""
     row: Numbers
-    """Per change the row that it is part of, ``NONE`` if nothing of it is left."""
+    """The row that each change is part of, ``NONE`` if nothing of it is left."""
     origin: Numbers
-    """Per row where it was, ``NONE`` if it is new."""
+    """The original key of each row, ``NONE`` if it is new."""
     place: Numbers
-    """Per row where it is now."""
+    """The key of each row now."""
 
     @property
     def rows(self) -> int:
@@ -69,7 +69,7 @@ class Folded:
 
 
 def fold(change: Kinds, key: Numbers, old: Numbers, keys: int) -> Folded:
-    """``key`` is the key of each change, below ``keys``; ``old`` the one that its row had before, if it had another."""
+    """``key`` is the key of each change, below ``keys``; ``old`` is the key that its row had before, if it changed."""
     truncates = np.flatnonzero(change == Change.TRUNCATE)
     start = int(truncates[-1]) + 1 if len(truncates) else 0
     truncated = start > 0
@@ -77,8 +77,8 @@ def fold(change: Kinds, key: Numbers, old: Numbers, keys: int) -> Folded:
     origin = np.full(len(change), NONE, np.int64)
     place = np.full(len(change), NONE, np.int64)
     gone = np.zeros(keys, np.bool_)
-    count = _follow(change, key, old, start, truncated, row, origin, place, gone)
-    origin, place = origin[:count], place[:count]
+    fold_keyless = _follow(change, key, old, start, truncated, row, origin, place, gone)
+    origin, place = origin[:fold_keyless], place[:fold_keyless]
     left = place != NONE
     number = np.where(left, np.cumsum(left) - 1, NONE)
     row[row != NONE] = number[row[row != NONE]]
@@ -91,7 +91,7 @@ def fold(change: Kinds, key: Numbers, old: Numbers, keys: int) -> Folded:
     )
 
 
-def puts(change: Kinds) -> Bools:
+def is_put(change: Kinds) -> Bools:
     found: Bools = change <= Change.UPDATE
     return found
 
@@ -113,8 +113,8 @@ def _follow(
     place: Numbers,
     gone: Bools,
 ) -> int:
-    """Give every change from ``start`` on its row, and every row its origin and place. How many rows there were."""
-    # Which row is at each key: one that no change has spoken of yet, none, or its number.
+    """Assign a row to every change from ``start`` on, and an origin and place to every row. Returns how many rows."""
+    # Which row is at each key: one that no change has touched yet, none, or its number.
     at = np.full(len(gone), _EMPTY if truncated else _UNSEEN, np.int64)
     count = 0
     for k in range(start, len(change)):
@@ -144,43 +144,43 @@ def _follow(
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What changes to a table without a key come to: how often each distinct row goes, and which rows then come."""
+class FoldedKeyless:
+    """The result of folding changes to a table without a key: how often each distinct row goes, and which rows come."""
 
     truncated: bool
     goes: Numbers
-    """Rows, by their numbers; each goes as often as ``times`` says, or as it is there."""
+    """Rows by number; each goes as often as ``times`` says, or as often as the table has it."""
     times: Numbers
     comes: Numbers
-    """Changes whose rows come, in their order."""
+    """Changes whose rows come, in order."""
 
 
-def count(change: Kinds, row: Numbers, old: Numbers) -> Counted:
-    """Rows have numbers, equal rows the same. A change puts or deletes ``row``; one that puts it in the place of
-    another takes away ``old`` first. What is not there cannot go, so a row counts down to none and no further."""
+def count(change: Kinds, row: Numbers, old: Numbers) -> FoldedKeyless:
+    """Rows have numbers, equal rows the same. A change puts or deletes ``row``; a change that replaces another row
+    deletes ``old`` first. A row that is not there cannot go, so no count falls below zero."""
     truncates = np.flatnonzero(change == Change.TRUNCATE)
     start = int(truncates[-1]) + 1 if len(truncates) else 0
     later = np.arange(len(change)) >= start
-    puts_row = later & puts(change)
+    puts_row = later & is_put(change)
     at = np.concatenate([np.flatnonzero(puts_row & (old != NONE)), np.flatnonzero(later & (change == Change.DELETE)),
                          np.flatnonzero(puts_row)])  # fmt: skip
     coming = np.arange(len(at)) >= len(at) - int(puts_row.sum())
     which = np.where(coming | (change[at] == Change.DELETE), row[at], old[at])
-    # By row, then in the order of the log, and of one change what goes before what comes.
+    # By row, then in the order of the log; within one change the row that goes comes first.
     order = np.lexsort((coming, at, which))
     at, coming, which = at[order], coming[order], which[order]
     begins = np.flatnonzero(np.diff(which, prepend=NONE))
     if not len(begins):
-        return Counted(start > 0, which, which, at)
+        return FoldedKeyless(start > 0, which, which, at)
     total = np.cumsum(np.where(coming, 1, -1))
     base = np.where(begins, total[begins - 1], 0)
     lowest = np.minimum(np.minimum.reduceat(total, begins) - base, 0)
     ends = np.append(begins[1:], len(at)) - 1
     left = total[ends] - base - lowest
-    # Of the changes that put a row the last ones count: as many as are left after the lowest point.
+    # The last changes that put a row count: as many as are left after the lowest point.
     group = np.searchsorted(begins, np.arange(len(at)), side="right") - 1
     put_so_far = np.cumsum(coming)
     rank_from_end = put_so_far[ends][group] - put_so_far
     comes = np.sort(at[coming & (rank_from_end < left[group])])
     goes = np.flatnonzero(lowest < 0) if not start else np.zeros(0, np.int64)
-    return Counted(start > 0, which[begins][goes], -lowest[goes], comes)
+    return FoldedKeyless(start > 0, which[begins][goes], -lowest[goes], comes)

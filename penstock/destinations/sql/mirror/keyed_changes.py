@@ -1,4 +1,4 @@
-"""The changes of a table with a key: which rows go and come, and what those that come consist of."""
+"""The changes of a table with a key: which rows go, which come, and the values of those that come."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from penstock.destinations.sql.load.fold_by_key import codes_of
+from penstock.destinations.sql.load.fold_by_key import key_codes
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting, without_nulls
 from penstock.destinations.sql.mirror.fold_changes import NONE, Bools, Change, Folded, Kinds, Numbers, fold
 from penstock.destinations.sql.mirror.row_changes import GAPS, ORIGIN, Changes
@@ -22,14 +22,14 @@ ROWS_AT_A_TIME = 65_536
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """A stretch of changes and the table that they go to. ``whole`` rows leave no column of the table out."""
+    """A stretch of changes and the table that they go to. ``whole``: rows must have all columns of the table."""
 
     stretch: Stretch
     fitting: MirrorFitting
     whole: bool
 
     def changes(self, change: Kinds, start: int, end: int) -> Changes:
-        """Those in ``[start, end)``; ``change`` says what each of the stretch does."""
+        """The changes in ``[start, end)``; ``change`` says what each change of the stretch does."""
         folded = fold(change[start:end], self.keys[start:end], self.old_keys[start:end], self._size)
         return _Fold(self, folded, start, change).changes()
 
@@ -39,7 +39,7 @@ class KeyedRows:
 
     @cached_property
     def key_values(self) -> Mapping[str, pa.ChunkedArray]:
-        """The key's columns of all changes, then those of all old keys."""
+        """The key columns of all changes, followed by those of all old keys."""
         found = {}
         for name in self.key:
             new, old = self.stretch.carried[name], self.stretch.old(name)
@@ -48,7 +48,7 @@ class KeyedRows:
 
     @cached_property
     def _codes(self) -> Numbers:
-        return codes_of([pa.chunked_array([_comparable(values)]) for values in self.key_values.values()])
+        return key_codes([pa.chunked_array([_comparable(values)]) for values in self.key_values.values()])
 
     @property
     def keys(self) -> Numbers:
@@ -56,7 +56,7 @@ class KeyedRows:
 
     @cached_property
     def old_keys(self) -> Numbers:
-        """Where each change finds its row, ``NONE`` if that is its own key."""
+        """The key at which each change finds its row, ``NONE`` if that is its own key."""
         if len(self._codes) == len(self.stretch):
             return np.full(len(self.stretch), NONE, np.int64)
         old = self.stretch.old(self.key[0])
@@ -69,13 +69,13 @@ class KeyedRows:
 
     @cached_property
     def example(self) -> Numbers:
-        """Per key a place in ``key_values`` where it stands."""
+        """A place in ``key_values`` for each key."""
         found = np.zeros(self._size, np.int64)
         found[self._codes] = np.arange(len(self._codes))
         return found
 
     def of_keys(self, codes: Numbers, absent: Bools | None = None) -> list[pa.Array]:
-        """The values of keys as the table has them, nothing where they are ``absent``."""
+        """The values of keys, converted for the table; null where they are ``absent``."""
         places = pa.array(self.example[np.maximum(codes, 0)], mask=absent)
         return [
             self.fitting.columns[name].fit(values.take(places).combine_chunks()).array
@@ -84,7 +84,7 @@ class KeyedRows:
 
     @cached_property
     def valid(self) -> Mapping[str, Bools | None]:
-        """By column which changes carry it; ``None`` if all do."""
+        """Which changes carry each column; ``None`` if all do."""
         return {
             name: values.is_valid().to_numpy() if values.null_count else None
             for name, values in self.stretch.carried.items()
@@ -92,14 +92,14 @@ class KeyedRows:
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array:
-    """Keys as they are told apart: by their text."""
+    """Keys as they are compared: by their text."""
     found = values.combine_chunks()
     return plain_text(without_nulls(found))
 
 
 @dataclass(frozen=True)
 class _Fold:
-    """Some of the changes, folded. ``first`` is the first one's number."""
+    """Some of the changes, folded. ``first`` is the number of the first."""
 
     rows: KeyedRows
     folded: Folded
@@ -130,18 +130,18 @@ class _Fold:
 
     @cached_property
     def _order(self) -> Numbers:
-        """The changes that count, row by row, those of a row in their order."""
+        """The changes that count, sorted by row; those of a row keep their order."""
         counts = np.flatnonzero(self.folded.row != NONE)
         return counts[np.argsort(self.folded.row[counts], kind="stable")]
 
     @cached_property
     def _begins(self) -> Numbers:
-        """Per row where in ``_order`` its changes begin."""
+        """Where in ``_order`` the changes of each row begin."""
         return np.searchsorted(self.folded.row[self._order], np.arange(self.folded.rows))
 
     @cached_property
     def _single(self) -> Bools:
-        """Per row whether one change made it."""
+        """Whether a single change made each row."""
         found: Bools = np.diff(self._begins, append=len(self._order)) == 1
         return found
 
@@ -151,7 +151,7 @@ class _Fold:
         return bool((self.folded.new | (first == Change.INSERT)).all())
 
     def _last(self, name: str, rows: Numbers) -> Numbers:
-        """Of each row the number of the last change that carries the column, ``NONE`` if none does."""
+        """The number of each row's last change that carries the column, ``NONE`` if none does."""
         valid = self.rows.valid[name]
         ends = np.append(self._begins, len(self._order))[rows + 1]
         if valid is None:
@@ -167,7 +167,7 @@ class _Fold:
 
     @cached_property
     def _others(self) -> tuple[str, ...]:
-        """Columns of the table that no change carries, if rows take their values along."""
+        """Columns of the table that no change carries, if rows must keep their values."""
         if self.folded.new.all() or not (self.rows.whole or self.folded.moved.any()):
             return ()
         carried = self.rows.fitting.columns
@@ -175,8 +175,8 @@ class _Fold:
 
     @property
     def _aside(self) -> tuple[str, ...]:
-        """What the table keeps in ``_unmapped``, for want of a column."""
-        homeless = [column.name for column in self.rows.fitting.homeless]
+        """Columns that the table lacks, whose values it keeps in ``_unmapped``."""
+        homeless = [column.name for column in self.rows.fitting.missing_columns]
         return tuple(homeless) if UNMAPPED in self.rows.fitting.table.columns else ()
 
     @cached_property
@@ -196,7 +196,7 @@ class _Fold:
 
     @cached_property
     def _moves(self) -> bool:
-        """Whether it matters where rows come from: they take something along."""
+        """Whether it matters where rows come from, because they keep values of the old row."""
         return self._fills and bool(self.folded.moved.any())
 
     # Rows
@@ -213,7 +213,7 @@ class _Fold:
         fitted = {name: column.fit(values[name]) for name, column in fitting.columns.items()}
         arrays = {table.columns[name].name: found.array for name, found in fitted.items()}
         if UNMAPPED in table.columns:
-            arrays[table.columns[UNMAPPED].name] = fitting.spare(len(rows), values, fitted)
+            arrays[table.columns[UNMAPPED].name] = fitting.unmapped(len(rows), values, fitted)
         if self._fills:
             arrays[GAPS] = self._marks(rows, values)
         if self._moves:
@@ -223,7 +223,7 @@ class _Fold:
         return pa.RecordBatch.from_pydict(arrays)
 
     def _values(self, rows: Numbers) -> Mapping[str, pa.Array]:
-        """By column what these rows carry in the end, null where nothing."""
+        """The final value of each column in these rows, null where no change carries it."""
         carried = self.rows.stretch.carried
         if self._single[rows].all():
             only = self._order[self._begins[rows]] + self.first
@@ -235,7 +235,7 @@ class _Fold:
         return found
 
     def _marks(self, rows: Numbers, values: Mapping[str, pa.Array]) -> pa.Array:
-        """A text per row with a ``1`` for each column that is a gap; null for rows that need no filling."""
+        """A text per row with a ``1`` for each column that is a gap; null for rows without gaps to fill."""
         known = ~self.folded.new[rows]
         flags = np.ones((len(rows), len(self._gaps)), np.bool_)
         for place, name in enumerate(self._gaps):
@@ -249,7 +249,7 @@ class _Fold:
 
 
 def _chosen(values: pa.ChunkedArray, places: Numbers) -> pa.Array:
-    """Some of the values; rows that lie side by side are not picked one by one."""
+    """Some of the values; adjacent rows are sliced, not picked one by one."""
     if int(places[-1]) - int(places[0]) + 1 == len(places) and (np.diff(places) == 1).all():
         return values.slice(int(places[0]), len(places)).combine_chunks()
     return values.take(pa.array(places)).combine_chunks()

@@ -1,6 +1,6 @@
-"""The changes of a table without a key: rows are what they hold, and equal ones cannot be told apart.
+"""The changes of a table without a key: a row is identified by its values, and equal rows cannot be told apart.
 
-So an update is one row less and another more, and in the end it only counts how often each row comes and goes.
+So an update removes one row and adds another, and in the end it only matters how often each row comes and goes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.destinations.sql.load.fold_by_key import codes_of
+from penstock.destinations.sql.load.fold_by_key import key_codes
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting
-from penstock.destinations.sql.mirror.fold_changes import NONE, Kinds, Numbers, count, puts
+from penstock.destinations.sql.mirror.fold_changes import NONE, Kinds, Numbers, count, is_put
 from penstock.destinations.sql.mirror.keyed_changes import ROWS_AT_A_TIME
 from penstock.destinations.sql.mirror.row_changes import TIMES, Changes
 from penstock.destinations.sql.mirror.stage.change_stager import NULL_TEXT
@@ -31,7 +31,7 @@ class KeylessRows:
     fitting: MirrorFitting
 
     def changes(self, change: Kinds, start: int, end: int) -> Changes:
-        """Those in ``[start, end)``; ``change`` says what each of the stretch does."""
+        """The changes in ``[start, end)``; ``change`` says what each change of the stretch does."""
         counted = count(change[start:end], self._new[start:end], self._old[start:end])
         table = self.fitting.table
         columns = (*self.fitting.columns, *((UNMAPPED,) if UNMAPPED in table.columns else ()))
@@ -46,7 +46,7 @@ class KeylessRows:
 
     @cached_property
     def has_old(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which changes say what their row was."""
+        """Which changes carry the old values of their row."""
         found = np.zeros(len(self.stretch), np.bool_)
         for column in self.stretch.header.columns:
             old = self.stretch.old(column.name)
@@ -56,7 +56,8 @@ class KeylessRows:
 
     @cached_property
     def _values(self) -> Mapping[str, pa.ChunkedArray]:
-        """The rows of all changes, then the rows that they replaced. What an update does not carry is as it was."""
+        """The rows of all changes, then the rows that they replaced. Columns that an update does not carry are
+        unchanged."""
         found = {}
         for name, new in self.stretch.carried.items():
             old = self.stretch.old(name)
@@ -69,7 +70,7 @@ class KeylessRows:
     @cached_property
     def _codes(self) -> Numbers:
         columns = list(self._values.values())
-        return codes_of(columns) if columns else np.zeros(2 * len(self.stretch), np.int64)
+        return key_codes(columns) if columns else np.zeros(2 * len(self.stretch), np.int64)
 
     @property
     def _new(self) -> Numbers:
@@ -77,12 +78,12 @@ class KeylessRows:
 
     @cached_property
     def _old(self) -> Numbers:
-        replaced = self.has_old & puts(self.stretch.change)
+        replaced = self.has_old & is_put(self.stretch.change)
         return np.where(replaced, self._codes[len(self.stretch) :], NONE)
 
     @cached_property
     def _example(self) -> Numbers:
-        """Per distinct row a place in ``_values`` where it stands."""
+        """A place in ``_values`` for each distinct row."""
         found = np.zeros(int(self._codes.max(initial=NONE)) + 1, np.int64)
         found[self._codes] = np.arange(len(self._codes))
         return found
@@ -93,5 +94,5 @@ class KeylessRows:
         fitted = {name: column.fit(values[name]) for name, column in self.fitting.columns.items()}
         arrays = {table.columns[name].name: found.array for name, found in fitted.items()}
         if UNMAPPED in table.columns:
-            arrays[table.columns[UNMAPPED].name] = self.fitting.spare(len(places), values, fitted)
+            arrays[table.columns[UNMAPPED].name] = self.fitting.unmapped(len(places), values, fitted)
         return pa.table(arrays)

@@ -1,7 +1,8 @@
-"""What a table needs so that it can follow its source: columns that are new there, wider types, its key.
+"""What a table needs to mirror its source: the source's new columns, wider types, its key.
 
-A column is made wider if what the source declares now holds all that it held before. Where neither holds the other it
-stays, and ``on_type_conflict`` decides. A column that the source has dropped stays as well: nothing is ever taken away.
+A column is widened if the type that the source declares now holds everything that the column's type holds. If neither
+type holds the other, the column stays and ``on_type_conflict`` decides. A column that the source has dropped stays as
+well: nothing is ever removed.
 """
 
 from __future__ import annotations
@@ -12,19 +13,26 @@ from dataclasses import replace
 from penstock.destinations.sql.config import OnTypeConflict
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader
-from penstock.destinations.sql.schema.table_changes import Operation, Table, TypedColumn, Wanted, our_key, patch
-from penstock.destinations.sql.schema.table_patch import TableRules
+from penstock.destinations.sql.schema.alter_table import TableRules
+from penstock.destinations.sql.schema.schema_operations import (
+    Operation,
+    Table,
+    TypedColumn,
+    Wanted,
+    our_key,
+    plan_patch,
+)
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 Losing = Callable[[Table], Collection[str]]
-"""The columns of a table that cannot hold all the values which come to them."""
+"""The columns of a table that cannot hold all incoming values."""
 
 
-def needed(
+def plan_mirror_changes(
     dialect: Dialect, rules: TableRules, name: str, header: MirrorHeader, losing: Losing, table: Table | None
 ) -> list[Operation]:
-    """The changes that rows with this header ask of the table as it is."""
+    """The changes that rows with this header need, given the table as it is."""
     homeless = {UNMAPPED, *dialect.reserved, *(table.computed if table else ())}
     types = {column.name: column.type(dialect) for column in header.columns if column.name not in homeless}
     columns = [TypedColumn(column, kind) for column, kind in types.items() if kind is not None]
@@ -42,7 +50,7 @@ def needed(
             column: wider
             for column in lost
             if column in there.columns and column not in rules.unwidened
-            if (wider := dialect.wider(there.columns[column].type, _inner(dialect, types[column])))
+            if (wider := dialect.wider_type(there.columns[column].type, _inner(dialect, types[column])))
         }
         if more:
             widened = {**widened, **more}
@@ -54,14 +62,14 @@ def needed(
         frozen=rules.frozen,
         max_columns=min(rules.max_columns, dialect.most_columns - 1),
         first=header.key,
-        spare=dialect.spare,
+        spare=dialect.unmapped_column,
         spare_needed=bool(lost) and rules.on_type_conflict is not OnTypeConflict.FAIL,
     )
-    return patch(name, wanted, table)
+    return plan_patch(name, wanted, table)
 
 
 def _wider(dialect: Dialect, rules: TableRules, columns: Collection[TypedColumn], there: Table) -> dict[str, str]:
-    """Columns whose new type holds all that their old one does, and more."""
+    """Columns whose new type holds everything that their old one does, and more."""
     return {
         column.name: column.type
         for column in columns

@@ -1,4 +1,4 @@
-"""The SQL by which staged changes go into a table, as far as engines spell it alike.
+"""The SQL that applies staged changes to a table, as far as engines share it.
 
 ``t`` is the table's row, ``s`` the staged one. Staged relations are given by their quoted names.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.destinations.sql.dialect import Dialect, listing
+from penstock.destinations.sql.dialect import Dialect, assignments
 from penstock.destinations.sql.mirror.row_changes import GAPS, ORIGIN, TIMES, Changes
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 _FILLED = "filled"
-"""What becomes of the marks of a row that was found in the table."""
+"""Replaces the marks of a row whose gaps were filled from the table."""
 
 
-def staging(dialect: Dialect, changes: Changes) -> str:
-    """What to select of the table to get the columns of the rows that come."""
+def coming_columns(dialect: Dialect, changes: Changes) -> str:
+    """What to select from the table to get the columns of the rows that come."""
     listed = [dialect.identifier(changes.table.columns[name].name) for name in (*changes.columns, *changes.others)]
     if changes.fills:
         listed.append(f"CAST('' AS {dialect.types[InnerType.STRING]}) AS {dialect.identifier(GAPS)}")
@@ -26,7 +26,7 @@ def staging(dialect: Dialect, changes: Changes) -> str:
     return ", ".join(listed)
 
 
-def leaving(dialect: Dialect, changes: Changes) -> str:
+def gone_columns(dialect: Dialect, changes: Changes) -> str:
     """The same for the rows that go."""
     if changes.key:
         return real_names(dialect, changes, changes.key)
@@ -34,8 +34,8 @@ def leaving(dialect: Dialect, changes: Changes) -> str:
     return f"{real_names(dialect, changes, changes.columns)}, {times}"
 
 
-def filling(dialect: Dialect, changes: Changes, staged: str) -> str:
-    """Fill the gaps of rows that come from the rows of the table that they are, or were."""
+def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
+    """Fills the gaps of incoming rows from the table's row at their place, or at their old one."""
     gaps = f"s.{dialect.identifier(GAPS)}"
     kept = {name: f"substr({gaps}, {place}, 1)" for place, name in enumerate(changes.gaps, 1)}
     values = {}
@@ -43,35 +43,35 @@ def filling(dialect: Dialect, changes: Changes, staged: str) -> str:
         mark, real = kept[name], dialect.identifier(changes.table.columns[name].name)
         values[real] = f"CASE WHEN {mark} = '1' THEN t.{real} ELSE s.{real} END"
     if UNMAPPED in changes.table.columns:
-        # What is kept aside of a column stays if the column does.
+        # What _unmapped keeps for a column stays if the column does.
         carried = {
             name: f"NULLIF({kept[name]}, '1')" if name in kept else "''"
             for name in (*changes.columns, *changes.others, *changes.aside)
             if name != UNMAPPED
         }
         real = dialect.identifier(changes.table.columns[UNMAPPED].name)
-        values[real] = dialect.both_kept(f"t.{real}", f"s.{real}", carried)
+        values[real] = dialect.merged_unmapped(f"t.{real}", f"s.{real}", carried)
     values[dialect.identifier(GAPS)] = dialect.literal(_FILLED)
     return (
-        f"UPDATE {staged} AS s SET {listing(values)} FROM {dialect.relation(changes.table.name)} AS t"
+        f"UPDATE {staged} AS s SET {assignments(values)} FROM {dialect.relation(changes.table.name)} AS t"
         f" WHERE {gaps} IS NOT NULL AND {_same(dialect, changes)}"
     )
 
 
-def removing(dialect: Dialect, changes: Changes, staged: str) -> str:
-    """Take the rows of these keys out of the table."""
+def delete(dialect: Dialect, changes: Changes, staged: str) -> str:
+    """Deletes the rows of these keys from the table."""
     keys = [dialect.identifier(changes.table.columns[name].name) for name in changes.key]
     same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
     return f"DELETE FROM {dialect.relation(changes.table.name)} AS t USING {staged} AS s WHERE {same}"
 
 
-def removing_equals(
+def delete_equals(
     dialect: Dialect, changes: Changes, staged: str, place: Sequence[str], number: str, alike: str
 ) -> str:
-    """Take as many rows out as are said to go, of those that are equal in all columns.
+    """Deletes as many rows as ``TIMES`` says, of those that are equal in all columns.
 
-    ``place`` is the engine's own words for where a row is, ``number`` for which of the staged rows it is, ``alike`` for
-    whether two rows are equal.
+    ``place`` is the engine's expression for where a row is, ``number`` for which of the staged rows it is, ``alike``
+    for whether two rows are equal.
     """
     table = dialect.relation(changes.table.name)
     named = [f"place{part}" for part in range(len(place))]
@@ -85,8 +85,8 @@ def removing_equals(
     return f"DELETE FROM {table} AS t WHERE ({where}) IN ({due})"
 
 
-def arriving(dialect: Dialect, changes: Changes, staged: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Which of the staged rows go into which columns of the table (by our names), each as a selection of them."""
+def insert_selects(dialect: Dialect, changes: Changes, staged: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Pairs of columns of the table (by our names) and the SELECT of the staged rows that go into them."""
     gaps = f"s.{dialect.identifier(GAPS)}"
     if changes.others:
         whole = (*changes.columns, *changes.others)
@@ -106,7 +106,7 @@ def _selected(dialect: Dialect, changes: Changes, columns: Sequence[str], staged
 
 
 def _same(dialect: Dialect, changes: Changes) -> str:
-    """The table's row from which a staged one takes what it does not carry."""
+    """The condition for the table's row that fills the gaps of a staged one."""
     return " AND ".join(
         f"t.{name} = {f'COALESCE(s.{origin}, s.{name})' if changes.moves else f's.{name}'}"
         for name, origin in _origins(dialect, changes)

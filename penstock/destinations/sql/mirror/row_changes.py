@@ -1,9 +1,9 @@
 """What an engine applies: rows that go, then rows that come.
 
-A row that comes is whole, unless it has *gaps*: columns that no change of it carried. Those keep the value of the row
-that stands at its place, or stood at its old one, and the engine fills them in first. They are marked in a column of
-their own, a character per column that has any: ``1`` where the row has a gap. What a row keeps in ``_unmapped`` of
-other columns is filled in with them.
+A row that comes is complete, unless it has *gaps*: columns that none of its changes carried. Gaps keep the value of the
+table's row at its place, or at its old one; the engine fills them in first. A separate column marks them, with a
+character per column that has gaps: ``1`` where the row has one. What ``_unmapped`` keeps for other columns is filled in
+with them.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.destinations.sql.schema.table_changes import Table
+from penstock.destinations.sql.schema.schema_operations import Table
 
 GAPS = "#gaps"
 """The column of staged rows that marks their gaps; null for a row without."""
 ORIGIN = "#origin "
-"""Before the names of the key's columns: where a row was, if it moves; null if it does not."""
+"""Prefix of the key columns' names: the old key of a row that moves; null if it does not."""
 TIMES = "#times"
-"""How many rows like this one go, in a table without a key. No column of data is called so, or like the others."""
+"""How many rows like this one go, in a table without a key. No data column has such a name."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Some changes of a table, folded. The rows may be asked for again, and are the same."""
+    """Some changes of a table, folded. The rows can be read again, and are the same."""
 
     table: Table
     key: tuple[str, ...]
-    """By our names; without one, rows are told apart by all that they have."""
+    """By our names; without a key, rows are told apart by all their values."""
     truncates: bool
     """Whether the table is emptied first."""
     gone: pa.Table
-    """By the table's names: the keys of rows that go; without a key such rows themselves, with ``TIMES``."""
+    """By the table's names: the keys of rows that go; without a key the rows themselves, with ``TIMES``."""
     columns: tuple[str, ...]
-    """What the rows that come consist of, by our names."""
+    """The columns of the rows that come, by our names."""
     count: int
     """How many rows come."""
     come: Callable[[], Iterator[pa.RecordBatch]]
     """Those rows, by the table's names, with ``GAPS`` and ``ORIGIN`` if there are any."""
     others: tuple[str, ...] = ()
-    """Further columns of the table, which nothing that comes carries: gaps of all rows that are there. Any other row
-    gets the column's default."""
+    """Further columns of the table, which no incoming row carries: gaps of all existing rows. Any other row gets the
+    column's default."""
     fills: bool = False
-    """Whether rows that come must be filled in: those whose ``GAPS`` is not null."""
+    """Whether incoming rows must be filled in: those whose ``GAPS`` is not null."""
     gaps: tuple[str, ...] = ()
     """The columns that have gaps, by our names, in the order of their marks."""
     aside: tuple[str, ...] = ()
-    """Further columns that changes carry and the table does not have: it keeps their values in ``_unmapped``. They have
-    gaps like the others: then what is kept of them stays."""
+    """Further columns that changes carry and the table lacks: it keeps their values in ``_unmapped``. They have gaps
+    like the others: then what ``_unmapped`` keeps for them stays."""
     moves: bool = False
-    """Whether any row with gaps comes from another place."""
+    """Whether any row with gaps moves from another place."""
     inserts: bool = True
-    """Whether all rows that come were inserted: if nothing went wrong, none of them is there."""
+    """Whether all incoming rows were inserted: if nothing went wrong, the table has none of them."""

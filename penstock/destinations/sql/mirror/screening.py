@@ -1,4 +1,4 @@
-"""Changes that cannot be applied whatever else happens: they fail before any of the others is looked at."""
+"""Finds changes that can never be applied: they fail before any other change is applied."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.destinations.sql.mirror.fit_values import MirrorFitting, described
-from penstock.destinations.sql.mirror.fold_changes import Bools, Change, puts
+from penstock.destinations.sql.mirror.fit_values import MirrorFitting, unplaced_message
+from penstock.destinations.sql.mirror.fold_changes import Bools, Change, is_put
 from penstock.destinations.sql.mirror.keyless_changes import KeylessRows
 from penstock.destinations.sql.mirror.stage.change_stager import NULL_TEXT
 from penstock.destinations.sql.mirror.stage.staged_changes import Stretch
@@ -32,32 +32,32 @@ class Screen:
             self.failures.setdefault(number, (code, message))
 
 
-def screened(stretch: Stretch, fitting: MirrorFitting, conflicts_fail: bool) -> Failures:
+def failing_changes(stretch: Stretch, fitting: MirrorFitting, conflicts_fail: bool) -> Failures:
     """The changes that fail, by number."""
     screen = Screen(stretch)
-    about_rows = puts(stretch.change) | (stretch.change == Change.DELETE)
+    about_rows = is_put(stretch.change) | (stretch.change == Change.DELETE)
     for name in stretch.header.key:
         _screen_key(screen, fitting, name, about_rows)
     if not stretch.header.key:
         nameless = (stretch.change == Change.UPDATE) & ~KeylessRows(stretch, fitting).has_old
         screen.fail(nameless, "no_key", "the table has no key, and the change does not say which row it was made to")
     spare = UNMAPPED in fitting.table.columns
-    for name, lost in lost_by(stretch, fitting).items():
+    for name, lost in unplaced_values(stretch, fitting).items():
         if not spare or (conflicts_fail and name in fitting.columns):
             column = next(column for column in fitting.header.columns if column.name == name)
-            screen.fail(lost & puts(stretch.change), "type_conflict", described(column, fitting.table))
+            screen.fail(lost & is_put(stretch.change), "type_conflict", unplaced_message(column, fitting.table))
     return screen.failures
 
 
-def lost_by(stretch: Stretch, fitting: MirrorFitting) -> Mapping[str, Bools]:
-    """By column the changes whose value has no place there: the column cannot hold it, or there is none."""
+def unplaced_values(stretch: Stretch, fitting: MirrorFitting) -> Mapping[str, Bools]:
+    """The changes, by column, whose value has no place: the column cannot hold it, or does not exist."""
     found: dict[str, Bools] = {}
     for name, column in fitting.columns.items():
         if column.doubtful:
             lost = [column.fit(chunk).lost for chunk in stretch.carried[name].chunks]
             if any(each is not None for each in lost):
                 found[name] = _flags(lost, stretch.carried[name])
-    for homeless in fitting.homeless:
+    for homeless in fitting.missing_columns:
         carried = pc.fill_null(pc.not_equal(stretch.carried[homeless.name], NULL_TEXT), False)
         if pc.any(carried).as_py():
             found[homeless.name] = carried.to_numpy()
@@ -83,7 +83,7 @@ def _screen_key(screen: Screen, fitting: MirrorFitting, name: str, about_rows: B
         if values is not None and column.doubtful:
             lost = _flags([column.fit(chunk).lost for chunk in values.chunks], values)
             declared = next(each for each in fitting.header.columns if each.name == name)
-            screen.fail(about_rows & lost, "type_conflict", described(declared, fitting.table))
+            screen.fail(about_rows & lost, "type_conflict", unplaced_message(declared, fitting.table))
 
 
 def _flags(lost: list[pa.BooleanArray | None], values: pa.ChunkedArray) -> Bools:

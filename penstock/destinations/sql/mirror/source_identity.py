@@ -1,9 +1,9 @@
-"""A table that bears the name of its source mirrors that one and no other, and so does each of its columns.
+"""A table that has the name of its source mirrors only that source, and so does each of its columns.
 
-Tables of two schemas may have one name. Their rows must not meet: what empties one would empty both. So a table says,
-in a comment that people can read too, whose mirror it is, and changes of another wait until somebody decides. A table
-that is meant for rows of several is not emptied for one of them. Columns that are called otherwise than at the source
-say so too: a column that comes later and would get that name gets another.
+Tables of two schemas may have the same name. Their rows must not mix: a truncate of one would empty both. So a comment
+on the table, which people can read too, names the source that it mirrors, and changes of another source wait until
+somebody decides. A table that is meant for rows of several sources is not emptied for one of them. A comment on a
+column names its source column if the names differ: a later column that would get the same name gets another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.destinations.sql.mirror.fold_changes import Change
 from penstock.destinations.sql.mirror.screening import Failures
 from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader
 from penstock.destinations.sql.mirror.stage.staged_changes import Stretch
-from penstock.destinations.sql.schema.table_changes import Comment, CreateTable, Operation, Table, new_columns
+from penstock.destinations.sql.schema.schema_operations import Comment, CreateTable, Operation, Table, new_columns
 from penstock.destinations.sql.session import Comments
 from penstock.errors import TransientError
 
@@ -24,10 +24,10 @@ _MIRROR = "Mirror of "
 _BETWEEN = ", "
 
 
-def remarks(table: str, header: MirrorHeader, operations: Sequence[Operation], comment: str) -> list[Operation]:
-    """What to write about the table, if it is or was made by us, and about the columns that these changes make.
+def mirror_comments(table: str, header: MirrorHeader, operations: Sequence[Operation], comment: str) -> list[Operation]:
+    """The comments to write on the table, if we make or made it, and on the columns that these changes add.
 
-    ``comment`` is what is written already.
+    ``comment`` is the table's present one.
     """
     known, found = namespaces_of(comment), list[Operation]()
     made = any(isinstance(operation, CreateTable) for operation in operations)
@@ -42,21 +42,21 @@ def remarks(table: str, header: MirrorHeader, operations: Sequence[Operation], c
 
 
 def namespaces_of(comment: str) -> list[str]:
-    """The namespaces whose rows a table has, by what we have written about it."""
+    """The namespaces whose rows a table has, according to our comment on it."""
     return comment.removeprefix(_MIRROR).split(_BETWEEN) if comment.startswith(_MIRROR) else []
 
 
-def settled_columns(table: Table | None, comments: Comments) -> Mapping[str, str]:
-    """By our names the columns of which it is known what they mirror. In a table that we made, those of which nothing
-    is said are called as they are at the source."""
+def known_columns(table: Table | None, comments: Comments) -> Mapping[str, str]:
+    """The columns, by our names, whose source column is known. In a table that we made, columns without a comment have
+    the same name at the source."""
     said = {name: text.removeprefix(_MIRROR) for name, text in comments.columns.items() if text.startswith(_MIRROR)}
     if table is None or not namespaces_of(comments.table):
         return said
     return {**{name: name for name in table.columns}, **said}
 
 
-def unable_to_empty(stretch: Stretch, comment: str) -> Failures:
-    """The changes that would empty a table which has rows of other namespaces, too."""
+def bad_truncates(stretch: Stretch, comment: str) -> Failures:
+    """The truncates of a table that also has rows of other namespaces."""
     sources = list(dict.fromkeys([*namespaces_of(comment), *stretch.header.namespaces]))
     if len(sources) == 1:
         return {}
@@ -65,7 +65,7 @@ def unable_to_empty(stretch: Stretch, comment: str) -> Failures:
 
 
 def check_source(table: str, namespaces: Sequence[str], comment: str) -> None:
-    """Raises if changes of these namespaces must not go into the table of which this is written."""
+    """Raises if changes of these namespaces must not go into the table with this comment."""
     sources = list(dict.fromkeys([*namespaces_of(comment), *namespaces]))
     if len(sources) > 1:
         raise TransientError(

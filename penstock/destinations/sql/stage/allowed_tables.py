@@ -1,4 +1,4 @@
-"""Which tables a config lets records go to: names, and patterns that a whole name must match."""
+"""The tables that a config allows records to go to: names, and patterns that a whole name must match."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from penstock.flatten.column_naming import key_name
 
 RESERVED_PREFIX = "_penstock_"
-"""What Penstock keeps for itself at a target begins so. No record goes there, whatever a config allows."""
+"""Penstock's own tables at a target begin with this. No record goes there, whatever a config allows."""
 
 OVERFLOW_PREFIX = "_penstock_overflow_"
-"""How the table of what is beyond `max_tables` is called, with the route behind it."""
+"""The name of the table for rows beyond `max_tables`, followed by the route."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class AllowedTables:
             tuple(_pattern(word) for word in patterns),
         )
 
-    def has(self, table: str) -> bool:
-        """Whether a record may go there. Where nothing is listed, any table will do."""
+    def allows(self, table: str) -> bool:
+        """Whether a record may go to this table. If nothing is listed, any table is allowed."""
         if not self.names and not self.patterns:
             return True
         return table in self.names or any(pattern.fullmatch(table) for pattern in self.patterns)
 
 
 def table_name(word: str) -> str:
-    """A name that is spelled as the table's will be. Raises ``ValueError`` for any other."""
+    """A name that is spelled exactly as the table's will be. Raises ``ValueError`` for any other."""
     if key_name(word) != word:
         raise ValueError(f"'{word}' is no table's name; it would be '{key_name(word)}'")
     if word.startswith(RESERVED_PREFIX):

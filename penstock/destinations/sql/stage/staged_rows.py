@@ -1,6 +1,6 @@
-"""The staged files of one table of a batch, as rows that are numbered through and can be read in part, again and again.
+"""The staged files of one table of a batch, as consecutively numbered rows that can be read in part and repeatedly.
 
-Files are mapped into memory, not read: going over them once more costs what is looked at.
+Files are mapped into memory, not read: a further pass costs only what it looks at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.flatten.column import Column
 from penstock.flatten.inner_types import InnerType
 
 MEANT_FOR = "_penstock_table"
-"""The column that says which table a row was meant for, where it is not in that table."""
+"""The column that names the table that a row was meant for, if it is in another one."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class StagedFile:
     header: tuple[Column, ...]
     rows: int
     first_row: int
-    """Its first row's number among all rows of the table."""
+    """The number of its first row among all rows of the table."""
     meant_for: str | None = None
-    """The table that its rows were staged for, if they are to say so where they go instead."""
+    """The table that its rows were staged for, if they go to another one and must name it there."""
 
     @property
     def schema(self) -> pa.Schema:
         with pa.memory_map(self.path) as file, pa.ipc.open_file(file) as reader:
-            return reader.schema if self.meant_for is None else self._naming(reader.schema.empty_table()).schema
+            return reader.schema if self.meant_for is None else self._with_table(reader.schema.empty_table()).schema
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
         """Its rows with numbers in ``[start, end)``."""
@@ -48,18 +48,19 @@ class StagedFile:
                     yield rows if self.meant_for is None else self._named(rows)
 
     def _named(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        named = self._naming(pa.Table.from_batches([rows]))
+        named = self._with_table(pa.Table.from_batches([rows]))
         return named.combine_chunks().to_batches()[0]
 
-    def _naming(self, rows: pa.Table) -> pa.Table:
-        """The rows with the table that they were meant for; a field that had this name gives way."""
-        names = [_beside(MEANT_FOR, rows.schema.names) if name == MEANT_FOR else name for name in rows.schema.names]
+    def _with_table(self, rows: pa.Table) -> pa.Table:
+        """The rows with the table that they were meant for; a field that has this column's name is renamed."""
+        names = [_free_name(MEANT_FOR, rows.schema.names) if name == MEANT_FOR else name for name in rows.schema.names]
         told = pa.repeat(pa.scalar(self.meant_for, pa.string()), rows.num_rows)
         return rows.rename_columns(names).append_column(MEANT_FOR, told)
 
 
 def staged_files(parts: Sequence[Part], say_table: bool = False) -> list[StagedFile]:
-    """The files of one table in log order; with ``say_table`` each row says in ``MEANT_FOR`` which it was meant for."""
+    """The files of one table in log order; with ``say_table`` each row names in ``MEANT_FOR`` the table it was meant
+    for."""
     files: list[StagedFile] = []
     row = 0
     for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
@@ -68,14 +69,14 @@ def staged_files(parts: Sequence[Part], say_table: bool = False) -> list[StagedF
             taken = [column.name for column in header]
             header = (
                 Column(MEANT_FOR, (), InnerType.STRING),
-                *(replace(c, name=_beside(MEANT_FOR, taken)) if c.name == MEANT_FOR else c for c in header),
+                *(replace(c, name=_free_name(MEANT_FOR, taken)) if c.name == MEANT_FOR else c for c in header),
             )
         files.append(StagedFile(part.path, header, part.rows, row, part.table if say_table else None))
         row += part.rows
     return files
 
 
-def _beside(name: str, taken: Collection[str]) -> str:
+def _free_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name

@@ -1,6 +1,6 @@
 """From records to typed files, inside a task: choose the table, flatten, write Arrow files per table.
 
-Each staged row carries its place in the log, so that a row which the target refuses can be named.
+Each staged row carries its place in the log, so that a refused row can be named.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.stage.table_files import CreateFile, TableFiles, create_arrow_file
-from penstock.destinations.sql.stage.table_name import TableNames
+from penstock.destinations.sql.stage.table_name import TableChooser
 from penstock.flatten.table import Flattened, flatten_pieces
 from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome, place_key
 from penstock.record import Op
 
 PARTITION = "@partition"
 OFFSET = "@offset"
-"""The columns that give a row's place. No column of data is called so: those names are letters, digits and ``_``."""
+"""The columns of a row's place in the log. No data column has such a name: those are letters, digits and ``_``."""
 
 _ROW_OPS = pa.array([Op.INSERT, Op.UPDATE], pa.string())
 
 HELD_BYTES = 96 << 20
-"""What a task holds back before it writes, over all tables: many small pieces of a table then become one."""
+"""How much a task holds back over all tables before it writes, so that many small pieces of a table become one."""
 
 
 class TypedStager(Stager):
     """Stages the flattened data of each record that is a row (an insert or update), for the table that ``names``
-    chooses. The others are skipped: what takes rows away is for mirrors."""
+    chooses. Other records are skipped: only mirrors remove rows."""
 
     def __init__(
         self,
         directory: Path,
-        names: TableNames,
+        names: TableChooser,
         casts: Mapping[str, str],
         max_name: int,
         create: CreateFile = create_arrow_file,
@@ -65,7 +65,7 @@ class TypedStager(Stager):
             return Outcome(batch)
         taken = np.zeros(batch.num_rows, np.bool_)
         failures: list[pa.RecordBatch] = []
-        for choice in self._names.choose(self._named_by(batch, read)):
+        for choice in self._names.choose(self._naming_data(batch, read)):
             rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
             if choice.problem:
                 failures.append(failed(rows, choice.code, choice.problem))
@@ -87,8 +87,8 @@ class TypedStager(Stager):
     def finish(self) -> list[Part]:
         return [part for files in self._tables.values() for part in files.finish()]
 
-    def _named_by(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> pa.Array:
-        """What the table is chosen by: each record as it was read from the log, before any step."""
+    def _naming_data(self, batch: pa.RecordBatch, read: pa.RecordBatch | None) -> pa.Array:
+        """The data that the table is chosen by: each record as it was read from the log, before any step."""
         if self._names.fixed or read is None or read is batch:
             return batch.column("data")
         return read.column("data").take(pc.index_in(place_key(batch), value_set=place_key(read)))
@@ -117,7 +117,7 @@ def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:
 
 
 def failed(rows: pa.RecordBatch, code: str, message: str) -> pa.RecordBatch:
-    """All rows, failed for one reason."""
+    """A failure for every row, all for one reason."""
     return _failed(rows, [code] * rows.num_rows, [message] * rows.num_rows)
 
 

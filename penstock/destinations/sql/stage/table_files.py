@@ -1,7 +1,7 @@
 """The staged files of one table in one task.
 
-A file is one Arrow batch with one header. Rows share a file up to ``FILE_ROWS``, as long as their columns agree: they
-may come and go, but one that comes with another type starts the next file. Rows keep their order within a file and from
+A file is one Arrow batch with one header. Rows share a file up to ``FILE_ROWS``, as long as their columns agree:
+columns may come and go, but one with another type starts the next file. Rows keep their order within a file and from
 file to file.
 """
 
@@ -20,7 +20,7 @@ from penstock.flatten.column import Column
 from penstock.flatten.inner_types import InnerType
 
 FILE_ROWS = 122_880
-"""What DuckDB stores as one group: a file of so many rows is compressed by one thread, without another copy."""
+"""The size of DuckDB's row groups: one thread compresses a file of so many rows, without another copy."""
 
 
 class TableWriter(Protocol):
@@ -58,8 +58,8 @@ class TableFiles:
         return sum(piece.nbytes for piece in self._held)
 
     def append(self, rows: pa.Table, columns: Sequence[Column], places: pa.RecordBatch) -> None:
-        """``columns`` is the header of ``rows``, which may have more columns than that; ``places`` is where each row's
-        record is in the log."""
+        """``columns`` is the header of ``rows``, which may have further columns; ``places`` are the places of the rows'
+        records in the log."""
         if not self._takes(columns):
             self.flush()
         while self._rows + rows.num_rows >= FILE_ROWS:
@@ -71,7 +71,7 @@ class TableFiles:
             self._hold(rows, columns, places)
 
     def flush(self) -> None:
-        """Write what is held, as one file."""
+        """Write the held rows as one file."""
         if not self._held:
             return
         rows = pa.concat_tables(self._held, promote_options="default").combine_chunks()

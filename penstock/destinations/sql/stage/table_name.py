@@ -1,6 +1,6 @@
 """Which table a record goes to: a fixed name, or a template over its data (``{{ event_type }}``).
 
-What a template may say is in ``template.py``: nothing of chance, so a record always gets the same table. Only the
+``template.py`` says what a template may contain: nothing random, so a record always gets the same table. Only the
 fields that it names are looked up, and it is rendered once per distinct set of their values.
 """
 
@@ -26,11 +26,11 @@ from penstock.json.paths import Path
 
 ANY_TABLE = AllowedTables()
 NO_NAME, NOT_ALLOWED = "table_name", "table_not_allowed"
-"""Codes of failures: the template gives no name that a table can have; the table is not one that the config lists."""
+"""Codes of failures: the template gives no valid table name; the config does not list the table."""
 _TIME_FIELD = "_timestamp"
 _MAX_REMEMBERED = 10_000
 _MAX_KEY_BYTES = 1024
-"""Larger values are not remembered: senders choose them, and there may be many."""
+"""Larger values are not cached: senders choose them, and there may be many."""
 _MAX_VALUE_BYTES = 2**20
 """Of the fields that a template looks at, in one event."""
 _MAX_PROBLEM = 300
@@ -39,7 +39,7 @@ _decode = json.JSONDecoder().decode
 
 @dataclass(frozen=True)
 class Choice:
-    """Rows that share a table. Without a table and a problem the template came out empty: the rows are skipped."""
+    """Rows that share a table. With neither a table nor a problem the template came out empty: the rows are skipped."""
 
     rows: npt.NDArray[np.int64] | None
     """Their places in the batch, ascending; ``None`` means all."""
@@ -49,8 +49,8 @@ class Choice:
     """Of the problem, if there is one."""
 
 
-class TableNames:
-    """A template, ready to choose. Raises ``ValueError`` if it is not one."""
+class TableChooser:
+    """Chooses tables by a template. Raises ``ValueError`` if it is not a template."""
 
     def __init__(self, template: str, max_name: int, allowed: AllowedTables = ANY_TABLE) -> None:
         self._template = EventTemplate(template)
@@ -71,7 +71,7 @@ class TableNames:
 
     def choose(self, data: pa.Array) -> Sequence[Choice]:
         """The tables of the documents of an array, each row in one choice. Rows that are not JSON objects get a table
-        too: what is wrong with them comes out when they are flattened."""
+        too: flattening finds what is wrong with them."""
         if self._fixed is not None:
             return [self._fixed]
         found = find(data, self._paths)
@@ -79,7 +79,7 @@ class TableNames:
         codes = np.zeros(len(data), np.int64)
         for field in fields:
             indices = field.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            # Numbered anew at each step, so that the product cannot overflow however many fields there are.
+            # Renumbered at each step, so that the product cannot overflow however many fields there are.
             _, codes = np.unique(codes * (len(field.dictionary) + 1) + indices, return_inverse=True)
         _, first_rows, group_of_row = np.unique(codes, return_index=True, return_inverse=True)
         first_values = [field.take(pa.array(first_rows)).to_pylist() for field in fields]
@@ -108,20 +108,20 @@ class TableNames:
         return known
 
     def _render(self, values: tuple[bytes | None, ...]) -> tuple[str, str, str]:
-        """The table and, if there is none because of an error, what is wrong and its code."""
+        """The table or, if there is none because of an error, what is wrong and its code."""
         if _size(values) > _MAX_VALUE_BYTES:
             problem = f"the table template failed: the fields that it looks at have over {_MAX_VALUE_BYTES} bytes"
             return "", problem, NO_NAME
         try:
             text = self._template.render(_context(self._paths, values)).strip()
-        except Exception as error:  # whatever a template can raise is the fault of this record's values
+        except Exception as error:  # whatever a template raises is caused by this record's values
             return "", f"the table template failed: {str(error)[:_MAX_PROBLEM]}", NO_NAME
         if not text:
             return "", "", NO_NAME
         table = column_name([text], self._max_name)
         if table.startswith(RESERVED_PREFIX):
             return "", f"'{table}' is a table of Penstock's own", NO_NAME
-        if not self._allowed.has(table):
+        if not self._allowed.allows(table):
             return "", f"`tables` does not allow '{table}'", NOT_ALLOWED
         return table, "", NO_NAME
 
@@ -133,7 +133,7 @@ def _paths(template: EventTemplate) -> list[Path]:
     paths = [field_path(node) for node in printed if not isinstance(node, nodes.TemplateData)]
     exact = [path for path in paths if path is not None]
     if len(exact) == len(paths) and all(isinstance(part, nodes.Output) for part in tree.body):
-        # A field and a field inside it cannot both be put into one object; then the outer one has both.
+        # A field and a field inside it cannot both be put into one object; the outer one has both.
         return [path for path in dict.fromkeys(exact) if not any(path[:n] in exact for n in range(1, len(path)))]
     return [(name,) for name in sorted(template.fields)]
 

@@ -1,10 +1,10 @@
-"""The language of table templates: Jinja as far as its cost is known before it runs.
+"""The language of table templates: the part of Jinja whose cost is known before it runs.
 
-What a template may say is an allow-list over its syntax tree, looked at before anything of it is compiled or computed
-(Jinja works constants out while it compiles): fields, literals, ``if``, the operators below, and the filters, tests and
-methods that are named here. There are no loops, macros, assignments, includes or powers, so a template runs at most
-once through what it says. What the parts can make of an event's values is bounded where it is made: no text grows past
-``MAX_TEXT``, no number past ``MAX_BITS``. Over a limit the record fails, and says so; nothing is cut off.
+An allow-list over the syntax tree says what a template may contain. It is checked before anything is compiled or
+computed (Jinja evaluates constants while it compiles): fields, literals, ``if``, the operators below, and the filters,
+tests and methods that are named here. There are no loops, macros, assignments, includes or powers, so each part of a
+template runs at most once. What the parts make of an event's values is bounded where it is made: no text grows past
+``MAX_TEXT``, no number past ``MAX_BITS``. Over a limit the record fails with a message; nothing is cut off.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MAX_SOURCE = 4096
 """Characters of a template."""
 MAX_PARTS = 400
 MAX_DEPTH = 40
-"""How deep its parts may stand in one another; Jinja and Python walk them by recursion."""
+"""How deep its parts may be nested; Jinja and Python walk them by recursion."""
 MAX_TEXT = 65_536
-"""Characters of any text that it makes, on the way and in the end. What is put together from parts is looked at when
-it is whole: there are at most ``MAX_PARTS`` of them."""
+"""Characters of any text that it makes, intermediate or final. A text joined from parts is measured when it is
+complete: there are at most ``MAX_PARTS`` of them."""
 MAX_BITS = 256
 """Of any whole number."""
 MAX_TIME_FORMAT = 256
@@ -61,14 +61,14 @@ _TESTS = frozenset((
     ">=", "lessthan", "greaterthan", "equalto", "lower", "upper",
 ))  # fmt: skip
 _CONCAT = "~"
-"""A filter that nobody can write: what ``~`` becomes, so that its result is measured too."""
+"""A filter with a name that nobody can write: it replaces ``~``, so that its result is measured too."""
 
 _TIME_FORMAT = re.compile(r"(?:[^%]|%[-_0^#]?[A-Za-z%])*", re.DOTALL)
 """Without widths: ``%999999999Y`` would be padded to its width."""
 
 
 class EventTemplate:
-    """A template over the fields of an event. Raises ``ValueError`` if it is none, or says more than it may."""
+    """A template over the fields of an event. Raises ``ValueError`` if it is not one, or uses more than it may."""
 
     def __init__(self, source: str) -> None:
         self.tree = _checked(source)
@@ -76,16 +76,16 @@ class EventTemplate:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The top-level fields of the event that it looks at."""
+        """The top-level fields of the event that it uses."""
         return frozenset(name.name for name in self.tree.find_all(nodes.Name))
 
     @property
     def needed(self) -> list[tuple[str, ...]]:
-        """The paths of the fields that it counts on: not those for which it has another word if they are missing."""
+        """The paths of the fields that it requires: not those that have a default if they are missing."""
         return list(dict.fromkeys(_needed(self.tree)))
 
     def render(self, event: Mapping[str, object]) -> str:
-        """Raises whatever is wrong with this event, as ``jinja2.TemplateError`` or as Python says it."""
+        """Raises ``jinja2.TemplateError`` or a Python exception if this event cannot be rendered."""
         text: str = _measure(self._template.render(event))
         return text
 
@@ -121,7 +121,7 @@ def field_path(node: nodes.Node) -> tuple[str, ...] | None:
 
 
 def _checked(source: str) -> nodes.Template:
-    """The tree of a template that says only what it may; nothing of it has been computed."""
+    """The syntax tree of a template that uses only what it may; nothing of it has been evaluated."""
     if len(source) > MAX_SOURCE:
         raise ValueError(f"a template has at most {MAX_SOURCE} characters, this one has {len(source)}")
     try:
@@ -173,7 +173,7 @@ def _check_constant(value: object) -> None:
 
 
 class _Measuring(NodeTransformer):
-    """Makes every ``~`` a call that looks at the size of what it makes."""
+    """Turns every ``~`` into a call that measures its result."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
@@ -195,7 +195,7 @@ class _EventEnvironment(SandboxedEnvironment):
         self.tests = {name: test for name, test in self.tests.items() if name in _TESTS}
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
-        """What a template must not reach for is an error, not an empty name: the record fails and says so."""
+        """What a template must not access is an error, not an empty name: the record fails with a message."""
         raise SecurityError(f"a template may not use '{attribute}'")
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -242,7 +242,7 @@ def _scalar(value: object) -> object:
 
 
 def _measure(value: Any) -> Any:
-    """The value, if it is not larger than values may be."""
+    """The value, unless it is too large."""
     if isinstance(value, (str, list, tuple)) and len(value) > MAX_TEXT:
         raise _too_large()
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
@@ -271,7 +271,7 @@ def _concat(*values: object) -> str:
 
 
 def _replace(text: object, old: object, new: object, count: int | None = None) -> str:
-    """As Jinja and Python do it, but measured before it is made: each of many places may grow by much."""
+    """As in Jinja and Python, but measured before it is made: each of many places may grow a lot."""
     whole, before, after = str(text), str(old), str(new)
     places = whole.count(before)
     places = places if count is None or count < 0 else min(count, places)
@@ -300,7 +300,7 @@ def _zfill(text: str, width: int) -> str:
 
 
 def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that neither takes nor makes more than it may."""
+    """A filter with bounded arguments and result."""
 
     @wraps(function)  # with the mark that Jinja puts on filters that want its environment
     def bounded(*args: Any, **kwargs: Any) -> Any:

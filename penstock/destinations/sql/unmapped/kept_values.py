@@ -1,4 +1,5 @@
-"""What an engine must do for ``penstock schema remap``: read what rows keep in ``_unmapped``, and take it over."""
+"""What an engine must do for ``penstock schema remap``: read what rows keep in ``_unmapped``, and move it to
+columns."""
 
 from __future__ import annotations
 
@@ -9,39 +10,39 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.schema.table_changes import Table
+from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.errors import PenstockError
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 ROW = "@row"
-"""The column of a batch that says which row of the table it is about. No column of data is called so."""
+"""The column of a batch that identifies the row of the table. No data column has this name."""
 REMAPPED = "_penstock_remapped"
-"""The temporary table of rows with their new values."""
+"""The temporary table of rows and their new values."""
 
 
-class KeptValues(ABC):
-    """One table, inside a transaction that ends with this. Errors are those of ``Session``."""
+class UnmappedStore(ABC):
+    """One table's ``_unmapped``, inside a transaction that ends with this store. Errors are those of ``Session``."""
 
     row_id: ClassVar[str]
-    """The engine's own word for the place of a row. It holds until the table's schema changes."""
+    """The engine's name for the place of a row. A place is valid until the table's schema changes."""
 
     @abstractmethod
     def rows(self, table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows that have something in ``_unmapped``: ``ROW``, ``_unmapped`` as JSON text and, for each of the
-        columns (by our names), whether it is NULL. Between two batches the other methods may be called."""
+        """The rows with something in ``_unmapped``: ``ROW``, ``_unmapped`` as JSON text and, for each of the columns
+        (by our names), whether it is NULL. The other methods may be called between two batches."""
 
     @abstractmethod
-    def change(self, statements: Sequence[str]) -> None:
+    def run_ddl(self, statements: Sequence[str]) -> None:
         """Run schema changes."""
 
     @abstractmethod
-    def take_over(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
-        """Give rows their new values, with the statement of ``update``. Batches have ``ROW``, the columns (null: the
-        column stays as it is) and the new ``_unmapped``."""
+    def write_back(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
+        """Write the rows' new values, by ``update_statement``. Batches have ``ROW``, the columns (null: the column
+        stays as it is) and the new ``_unmapped``."""
 
 
-def update(dialect: Dialect, table: Table, columns: Sequence[str], row_id: str) -> str:
-    """The statement that takes the rows of ``REMAPPED`` over into their table."""
+def update_statement(dialect: Dialect, table: Table, columns: Sequence[str], row_id: str) -> str:
+    """The statement that writes the rows of ``REMAPPED`` into their table."""
     real = [dialect.identifier(table.columns[name].name) for name in columns]
     spare = dialect.identifier(table.columns[UNMAPPED].name)
     changes = ", ".join([*(f"{name} = COALESCE(t.{name}, s.{name})" for name in real), f"{spare} = s.{spare}"])
@@ -54,6 +55,6 @@ def update(dialect: Dialect, table: Table, columns: Sequence[str], row_id: str) 
 def not_offered() -> PenstockError:
     return PenstockError(
         "PEN-DST-080",
-        "what is kept in _unmapped cannot be read or moved by Penstock at this kind of destination.",
+        "Penstock cannot read or move what _unmapped holds at this kind of destination.",
         "This is offered for duckdb and postgres. Elsewhere, change the table with the engine's own JSON functions.",
     )

@@ -1,7 +1,7 @@
-"""Values out of ``_unmapped``: what a table's rows keep there, by key, and the same values as a column could take them.
+"""Values from ``_unmapped``: what a table's rows keep there, by key, and the same values converted for a column.
 
-Nothing here knows an engine: it is Arrow in, Arrow out. A value goes into a column under the rules by which it would be
-loaded (``flatten.fitting``): nothing of it may be lost, or it stays where it is.
+Nothing here depends on an engine: Arrow in, Arrow out. A value goes into a column by the rules of loading
+(``flatten.fit_column``): if any of it would be lost, it stays where it is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from penstock.flatten.casts import Cast
 from penstock.flatten.fit_column import fit_json
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.values.text_values import json_array
-from penstock.flatten.values.to_arrow import inferred
+from penstock.flatten.values.to_arrow import infer_column
 from penstock.flatten.values.value_spans import Bools, Spans, by_column
 from penstock.json.leaves import leaves
-from penstock.json.members import without
+from penstock.json.members import drop_members
 from penstock.json.tokens import Kind
 
 
@@ -30,7 +30,7 @@ class Member:
 
     spans: Spans
     rows: int
-    """How many rows there are, with and without it."""
+    """How many rows there are, with and without the key."""
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -41,18 +41,18 @@ class Member:
 
     @property
     def present(self) -> Bools:
-        """Which rows have one."""
+        """Which rows have a value."""
         found = np.zeros(self.rows, np.bool_)
         found[self.spans.row] = True
         return found
 
     def type(self, infer_timestamps: bool) -> InnerType:
-        """The lowest type that keeps every value whole; there must be one."""
+        """The lowest type that keeps every value whole; there must be at least one value."""
         kinds = frozenset(Kind(kind) for kind in np.unique(self.spans.kind).tolist())
-        return inferred(replace(self.spans, kinds=kinds), self.rows, infer_timestamps).type
+        return infer_column(replace(self.spans, kinds=kinds), self.rows, infer_timestamps).type
 
     def as_column(self, target: Cast) -> pa.Array:
-        """Per row the value as the column has it; null where there is none, or it cannot be had without loss.
+        """Each row's value converted for the column; null where there is none, or it would lose something.
 
         The target's type must be known (``target.type``).
         """
@@ -65,11 +65,11 @@ class Members:
 
     by_key: Mapping[str, Member]
     objects: frozenset[str]
-    """Keys with an object behind them. No value of a column is one, so these are not ours."""
+    """Keys that hold an object. No column has such values, so these are not ours."""
 
 
-def members(unmapped: pa.Array) -> Members:
-    """Look into JSON texts, nulls among them. What is no JSON object holds nothing."""
+def parse_unmapped(unmapped: pa.Array) -> Members:
+    """Parse JSON texts and nulls. A text that is not a JSON object holds nothing."""
     found = leaves(unmapped)
     every = by_column(found, np.arange(len(unmapped), dtype=np.int32))
     return Members(
@@ -78,21 +78,21 @@ def members(unmapped: pa.Array) -> Members:
     )
 
 
-def emptied(unmapped: pa.Array, taken: Mapping[str, Bools]) -> pa.Array:
-    """The texts without the members that were taken, each by key from its rows; an object without members is null.
+def without_members(unmapped: pa.Array, taken: Mapping[str, Bools]) -> pa.Array:
+    """The texts without the ``taken`` members: per key, the rows to remove it from. An empty object becomes null.
 
     Every other byte stays as it was.
     """
     texts = unmapped.cast(pa.binary())
     for keys, rows in _removals(taken):
-        shorter = without(texts, [(key,) for key in keys]).data
+        shorter = drop_members(texts, [(key,) for key in keys]).data
         texts = shorter if rows.all() else pc.if_else(pa.array(rows), shorter, texts)
     texts = texts.cast(pa.string())
     return pc.if_else(pc.match_substring_regex(texts, r"^\s*\{\s*\}\s*$"), pa.scalar(None, pa.string()), texts)
 
 
 def _removals(taken: Mapping[str, Bools]) -> Iterator[tuple[list[str], Bools]]:
-    """Keys to take out together, and the rows to do it in. Keys that go from the same rows go in one pass."""
+    """Keys to remove together, and the rows to do it in. Keys of the same rows are removed in one pass."""
     together: dict[bytes, list[str]] = {}
     for key, rows in taken.items():
         if rows.any():

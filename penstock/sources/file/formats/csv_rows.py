@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, quoted, write_character
+from penstock.json.arrow_text import arrow_array, quoted, write_character
 from penstock.json.tokens import QUOTE
 from penstock.sources.file.content import Content
 from penstock.sources.file.file_progress import Position
@@ -72,7 +72,7 @@ class CsvCutter:
             block, skipped, line, position.inside, complete, self._line_bytes, ord(self._delimiter), ord(self._quote),
             header.names, header.offsets, out, offsets, places, kinds,
         )  # fmt: skip
-        data = arrow(pa.binary(), out[: offsets[count]], offsets[: count + 1])
+        data = arrow_array(pa.binary(), out[: offsets[count]], offsets[: count + 1])
         numbers, followings, fields, starts = places[:, :count]
         problems = [
             (int(row), self._reason(kinds[row], int(fields[row]), len(header.offsets) - 1))

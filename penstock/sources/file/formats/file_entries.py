@@ -1,8 +1,8 @@
 """From places in a block to entries of the log, without a Python object per record.
 
 Every entry carries the header ``position`` (file, line, and the byte after it). The last entry of each append also
-carries ``resume``: all that reading needs to know to go on after it. An append is whole or not at all, and is of one
-file, so the last ``resume`` of each file in the log is how far that file has been read.
+carries ``resume``: all that reading needs to continue after it. An append happens completely or not at all, and is of
+one file, so the last ``resume`` of each file in the log is how far that file has been read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow, ends_of
+from penstock.json.arrow_text import arrow_array, offsets_of_lengths
 from penstock.json.words import load_word, store_word
 from penstock.record import ENTRY_SCHEMA, Header, Mode, Op, int64_array
 
@@ -69,10 +69,10 @@ def most_entries(file: str) -> int:
 
 def gathered(block: Bytes, starts: Numbers, ends: Numbers) -> pa.BinaryArray:
     """The stretches of a block as an array of their own."""
-    offsets = ends_of(ends - starts)
+    offsets = offsets_of_lengths(ends - starts)
     out = np.empty(offsets[-1], np.uint8)
     _gather(block, starts, offsets, out)
-    return arrow(pa.binary(), out, offsets)
+    return arrow_array(pa.binary(), out, offsets)
 
 
 def _headers(positions: pa.StringArray, problems: Sequence[Problem], resume: str) -> pa.MapArray:
@@ -83,7 +83,7 @@ def _headers(positions: pa.StringArray, problems: Sequence[Problem], resume: str
     rows = np.array([problem.row for problem in problems], np.int64)
     extra[rows] = 1
     extra[-1] += 1
-    offsets = ends_of(1 + extra)
+    offsets = offsets_of_lengths(1 + extra)
     kinds = np.zeros(offsets[-1], np.int64)
     kinds[offsets[rows] + 1] = 1
     kinds[-1] = 2
@@ -104,7 +104,7 @@ def _positions(file: str, numbers: Numbers, ends: Numbers) -> pa.StringArray:
     head = np.frombuffer(f'{{"file":{quoted(file)},"line":'.encode(), np.uint8)
     out = np.empty(len(numbers) * (len(head) + len(_MIDDLE) + 1 + 2 * _MOST_DIGITS), np.uint8)
     offsets = _write_positions(head, _MIDDLE, numbers, ends, out)
-    return arrow(pa.string(), out[: offsets[-1]], offsets)
+    return arrow_array(pa.string(), out[: offsets[-1]], offsets)
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """Parquet files: each row becomes a JSON object, column by column, a row group's part at a time.
 
-A position counts rows. A Parquet file is written once and whole, so it is known by its footer: one with another footer
-is another file.
+A position counts rows. A Parquet file is written once and completely, so its footer identifies it: one with another
+footer is another file.
 
 Times become ISO 8601 text, binary values text (base64 if they are not UTF-8), numbers numbers with all their digits. Of
 the floats that JSON has no number for, NaN becomes null and the infinities text.

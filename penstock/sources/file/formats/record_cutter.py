@@ -36,8 +36,8 @@ class Cutter(Protocol):
     """Cuts the blocks of one file. It keeps nothing from block to block, so reading can go on at any position."""
 
     def cut(self, block: Bytes, position: Position, complete: bool) -> Piece:
-        """The records of ``block``, which begins at ``position``. What is behind the last whole one is left, unless the
-        file is ``complete``. Of a block with more than the longest line, something is always taken."""
+        """The records of ``block``, which begins at ``position``. Leaves what follows the last whole record, unless the
+        file is ``complete``. Always takes something of a block that is larger than the longest line."""
 
 
 class LineCutter:

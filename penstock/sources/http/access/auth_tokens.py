@@ -1,4 +1,4 @@
-"""Whose secret is this? Decided in constant time, without ever keeping or showing the secret itself."""
+"""Finds the owner of a secret in constant time, without ever keeping or showing the secret itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Headers(Protocol):
 
 
 class TokenTable:
-    """Finds the grant of a secret. Every known secret is compared, so the time taken says nothing about any of them."""
+    """Finds the grant of a secret. Compares every known secret, so that the time taken reveals nothing about them."""
 
     def __init__(self, tokens: Iterable[TokenConfig]) -> None:
         self._grants: list[tuple[bytes, Grant]] = []

@@ -1,4 +1,4 @@
-"""Where a request really came from: the socket's address, or what a trusted proxy says of it."""
+"""Where a request really came from: the socket's address, or what a trusted proxy reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from penstock.sources.http.access.auth_tokens import Headers
 
 MAX_PROXIES = 64
-"""A longer way than this is made up."""
+"""A longer chain of proxies is forged."""
 
 Address = IPv4Address | IPv6Address
 
@@ -29,14 +29,14 @@ class ClientAddress:
             return host
         forwarded = headers.get_all("x-forwarded-for")
         if any(forwarded):
-            # Several lines are one list: a proxy may add a line of its own to what a client made up.
+            # Several lines are one list: a proxy may add its own line to those that a client forged.
             return self._last_untrusted(",".join(forwarded), host)
         real_lines = headers.get_all("x-real-ip")
         real = _parse(real_lines[-1]) if real_lines else None
         return str(real) if real is not None else host
 
     def _last_untrusted(self, forwarded: str, host: str) -> str:
-        # Every proxy appends whom it heard from, so only the part right of the last stranger can be believed.
+        # Every proxy appends its peer, so only the part right of the last untrusted address can be trusted.
         for text in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):
             address = _parse(text)
             if address is None:

@@ -1,12 +1,12 @@
-"""The open connections of a worker, and which of them have to go when there are too many.
+"""The open connections of a worker, and which of them to end when there are too many.
 
 The HTTP server accepts connections and shows us a request only when its headers are complete. A connection that sends
 half a header, or nothing, is therefore invisible to the application, and yet takes a place. This module looks at the
 process's own sockets instead, about ten times a second. A connection is *anonymous* until one of its requests has shown
-a token that is known here. Anonymous ones have a budget of their own, per address and in all; over it, those go first
-that have been anonymous for longest: an honest client is so for as long as its first headers travel, and is never the
-oldest for long. Beyond ``limits.connections``, anonymous ones that had their time go first, then those that have sent
-nothing for longest.
+a known token. Anonymous ones have their own budget, per address and in all; over it, those that have been anonymous for
+longest are ended first: an honest client is anonymous only while its first headers travel, and is never the oldest for
+long. Beyond ``limits.connections``, anonymous ones whose time is over are ended first, then those that have been silent
+for longest.
 
 A connection is ended with ``shutdown`` on a copy of its descriptor: the server, which owns it, sees its end and closes
 it. On systems without ``/proc`` nothing is seen and nothing is ended; the server's own limit still holds.
@@ -28,17 +28,17 @@ from penstock.sources.http.config import LimitsConfig
 
 LOOK_SECONDS = 0.1
 EVERY_SO_MANY_LOOKS = 50
-"""How often all connections are gone through even if there are few."""
+"""How often all connections are checked even if there are few."""
 GRACE_SECONDS = 1.0
-"""How long a connection may take to show a token before the crowd, at its address or in all, is held against it."""
+"""How long a connection may take to show a token before it counts against the limits, per address and in all."""
 IDLE_SECONDS = 2.0
-"""A known connection that has sent something within this time may be waiting for its answer: it is left alone."""
+"""A known connection that has sent something within this time may be waiting for its answer: it stays."""
 SPARE_LEAST = 256
 
 _DESCRIPTORS = "/proc/self/fd"
 _ESTABLISHED = 1
 _TCP_INFO = struct.Struct("=B51xI")
-"""Of Linux's ``tcp_info``: the state, and the milliseconds since data last came."""
+"""From Linux's ``tcp_info``: the state, and the milliseconds since the last data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Budget:
 
     @property
     def accepted(self) -> int:
-        """How many the server may have open: some more, so that newcomers get in while others are being ended."""
+        """How many the server may have open: some more, so that newcomers get in while others are ended."""
         return self.connections + max(SPARE_LEAST, self.connections // 4)
 
     @property
@@ -80,7 +80,7 @@ class Budget:
 
 
 class Connections:
-    """Knows the connections of one worker. ``known`` is called by the event loop, ``look`` by one thread.
+    """Knows the connections of one worker. The event loop calls ``mark_known``, one thread ``end_surplus``.
 
     ``is_proxy`` tells addresses that many clients share by design: they have no budget per address.
     """
@@ -95,26 +95,26 @@ class Connections:
         self._known_before: set[str] = set()
         self._looks = 0
 
-    def known(self, peer: str) -> None:
+    def mark_known(self, peer: str) -> None:
         """A request of this connection has shown a token."""
         self._just_known.add(peer)
 
-    def look(self) -> int:
-        """End the connections that are too many; how many they were."""
+    def end_surplus(self) -> int:
+        """End the connections that are too many; returns how many."""
         self._looks += 1
         if self._looks % EVERY_SO_MANY_LOOKS and 0 < _descriptors() <= self.budget.least:
             return 0
-        # Swapped before the descriptors are read: who is in it and still connected is seen below. One that the event
-        # loop was adding at this very moment is found in it by the next look.
+        # Swapped before the descriptors are read: those in it that are still connected are seen below. One that the
+        # event loop is adding at this moment is found by the next call.
         before, self._known_before, self._just_known = self._known_before, self._just_known, set()
-        self._open = {connection.descriptor: connection for connection in self._listed()}
+        self._open = {connection.descriptor: connection for connection in self._list_connections()}
         peers = {connection.peer for connection in self._open.values()}
         self._known = (self._known | before | self._known_before) & peers
-        return sum(_end(connection) for connection in self._surplus())
+        return sum(_end_connection(connection) for connection in self._surplus())
 
     def is_whole(self, peer: str) -> bool:
-        """Whether the other end still stands by this connection: it has neither closed nor broken it."""
-        for connection in self._listed():
+        """Whether the client has neither closed nor broken this connection."""
+        for connection in self._list_connections():
             if connection.peer == peer:
                 copy = _copy(connection)
                 if copy is not None:
@@ -122,8 +122,8 @@ class Connections:
                         return _info(copy)[0] == _ESTABLISHED
         return False
 
-    def _listed(self) -> Iterator[Connection]:
-        """All connections to our port. What a descriptor was found to be last time is not asked again."""
+    def _list_connections(self) -> Iterator[Connection]:
+        """All connections to our port. Descriptors seen last time are not queried again."""
         now = monotonic()
         try:
             descriptors = [int(name) for name in os.listdir(_DESCRIPTORS)]
@@ -166,13 +166,13 @@ class Connections:
         return ended
 
     def _is_stuck(self, connection: Connection) -> bool:
-        """Whether it is silent for longer than the server lets headers take: a TLS handshake that does not go on."""
+        """Whether it is silent for longer than the server's limit for headers: a stuck TLS handshake."""
         longest = self.budget.idle_seconds + IDLE_SECONDS
         return monotonic() - connection.since > longest and _idle(connection) > longest
 
 
 def _descriptors() -> int:
-    """How many descriptors are open; 0 if the system does not say so at once."""
+    """How many descriptors are open; 0 if the system does not say so cheaply."""
     try:
         return os.stat(_DESCRIPTORS).st_size
     except OSError:
@@ -180,7 +180,7 @@ def _descriptors() -> int:
 
 
 def _connection(descriptor: int, inode: int, port: int, now: float) -> Connection | None:
-    """What a descriptor is, if it is a connection to our port."""
+    """The connection of a descriptor, if it is one to our port."""
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
         if copy.family not in (socket.AF_INET, socket.AF_INET6) or copy.getsockname()[1] != port:
             return None
@@ -191,7 +191,7 @@ def _connection(descriptor: int, inode: int, port: int, now: float) -> Connectio
 
 
 def _copy(connection: Connection) -> socket.socket | None:
-    """The connection's socket under a descriptor of our own; None if it is gone and its number is another's now."""
+    """The connection's socket under a descriptor of our own; None if it is gone and its number was reused."""
     with suppress(OSError):
         copy = socket.socket(fileno=os.dup(connection.descriptor))
         if os.fstat(copy.fileno()).st_ino == connection.inode:
@@ -200,7 +200,7 @@ def _copy(connection: Connection) -> socket.socket | None:
     return None
 
 
-def _end(connection: Connection) -> bool:
+def _end_connection(connection: Connection) -> bool:
     copy = _copy(connection)
     if copy is None:
         return False
@@ -210,7 +210,7 @@ def _end(connection: Connection) -> bool:
 
 
 def _idle(connection: Connection) -> float:
-    """For how many seconds nothing has come."""
+    """For how many seconds no data has arrived."""
     copy = _copy(connection)
     if copy is None:
         return 0.0

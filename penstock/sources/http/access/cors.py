@@ -1,9 +1,9 @@
-"""Web pages of other sites as senders: which origins a token takes events from, and what browsers are told about it.
+"""CORS: which origins a token takes events from, and what browsers are told about it.
 
-A token without ``origins`` knows nothing of this: no header is sent, nothing is checked. With them, a request by its
-client secret that names another origin is refused. A request that names none passes: programs, apps and images send
-none, and whoever can leave the header out can also make it up. A server secret is not bound to origins, and pages are
-not told that it worked.
+For a token without ``origins`` nothing is checked, and no header is sent. With them, a request by its client secret
+that names another origin is refused. A request that names none passes: programs, apps and images send none, and whoever
+can leave the header out can also forge it. A server secret is not bound to origins, and pages are not told that it
+worked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALLOWED_HEADERS = (
     "content-type, content-encoding, authorization, x-auth-token, api_key, x-requested-with, x-retry-count"
 )
 PREFLIGHT_SECONDS = 7200
-"""How long a browser may remember a preflight; none keeps it longer than a day, some not longer than this."""
+"""How long a browser may cache a preflight; none keeps it longer than a day, some not longer than this."""
 
 
 class Cors:
@@ -28,7 +28,7 @@ class Cors:
     def __init__(self, tokens: Iterable[TokenConfig]) -> None:
         self._origins = {token.id: Origins(token.origins) for token in tokens if token.origins}
         self.active = bool(self._origins)
-        """Whether any token names origins; if not, a request's origin is of no interest."""
+        """Whether any token names origins; if not, a request's origin does not matter."""
 
     def forbids(self, grant: Grant, origin: str) -> bool:
         """Whether this secret may not be used by pages of this origin."""
@@ -36,7 +36,7 @@ class Cors:
         return known is not None and not known.allow(origin)
 
     def shared(self, answer: Answer, grant: Grant | None, origin: str) -> Answer:
-        """The answer to a request of a page, readable by it if its token says so.
+        """The answer to a page's request, readable by the page if its token allows it.
 
         Without a grant (the token is missing or wrong) it is enough that some token allows the origin: a page under
         development should see why it is refused.
@@ -47,8 +47,8 @@ class Cors:
         return Answer(answer.status, headers, answer.body)
 
     def preflight(self, grant: Grant | None, origin: str | None, methods: str) -> Answer:
-        """What a browser asks before it sends. ``grant`` is that of a token in the query, if there is one: the question
-        has no place for any other, so without it some token must allow the origin."""
+        """The answer to a browser's preflight. ``grant`` is that of a token in the query, if there is one: a preflight
+        carries no other, so without it some token must allow the origin."""
         headers: HeaderList = [("allow", methods)]
         if self.active:
             headers.append(("vary", "origin, access-control-request-method, access-control-request-headers"))
@@ -67,5 +67,5 @@ class Cors:
 
 
 def _opened(origin: str) -> HeaderList:
-    # sendBeacon and some libraries send "with credentials" whether there are any or not; we set no cookies.
+    # sendBeacon and some libraries always send "with credentials"; we set no cookies.
     return [("access-control-allow-origin", origin), ("access-control-allow-credentials", "true")]

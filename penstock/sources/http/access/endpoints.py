@@ -1,4 +1,4 @@
-"""The ways into the collector: which path takes which shape of events, by which method, with which secret."""
+"""The endpoints of the collector: which path takes which shape of events, by which method, with which secret."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
-    """One way in. ``name`` goes into the record's headers and the metrics."""
+class Endpoint:
+    """One endpoint. ``name`` goes into the record's headers and the metrics."""
 
     name: str
     shape: Shape
     server_secret: bool = True
     client_secret: bool = True
     browser: bool = False
-    """Whether web pages of other sites send here: preflights are answered, answers carry CORS headers."""
+    """Whether web pages of other sites send here: it answers preflights, and its answers carry CORS headers."""
     message_type: str | None = None
     """The type of a Segment message that does not name its own."""
 
@@ -51,11 +51,11 @@ class Face:
         return self.shape in (Shape.MESSAGE, Shape.BATCH)
 
     def is_api(self, grant: Grant) -> bool:
-        """Whether events come from a program, not from a browser or an app: by the secret where both are taken."""
+        """Whether events come from a program, not from a browser or an app; the secret decides where both may send."""
         return not self.browser or grant.server
 
     def refusal(self, grant: Grant | None) -> Answer | None:
-        """Why this secret does not open this face."""
+        """Why this secret does not open this endpoint."""
         if grant is None:
             return responses.UNKNOWN_TOKEN
         if grant.server:
@@ -63,17 +63,17 @@ class Face:
         return None if self.client_secret else responses.CLIENT_TOKEN_ON_SERVER_API
 
 
-JS = Face("js", Shape.EVENTS, server_secret=False, browser=True)
-PIXEL = Face("pixel", Shape.PIXEL, server_secret=False, browser=True, method="GET")
-API = Face("api", Shape.EVENTS, client_secret=False)
-BULK = Face("bulk", Shape.LINES)
-BATCH = Face("segment", Shape.BATCH, browser=True)
+JS = Endpoint("js", Shape.EVENTS, server_secret=False, browser=True)
+PIXEL = Endpoint("pixel", Shape.PIXEL, server_secret=False, browser=True, method="GET")
+API = Endpoint("api", Shape.EVENTS, client_secret=False)
+BULK = Endpoint("bulk", Shape.LINES)
+BATCH = Endpoint("segment", Shape.BATCH, browser=True)
 MESSAGES = {
-    kind: Face("segment", Shape.MESSAGE, browser=True, message_type=kind)
+    kind: Endpoint("segment", Shape.MESSAGE, browser=True, message_type=kind)
     for kind in ("track", "page", "identify", "group", "alias", "screen")
 }
 
-FACES: dict[str, Face] = {
+ENDPOINTS: dict[str, Endpoint] = {
     "/api/v1/event": JS,
     "/api/v1/events": JS,
     "/api/v1/p.gif": PIXEL,
@@ -81,9 +81,9 @@ FACES: dict[str, Face] = {
     "/api/v1/s2s/events": API,
     "/api/v1/events/bulk": BULK,
     "/v1/batch": BATCH,
-    # Libraries for Java and Android say import; those for browsers and phones use first letters.
+    # Libraries for Java and Android use "import"; those for browsers and phones use first letters.
     "/v1/import": BATCH,
     "/v1/b": BATCH,
-    **{f"/v1/{kind}": face for kind, face in MESSAGES.items()},
-    **{f"/v1/{kind[0]}": face for kind, face in MESSAGES.items()},
+    **{f"/v1/{kind}": endpoint for kind, endpoint in MESSAGES.items()},
+    **{f"/v1/{kind[0]}": endpoint for kind, endpoint in MESSAGES.items()},
 }

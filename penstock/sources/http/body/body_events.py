@@ -1,11 +1,11 @@
 """From a request's body to its events: the exact bytes of each, with its parsed value beside it.
 
-``events`` takes one JSON text (an object, an array, or a template with its events) whole or not at all: the first thing
-wrong raises ``BadBody``, which names the place. ``lines`` takes NDJSON line by line: a bad line comes out as a
-``Malformed`` with its raw bytes, and the others are not troubled by it.
+``events`` takes one JSON text (an object, an array, or a template with its events) completely or not at all: the first
+error raises ``BadBody``, which names the place. ``lines`` takes NDJSON line by line: a bad line comes out as a
+``Malformed`` with its raw bytes, and does not affect the others.
 
-Both go through a large body event by event, each parsed when its turn comes and limited before it is: cost grows with
-the bytes that come in and go out, and memory with the largest event.
+Both go through a large body event by event, each checked against the limits and then parsed when its turn comes: cost
+grows with the bytes that come in and go out, and memory with the largest event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.sources.json_walk import WINDOW_BYTES, TooLong, Walker
 WALK_BYTES = 65_536
 """A larger body is not parsed at once, but event by event."""
 _LINE = re.compile(rb"[^ \t\r\n][^\n]*")
-"""A line from its first character on that is not blank. Blank lines are passed over without a step for each."""
+"""A line that is not blank, from its first non-blank character on. Skips blank lines without a match for each."""
 
 
 class Event(NamedTuple):
@@ -72,7 +72,7 @@ def events(body: bytes, limits: BodyLimits) -> Iterable[Event]:
 
 
 def _in_words(found: Iterator[Event]) -> Iterator[Event]:
-    """The same events; what is no JSON becomes an answer."""
+    """The same events; text that is not JSON becomes an error for the client."""
     try:
         yield from found
     except NotJson as error:
@@ -80,13 +80,13 @@ def _in_words(found: Iterator[Event]) -> Iterator[Event]:
 
 
 def check_tokens(body: bytes, limits: BodyLimits) -> None:
-    """Refuse a body of too many parts, however small they are."""
+    """Refuse a body with too many JSON tokens, however small they are."""
     if len(body) > limits.body_tokens and _tokens(body) > limits.body_tokens:
         raise _too_many_tokens(limits)
 
 
 def parsed_events(text: bytes, value: Json, limits: BodyLimits) -> Iterator[Event]:
-    """The events of a text that is small enough to be parsed at once, which gave ``value``."""
+    """The events of a text that was small enough to be parsed at once, as ``value``."""
     if isinstance(value, list):
         yield from array(text, value, limits)
     elif not isinstance(value, dict):
@@ -105,7 +105,7 @@ def parsed_events(text: bytes, value: Json, limits: BodyLimits) -> Iterator[Even
 
 
 def walked_events(text: bytes, limits: BodyLimits, window: int = WINDOW_BYTES) -> Iterator[Event]:
-    """The same for a text of any size; it is larger than an event may be."""
+    """The same for a larger text of any size, without parsing it at once."""
     walker = Walker(text, limits.event_bytes, window)
     if text.startswith(b"["):
         yield from walked(text, walker.elements(0), limits)
@@ -163,7 +163,7 @@ def lines(body: bytes, limits: BodyLimits) -> Iterator[Event | Malformed]:
     """Every line of an NDJSON body that is not blank. Line numbers count from 1, blank lines included."""
     check_tokens(body, limits)
     first = len(BOM) if body.startswith(BOM) else 0
-    # Counted before any is read: a small packed body can hold a great many lines.
+    # Counted first: a small compressed body can hold a great many lines.
     if body.count(b"\n") >= limits.body_events:
         counted_lines = sum(1 for _ in islice(_LINE.finditer(body, first), limits.body_events + 1))
         if counted_lines > limits.body_events:
@@ -175,7 +175,7 @@ def lines(body: bytes, limits: BodyLimits) -> Iterator[Event | Malformed]:
         start, end = line.span()
         number += body.count(b"\n", counted, start)
         counted = start
-        # What is kept of a bad line is all of it, blanks and a byte order mark too.
+        # A bad line is kept completely, with blanks and a byte order mark.
         raw_start = body.rfind(b"\n", 0, start) + 1
         raw_end = end - 1 if end < len(body) and body[end - 1 : end] == b"\r" else end
         yield _line(line.group().strip(WHITESPACE), body[raw_start:raw_end], number, limits)
@@ -216,7 +216,7 @@ def _is_envelope(value: dict[str, Json]) -> bool:
 
 
 def template(text: bytes, limits: BodyLimits) -> Filler:
-    """What the events of a body share. Limited before anything is filled with it."""
+    """What the events of a body share. Checked against the limits before any event is filled with it."""
     if len(text) > limits.event_bytes:
         raise BadBody(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -227,7 +227,7 @@ def template(text: bytes, limits: BodyLimits) -> Filler:
 
 
 def all_filled(found: Iterable[Event], filler: Filler, limits: BodyLimits) -> Iterator[Event]:
-    """The events with what they lack, each and all together still within the limits."""
+    """The events with the shared members that they lack, still within the limits, each and all together."""
     total = tokens = 0
     for index, event in enumerate(found):
         text = filled(event.text, event.value, filler)

@@ -1,8 +1,8 @@
-"""Reading a request's body: within its size, within its time, and within what a worker may hold at once.
+"""Reads a request's body: within its size, within its time, and within what a worker may hold at once.
 
 Bytes count as held (``tally.pending_bytes``) from the moment they have arrived until ``release``; what a client merely
-announces costs nothing. When there is no room for what arrives, bodies that have been silent for longest are sent away;
-the newcomer is, if there is none such. Bodies above ``SMALL_BYTES`` leave a quarter of the room to the others.
+announces costs nothing. When there is no room for what arrives, the bodies that have been silent for longest are ended;
+if none is silent, the newcomer is refused. Bodies above ``SMALL_BYTES`` leave a quarter of the room to the others.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.sources.http.metrics import Tally
 from penstock.sources.http.responses import Answer, Refused
 
 SMALL_BYTES = 16_384
-"""An announced body up to this size is read in one go. It is charged when it is there: what is under way of it is
-bounded by the number of connections."""
+"""An announced body up to this size is read at once. It is charged when it has arrived: the number of connections
+bounds what is still arriving."""
 SILENT_SECONDS = 0.25
-"""A body that has brought nothing for so long may have to make room for another."""
+"""A body that has been silent for this long may have to make room for another."""
 
 
 class Incoming(Protocol):
@@ -33,8 +33,8 @@ class Incoming(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
-class Room:
-    """What the bodies of a worker may take together. Every charge is given back by the same amount."""
+class BodyBudget:
+    """The memory that the bodies of a worker may use together. Every charge is released by the same amount."""
 
     def __init__(self, limits: LimitsConfig, tally: Tally) -> None:
         self._limit = limits.pending_bytes
@@ -43,8 +43,8 @@ class Room:
         self._arriving: dict[ArrivingBody, float] = {}
 
     def charge(self, size: int, large: bool, own: ArrivingBody | None = None, mine: int = 0) -> None:
-        """Hold ``size`` more bytes, or ``Refused``. A body that is alone is always taken: ``mine`` is what is held of
-        it already, ``own`` is itself as long as it is on its way."""
+        """Charge ``size`` more bytes, or raise ``Refused``. A body that is alone is always taken: ``mine`` is what is
+        charged for it already, ``own`` is the body itself while it is arriving."""
         held = self._tally.pending_bytes
         limit = self._limit_for_large if large else self._limit
         if held + size > limit:
@@ -56,16 +56,16 @@ class Room:
     def release(self, size: int) -> None:
         self._tally.pending_bytes -= size
 
-    def heard_of(self, body: ArrivingBody, now: float) -> None:
-        """Something of this body has come."""
+    def mark_active(self, body: ArrivingBody, now: float) -> None:
+        """Note that data of this body has arrived."""
         self._arriving[body] = now
 
     def forget(self, body: ArrivingBody) -> None:
-        """The body is complete, or given up."""
+        """Forget a body that is complete or given up."""
         self._arriving.pop(body, None)
 
     def _make_room(self, size: int, limit: int, own: ArrivingBody | None) -> int:
-        """What is held after the bodies that have been silent for longest have been sent away."""
+        """End the bodies that have been silent for longest; returns what is held then."""
         now = asyncio.get_running_loop().time()
         waiting = [(last, body) for body, last in self._arriving.items() if body is not own]
         for last, body in sorted(waiting, key=lambda found: found[0]):
@@ -76,12 +76,12 @@ class Room:
 
 
 class BodyReader:
-    """Reads the bodies of one worker. A client that is too slow, or one body too many, is sent away."""
+    """Reads the bodies of one worker. Refuses clients that are too slow, and bodies that are too many."""
 
     def __init__(self, limits: LimitsConfig, tally: Tally) -> None:
-        self.room = Room(limits, tally)
+        self.room = BodyBudget(limits, tally)
         self.is_whole: Callable[[str], bool] = lambda _: False
-        """Whether a client still stands by its connection, by the connection's name."""
+        """Whether a client still has its connection open, by the connection's name."""
         self._body_bytes = limits.body_bytes
         self._timeout = limits.body_timeout
         self._deadlines: dict[asyncio.Task[None], float] = {}
@@ -91,11 +91,11 @@ class BodyReader:
         """The whole body, held until ``release``; or ``Refused``."""
         length = self._announced(headers)
         if length is not None and length <= SMALL_BYTES:
-            return self.in_time(incoming(), charged=True)
+            return self.read_in_time(incoming(), charged=True)
         return ArrivingBody(self, incoming, client, length).rest()
 
     def open(self, headers: Headers, incoming: Incoming, client: str) -> ArrivingBody:
-        """The body to be read in parts."""
+        """Open the body to read it in parts."""
         return ArrivingBody(self, incoming, client, self._announced(headers))
 
     def expire_late(self, now: float) -> None:
@@ -115,9 +115,9 @@ class BodyReader:
         if size > self._body_bytes:
             raise Refused(responses.too_large(self._body_bytes))
 
-    async def in_time(self, part: Awaitable[bytes], deadline: float | None = None, charged: bool = False) -> bytes:
-        """A part of a body, unless it comes too late; ``charged`` if it is a whole one. A dictionary and a sweep cost
-        less than a timer per request."""
+    async def read_in_time(self, part: Awaitable[bytes], deadline: float | None = None, charged: bool = False) -> bytes:
+        """A part of a body, or ``Refused`` if it comes too late; ``charged`` if it is a whole body. A dictionary and a
+        periodic sweep cost less than a timer per request."""
         task = asyncio.current_task()
         assert task is not None
         self._deadlines[task] = deadline or asyncio.get_running_loop().time() + self._timeout
@@ -148,7 +148,7 @@ class BodyReader:
 
 
 class ArrivingBody:
-    """A body that is read chunk by chunk. What has arrived is charged until it is handed over or given up."""
+    """A body that is read chunk by chunk. What has arrived stays charged until it is handed over or given up."""
 
     def __init__(self, reader: BodyReader, incoming: Incoming, client: str, length: int | None) -> None:
         self._reader = reader
@@ -177,7 +177,7 @@ class ArrivingBody:
         return body
 
     def close(self) -> None:
-        """Let go of what was read and not handed over. Harmless when all was."""
+        """Release what was read and not handed over. Harmless if everything was."""
         self._room.forget(self)
         self._room.release(self.held)
         self.held = 0
@@ -197,7 +197,7 @@ class ArrivingBody:
                     self._room.charge(len(chunk), large=True, own=self, mine=self.held)
                     self.held += len(chunk)
                     self._parts.append(chunk)
-                    self._room.heard_of(self, asyncio.get_running_loop().time())
+                    self._room.mark_active(self, asyncio.get_running_loop().time())
                 else:
                     await self._check_the_end()
                     self.complete = True
@@ -210,7 +210,7 @@ class ArrivingBody:
         if asyncio.get_running_loop().time() > self._deadline:
             raise Refused(responses.BODY_TIMEOUT)
         try:
-            return await self._reader.in_time(anext(self._stream), self._deadline)
+            return await self._reader.read_in_time(anext(self._stream), self._deadline)
         except StopAsyncIteration:
             return b""
 
@@ -221,7 +221,7 @@ class ArrivingBody:
                 raise ProtocolClosed
             return
         try:
-            await self._reader.in_time(anext(self._stream), self._deadline)
+            await self._reader.read_in_time(anext(self._stream), self._deadline)
         except StopAsyncIteration:
             return
         if not await asyncio.to_thread(self._reader.is_whole, self._client):
@@ -229,7 +229,7 @@ class ArrivingBody:
 
 
 def _body_length(headers: Headers) -> int | None:
-    """The announced length; 0 when the request has no body, None when only its end will tell."""
+    """The announced length; 0 when the request has no body, None when it is not announced."""
     length = headers.get("content-length")
     if length is not None:
         return int(length)

@@ -1,4 +1,4 @@
-"""Content-Encoding undone, with an end to it: a small body that would unpack into a huge one is refused early."""
+"""Decodes Content-Encoding within a limit: refuses early a small body that would unpack into a huge one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CODECS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 
 
 class UnknownEncoding(ValueError):
-    """The Content-Encoding is none that we read."""
+    """The Content-Encoding is not supported."""
 
 
 class DamagedBody(ValueError):
@@ -38,7 +38,7 @@ def unpacked(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def quickly_unpacked(body: bytes, encoding: str, limit: int) -> bytes | None:
-    """The same for a small body; None if it is larger than ``limit``, packed or not, and must wait for its turn."""
+    """The same for a small body; None if it is larger than ``limit``, packed or not, and needs a lane."""
     try:
         return unpacked(body, encoding, limit) if len(body) <= limit else None
     except TooLarge:
@@ -46,7 +46,7 @@ def quickly_unpacked(body: bytes, encoding: str, limit: int) -> bytes | None:
 
 
 def unpacked_start(start: bytes, encoding: str, limit: int) -> bytes:
-    """What the first bytes of a body unpack into, up to ``limit``; as far as they go, if they are damaged or cut."""
+    """What the first bytes of a body unpack into, up to ``limit``; as much as possible if they are damaged or cut."""
     codec = _codec(encoding)
     if codec is None:
         return start[:limit]

@@ -1,4 +1,4 @@
-"""Two JSON objects made one, by cutting and joining their texts: what is kept is kept byte for byte.
+"""Merges two JSON objects by cutting and joining their texts: what is kept stays byte for byte.
 
 ``filled`` gives an object what it lacks of another (a template, the shared part of a batch). ``overlaid`` puts values
 over an object (the query of a pixel). Where both sides have an object under a key, those are merged likewise; a null is
@@ -22,7 +22,7 @@ Tree = dict[str, "Tree | str"]
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """An object to fill others with, taken apart once. A repeated key counts with its last value."""
+    """An object to fill others with, parsed once. The last value of a repeated key counts."""
 
     text: bytes
     members: Mapping[str, Branch]
@@ -46,7 +46,7 @@ def filled(event: bytes, value: Mapping[str, Json], filler: Filler) -> bytes:
 
 
 def overlaid(event: bytes, changes: Tree) -> bytes:
-    """``event`` with ``changes`` put over it. What is in their way is replaced; keys that are new go to the end."""
+    """``event`` with ``changes`` applied. They replace what is at their paths; new keys go to the end."""
     own = members(event)
     last = {member.key: member for member in own}
     texts: list[bytes] = []
@@ -69,7 +69,7 @@ def without(event: bytes, key: str) -> bytes:
 
 
 def _filled(event: bytes, filler: Filler) -> bytes:
-    """One pass over both trees, so the cost is that of their texts, however deep they are alike."""
+    """One pass over both trees: the cost depends on their texts, not on how deep they overlap."""
     pieces: list[bytes] = []
     done = 0
     for place, missing in _gaps(event, filler, tree(event, MAX_SHARED_LEVELS + 1)):
@@ -79,7 +79,7 @@ def _filled(event: bytes, filler: Filler) -> bytes:
 
 
 def _gaps(event: bytes, filler: Filler, own: Mapping[str, Branch]) -> list[tuple[int, bytes]]:
-    """What is to be put in where, in order."""
+    """The insertions, in order: where and what."""
     found: list[tuple[int, bytes]] = []
     shared: list[tuple[Mapping[str, Branch], Mapping[str, Branch], int, int]] = [
         (filler.members, own, len(event) - 1, 0)

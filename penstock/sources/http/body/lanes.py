@@ -1,4 +1,4 @@
-"""Work that is too long for the event loop: done by a thread, one body at a time, senders in turn.
+"""Lanes for work that is too long for the event loop: a thread does it, one body at a time, senders in turn.
 
 A body of many events takes a worker up to about a second. On the event loop, everybody would wait for it; in many
 threads at once, each body would need its memory at the same time. A lane has one thread. Its turns go round: each
@@ -23,11 +23,11 @@ _Result = TypeVar("_Result")
 
 
 SWITCH_SECONDS = 0.0005
-"""How long a thread at such work may keep the others of the process from running."""
+"""How long such a thread may keep the other threads of the process from running."""
 
 
 class Lane:
-    """Used on the event loop's thread only; what is given to ``run`` is done by the lane's own."""
+    """Use it on the event loop's thread only; ``run`` executes work in the lane's own thread."""
 
     def __init__(self, name: str, longest_wait: float) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
@@ -37,7 +37,7 @@ class Lane:
 
     @asynccontextmanager
     async def turn(self, sender: str) -> AsyncIterator[None]:
-        """Wait for a turn, but not too long (``Refused``); the next one's begins at the end of the block."""
+        """Wait for a turn, not too long (else ``Refused``); the next turn begins at the end of the block."""
         if self._busy:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(sender, deque()).append(place)
@@ -46,7 +46,7 @@ class Lane:
                     await place
             except BaseException as error:
                 if place.done() and not place.cancelled():
-                    self._pass_on()  # it came at the very moment of giving up
+                    self._start_next()  # it came at the very moment of giving up
                 if isinstance(error, TimeoutError):
                     raise Refused(responses.OVERLOADED) from None
                 raise
@@ -54,14 +54,14 @@ class Lane:
         try:
             yield
         finally:
-            self._pass_on()
+            self._start_next()
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """The result of ``work``. Only inside a turn."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _considerate, work)
+        """Run ``work`` and return its result. Only inside a turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _run_switching_often, work)
 
-    def _pass_on(self) -> None:
-        """To the sender whose turn is longest ago; whoever has more to do goes to the end."""
+    def _start_next(self) -> None:
+        """Give the turn to the sender whose last turn is longest ago; one with more work goes to the end."""
         while self._waiting:
             sender, places = next(iter(self._waiting.items()))
             del self._waiting[sender]
@@ -74,8 +74,8 @@ class Lane:
         self._busy = False
 
 
-class _Consideration:
-    """Threads of the process are switched more often while any lane is at work. Always, it would cost everybody."""
+class _FrequentSwitching:
+    """Makes Python switch threads more often while any lane works. Doing so always would slow down everything."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -94,9 +94,9 @@ class _Consideration:
                 sys.setswitchinterval(self._usual)
 
 
-_consideration = _Consideration()
+_consideration = _FrequentSwitching()
 
 
-def _considerate(work: Callable[[], _Result]) -> _Result:
+def _run_switching_often(work: Callable[[], _Result]) -> _Result:
     with _consideration:
         return work()

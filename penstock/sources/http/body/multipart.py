@@ -1,7 +1,7 @@
-"""The ``file`` fields of a multipart form, taken out of a body piece by piece.
+"""Extracts the ``file`` fields of a multipart form from a body, piece by piece.
 
-A form with several files gives their contents one after the other, each ending its last line. Other fields are read
-over. The form must be complete: one that ends early is refused, however much of a file was in it.
+A form with several files gives their contents one after the other, each ending its last line. Other fields are
+skipped. The form must be complete: one that ends early is refused, however much of a file was in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FORM = "multipart/form-data"
 FIELD = b"file"
 MAX_HEAD_BYTES = 262_144
-"""The heads of a form's parts together. They are read byte by byte, which content is not."""
+"""The limit for the headers of all parts. They are read byte by byte, unlike content."""
 PART_BYTES = 64
 """What a part without headers counts as."""
 PIECE_BYTES = 65_536

@@ -1,4 +1,4 @@
-"""How long a body will take, judged before anything is spent on it: who is done at once, and who waits for a lane."""
+"""Estimates how long a body will take, before any work on it: handled at once, or in a lane."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Events in the address of an image: ``p.gif?data=<base64 of a JSON object>&user.email=x``.
 
 ``data`` is one event, in standard or URL-safe base64, padded or not. Every other parameter is a value at a path, dots
-between the keys, always a string; parameters are put over ``data`` one after the other, so the later one wins.
+between the keys, always a string; parameters overwrite ``data`` one after the other, so the last one wins.
 ``token`` is the secret and does not become part of the event.
 """
 

@@ -31,17 +31,17 @@ from penstock.sources.json_walk import TooLong, Walker
 
 WRITE_KEY = "writeKey"
 KEY_PREFIX_BYTES = 65_536
-"""How much of a body (unpacked) is looked through for the key of a sender who is not known yet."""
+"""How much of a body (unpacked) is searched for the key of an unknown sender."""
 SHARED = ("context", "integrations", "sentAt")
 
 
 def key_in(prefix: bytes) -> str | None:
-    """The secret in the first part of a body, of which nothing is known yet: it may be cut, or no JSON at all."""
+    """The secret in the first part of a body, which is not checked yet: it may be cut, or not JSON at all."""
     return first_string(prefix[:KEY_PREFIX_BYTES], WRITE_KEY) or None
 
 
 class Call:
-    """The body of a call: an object, in which ``messages`` finds what was sent."""
+    """The body of a call: a JSON object; ``messages`` finds the messages in it."""
 
     def __init__(self, body: bytes, kind: str | None, limits: BodyLimits) -> None:
         """``kind`` is the type that the path names; None for a batch."""
@@ -50,7 +50,7 @@ class Call:
         self._limits = limits
 
     def messages(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
-        """The messages, one after the other, or ``BadBody``. ``admit`` is told the call's key before the first."""
+        """The messages, one after the other, or ``BadBody``. Calls ``admit`` with the call's key before the first."""
         check_tokens(self._text, self._limits)
         try:
             if len(self._text) > max(WALK_BYTES, self._limits.event_bytes):

@@ -1,10 +1,10 @@
-"""Context enrichment: what the collector knows about an event, cut into the event's own bytes.
+"""Context enrichment: inserts what the collector knows about an event into the event's own bytes.
 
 Set by the server, whatever the event says: ``source_ip``, ``_timestamp``, ``api_key`` and, on the server API and bulk,
 ``src``. Added when the event brings none: ``eventn_ctx.event_id`` on every endpoint (null and ``""`` are no id, any
 other value is one), ``eventn_ctx.user_agent`` on the endpoints that browsers use. The id is at ``/eventn_ctx/event_id``
-in every event: an ``eventn_ctx`` that is no object makes way and is kept, as it is, at ``/eventn_ctx/_value``. Every
-other key and value stays as sent, byte for byte (blanks between members may go).
+in every event: an ``eventn_ctx`` that is not an object is moved, unchanged, to ``/eventn_ctx/_value``. Every other key
+and value stays as sent, byte for byte (blanks between members may be dropped).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.sources.json_text import Json, Member, members
 
 CONTEXT = "eventn_ctx"
 DISPLACED = "_value"
-"""Where, inside the context, a context that is no object goes."""
+"""Where, inside the context, a context that is not an object is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What one request gives to each of its events; made once per request."""
+    """What one request adds to each of its events; built once per request."""
 
     top: bytes
     """Members that the server sets, as JSON text without braces."""
@@ -50,7 +50,7 @@ def context(source_ip: str, timestamp: str, api_key: str, user_agent: str | None
 def enriched(event: bytes, parsed: Mapping[str, Json], added: Context, own_id: str | None = None) -> bytes:
     """The event with its context. ``event`` is an object's text without outer whitespace, ``parsed`` its value.
 
-    ``own_id`` is what the event calls itself elsewhere; without it, an event that brings no id gets a random one.
+    ``own_id`` is the event's id in another field; without it, an event that has no id gets a random one.
     """
     inner = parsed.get(CONTEXT, _ABSENT)
     if inner is None or not (_SET_ON_API if added.api else _SET).isdisjoint(parsed):
@@ -75,7 +75,7 @@ def enriched(event: bytes, parsed: Mapping[str, Json], added: Context, own_id: s
 
 
 class Clock:
-    """UTC time as microseconds and as text with six digits; the text of a second is made once."""
+    """UTC time as microseconds and as text with six digits; caches the text of a second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -98,7 +98,7 @@ def event_id() -> str:
     try:
         digits = _random_digits.pop()
     except IndexError:
-        # Asked for in bulk: a system call per event would be a tenth of its whole cost. Another thread may do the same.
+        # Requested in bulk: a system call per event would be a tenth of its cost. Another thread may do the same.
         digits = os.urandom(16 * IDS_AT_ONCE).hex()
         _random_digits.extend([digits[at : at + 32] for at in range(32, len(digits), 32)])
         digits = digits[:32]
@@ -110,7 +110,7 @@ def _inner(inner: Mapping[str, Json], added: Context, own_id: str | None) -> byt
     """The members that ``eventn_ctx`` still needs, as JSON text without braces."""
     parts: list[bytes] = []
     if inner.get("event_id") in _NO_ID:
-        # Random ids need no escapes; those of others are written in ASCII, which holds any text.
+        # Random ids need no escapes; ids of senders are written in ASCII, which can hold any text.
         parts.append(b'"event_id":%b' % (json.dumps(own_id) if own_id is not None else f'"{event_id()}"').encode())
     if added.user_agent is not None and "user_agent" not in inner:
         parts.append(b'"user_agent":%b' % added.user_agent)
@@ -118,7 +118,7 @@ def _inner(inner: Mapping[str, Json], added: Context, own_id: str | None) -> byt
 
 
 def _enriched_slowly(event: bytes, parsed: Mapping[str, Json], added: Context, own_id: str | None) -> bytes:
-    """Any event: members are found one by one, those that the server sets are cut out, the rest is kept verbatim."""
+    """For any event: finds members one by one, cuts out those that the server sets, keeps the rest verbatim."""
     dropped = set(_SET_ON_API if added.api else _SET)
     inner = parsed.get(CONTEXT)
     tail = [added.top]
@@ -138,7 +138,7 @@ def _enriched_slowly(event: bytes, parsed: Mapping[str, Json], added: Context, o
 
 
 def _with_inner(event: bytes, member: Member, insert: bytes, inner: Mapping[str, Json]) -> bytes:
-    """The member ``eventn_ctx`` with ``insert`` in it; an ``event_id`` that is none makes way."""
+    """The member ``eventn_ctx`` with ``insert`` in it; replaces an ``event_id`` that is empty or null."""
     head, value = event[member.start : member.value.start], event[member.value.start : member.value.end]
     if not insert:
         return head + value
@@ -167,6 +167,6 @@ _random_digits: list[str] = []
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _ABSENT = object()
 _NO_ID: tuple[Json, ...] = (None, "")
-"""What stands in the place of an id and is none. Any other value was brought, and stays."""
+"""Values of an id that count as missing. Any other value is the sender's, and stays."""
 _SET = frozenset({"source_ip", "_timestamp", "api_key"})
 _SET_ON_API = _SET | {"src"}

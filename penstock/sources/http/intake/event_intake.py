@@ -1,6 +1,6 @@
-"""From the events of a request to records in the log: context added, submitted as one group, durable or refused.
+"""From the events of a request to records in the log: adds context, submits them as one group, durable or refused.
 
-All records of a request are submitted together, so a request is taken whole or not at all.
+All records of a request are submitted together, so a request is taken completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.sources.http.body.body_events import Event, Malformed
 from penstock.sources.http.body.segment_messages import message_id
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.intake.enrich import Clock, Context, context, enriched
-from penstock.sources.http.intake.pending_commits import Commits
+from penstock.sources.http.intake.pending_commits import PendingCommits
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.readiness import Readiness
 from penstock.sources.http.request import Request
@@ -33,7 +33,7 @@ _log = logging.getLogger("penstock.http")
 
 
 class Provenance(NamedTuple):
-    """What the records of a request have in common: when, from whom, through which face."""
+    """What the records of a request have in common: when, from whom, through which endpoint."""
 
     micros: int
     sender: str
@@ -49,13 +49,13 @@ class Prepared(NamedTuple):
     malformed: int
 
 
-class Intake:
-    """Puts events into the log. ``commits`` is set once the worker owns its partition."""
+class EventIntake:
+    """Appends events to the log. ``commits`` is set once the worker owns its partition."""
 
     def __init__(self, config: HttpConfig, source: str, tally: Tally, readiness: Readiness) -> None:
-        self.commits: Commits | None = None
+        self.commits: PendingCommits | None = None
         self.log_broke: Callable[[], None] = lambda: None
-        """Called when the log fails for another reason than a full disk: only opening it again can mend that."""
+        """Called when the log fails for another reason than a full disk: only reopening can repair that."""
         self._namespace = config.namespace or source
         self._expose_secret = config.expose_secret
         self._address = ClientAddress(config.trusted_proxies).of
@@ -66,9 +66,9 @@ class Intake:
 
     def provenance(self, request: Request) -> Provenance:
         """What the records of a request have in common."""
-        face, grant, headers = request.face, request.grant, request.headers
+        endpoint, grant, headers = request.endpoint, request.grant, request.headers
         assert grant is not None
-        api = face.is_api(grant)
+        api = endpoint.is_api(grant)
         micros, timestamp = self._clock.now()
         sender = self._address(request.client, headers)
         added = context(
@@ -78,10 +78,10 @@ class Intake:
             user_agent=None if api else (headers.get("user-agent") or "")[:USER_AGENT_LENGTH] or None,
             api=api,
         )
-        return Provenance(micros, sender, self._headers_of(grant.token_id, face.name), added)
+        return Provenance(micros, sender, self._headers_of(grant.token_id, endpoint.name), added)
 
     def prepare(self, found: Iterable[Event | Malformed], origin: Provenance, messages: bool = False) -> Prepared:
-        """Records of everything found. ``messages`` bring an id of their own kind. For any thread."""
+        """The records of everything found. ``messages`` have their own kind of id. Safe in any thread."""
         micros, _, headers, added = origin
         namespace = self._namespace
         batch: list[Entry] = []
@@ -97,8 +97,8 @@ class Intake:
                 batch.append(Entry(micros, namespace, None, marked, item.raw))
         return Prepared(batch, malformed)
 
-    async def take(self, prepared: Prepared) -> None:
-        """Done when all records are durable; or ``Refused``."""
+    async def commit(self, prepared: Prepared) -> None:
+        """Append the records; returns when all are durable, or raises ``Refused``."""
         batch, malformed = prepared
         if not batch:
             return

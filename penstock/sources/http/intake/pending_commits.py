@@ -1,7 +1,7 @@
 """Between the event loop and the log's commit thread: requests wait here until their events are durable.
 
 The commit thread finishes many submissions at once. Their futures are resolved by one callback per group, not one per
-request: waking the loop is the dearest thing that happens to a small request.
+request: waking the loop is the largest cost of a small request.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.sources.http.metrics import Tally
 _Waiting = Future[Exception | None]
 
 
-class Commits:
-    """Submits entries and tells the event loop how it went. Used on the loop's thread only."""
+class PendingCommits:
+    """Submits entries and reports the result to the event loop. Use it on the loop's thread only."""
 
     def __init__(self, group: GroupCommit, loop: AbstractEventLoop, tally: Tally) -> None:
         self._group = group
@@ -27,7 +27,7 @@ class Commits:
         self._awake = False
 
     def submit(self, entries: list[Entry]) -> _Waiting | None:
-        """A future that gives None once all entries are durable, or the error that kept all of them out.
+        """A future that is None once all entries are durable, or raises the error that kept all of them out.
 
         None instead of a future: too much is waiting already, nothing was taken.
         """
@@ -43,11 +43,11 @@ class Commits:
         return waiting if self._group.submit(entries, done) else None
 
     def _resolve(self) -> None:
-        # Cleared before the queue is emptied: whatever is appended from now on wakes the loop again.
+        # Cleared before the queue is emptied: anything appended from now on wakes the loop again.
         self._awake = False
         now = monotonic()
         while self._finished:
             waiting, started, error = self._finished.popleft()
-            self._tally.committed(now - started)
+            self._tally.count_commit(now - started)
             if not waiting.done():
                 waiting.set_result(error)

@@ -1,6 +1,6 @@
 """The collector described in OpenAPI 3.1, served at ``/openapi.json``: every endpoint, every status it can answer.
 
-Made from the table of faces, so a path that answers is a path that is described.
+Generated from the table of endpoints, so every path that answers is described.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import orjson
 
 from penstock import __version__
 from penstock.sources.http.access.cors import ALLOWED_HEADERS
-from penstock.sources.http.access.endpoints import API, BATCH, BULK, FACES, JS, MESSAGES, PIXEL, Face, Shape
+from penstock.sources.http.access.endpoints import API, BATCH, BULK, ENDPOINTS, JS, MESSAGES, PIXEL, Endpoint, Shape
 from penstock.sources.http.openapi.body_schemas import SCHEMAS, Part, reference
 from penstock.sources.http.responses import Answer
 
@@ -21,7 +21,9 @@ _SUMMARIES = {
     API: "Events from servers, by server secret.",
     BULK: "One event per line, by either secret.",
     BATCH: "Segment's messages, many at once, by either secret.",
-    **{face: f"One of Segment's messages, of type {kind}, by either secret." for kind, face in MESSAGES.items()},
+    **{
+        endpoint: f"One of Segment's messages, of type {kind}, by either secret." for kind, endpoint in MESSAGES.items()
+    },
 }
 _STATUS_TEXTS = {
     400: "The request cannot be read: its body is empty, damaged, not JSON or not made of objects.",
@@ -52,15 +54,15 @@ def answer() -> Answer:
 
 def document() -> Part:
     """The whole description."""
-    first: dict[Face, str] = {}
-    for path, face in FACES.items():
-        first.setdefault(face, path)
+    first: dict[Endpoint, str] = {}
+    for path, endpoint in ENDPOINTS.items():
+        first.setdefault(endpoint, path)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock collector", "version": __version__},
         "components": {"schemas": SCHEMAS, "securitySchemes": _SCHEMES},
         "paths": {
-            **{path: _face(path, face, first[face]) for path, face in FACES.items()},
+            **{path: _operation(path, endpoint, first[endpoint]) for path, endpoint in ENDPOINTS.items()},
             "/healthz": {"get": _page("healthz", "The process answers.", "application/json")},
             "/readyz": {"get": _page("readyz", "Ready for events.", "application/json", 503)},
             "/openapi.json": {"get": _page("openapi", "This description.", "application/json")},
@@ -68,33 +70,33 @@ def document() -> Part:
     }
 
 
-def _face(path: str, face: Face, first: str) -> Part:
+def _operation(path: str, endpoint: Endpoint, first: str) -> Part:
     name = path.strip("/").replace("/", "_").replace(".", "_")
-    pixel = face.shape is Shape.PIXEL
+    pixel = endpoint.shape is Shape.PIXEL
     operation: Part = {
         "operationId": name,
-        "summary": _SUMMARIES[face] if path == first else f"The same as {first}.",
+        "summary": _SUMMARIES[endpoint] if path == first else f"The same as {first}.",
         # Segment's libraries may also put the secret into the body.
-        "security": [*_SECURITY, {}] if face.key_in_body else _SECURITY,
-        "parameters": [*(_PIXEL_PARAMETERS if pixel else _BODY_PARAMETERS), *([_ORIGIN] if face.browser else [])],
-        "responses": {"200": _taken(face)},
+        "security": [*_SECURITY, {}] if endpoint.key_in_body else _SECURITY,
+        "parameters": [*(_PIXEL_PARAMETERS if pixel else _BODY_PARAMETERS), *([_ORIGIN] if endpoint.browser else [])],
+        "responses": {"200": _taken(endpoint)},
     }
     if not pixel:
-        operation["requestBody"] = {"required": True, "content": _content(face)}
+        operation["requestBody"] = {"required": True, "content": _content(endpoint)}
     responses = operation["responses"]
     assert isinstance(responses, dict)
     for status, text in _STATUS_TEXTS.items():
         if not (pixel and status in _WITHOUT_BODY):
             responses[str(status)] = _error(text, retry_after=status == 503)
     responses |= {str(status): {"description": text} for status, text in _BARE_STATUS_TEXTS.items()}
-    operations: Part = {face.method.lower(): operation}
-    if face.browser:
+    operations: Part = {endpoint.method.lower(): operation}
+    if endpoint.browser:
         operations["options"] = _preflight(f"{name}_preflight")
     return operations
 
 
-def _content(face: Face) -> Part:
-    match face.shape:
+def _content(endpoint: Endpoint) -> Part:
+    match endpoint.shape:
         case Shape.LINES:
             form: Part = {
                 "type": "object",
@@ -111,16 +113,16 @@ def _content(face: Face) -> Part:
             return {"application/json": {"schema": reference("Events")}}
 
 
-def _taken(face: Face) -> Part:
+def _taken(endpoint: Endpoint) -> Part:
     response: Part = {"description": "Everything is on disk."}
-    match face.shape:
+    match endpoint.shape:
         case Shape.PIXEL:
             response["content"] = {"image/gif": {"schema": {"type": "string", "contentMediaType": "image/gif"}}}
         case Shape.LINES:
             response["content"] = {"application/json": {"schema": reference("AcceptedLines")}}
         case _:
             response["content"] = {"application/json": {"schema": reference("Accepted")}}
-    if face.browser:
+    if endpoint.browser:
         response["headers"] = _CORS_HEADERS
     return response
 

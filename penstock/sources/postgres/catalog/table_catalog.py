@@ -1,6 +1,6 @@
-"""What the database says of its tables: which there are, their columns, keys and sizes.
+"""What the database's catalog says about its tables: which exist, their columns, keys and sizes.
 
-Everything is asked in plain SQL, so inside a transaction with a snapshot the answers are as of that snapshot.
+Everything is queried in plain SQL, so inside a transaction with a snapshot the answers are as of that snapshot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TypeKey = tuple[int, int]
 
 @dataclass(frozen=True)
 class Table:
-    """A table that a publication has, or could have."""
+    """A table that is, or could be, in a publication."""
 
     oid: int
     schema: str
@@ -30,7 +30,7 @@ class Table:
     owned: bool
     """Whether our role may put it into a publication."""
     has_identity: bool
-    """Whether an update or a delete says which row it was; without that PostgreSQL refuses to publish them."""
+    """Whether updates and deletes identify their row; without that PostgreSQL refuses to publish them."""
     row_filter: str | None = None
 
     @property
@@ -43,8 +43,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A part of a table that has pages of its own: the table, or a leaf of a partitioned one."""
+class LeafTable:
+    """A table with pages of its own: the table itself, or a leaf of a partitioned one."""
 
     oid: int
     relation: str
@@ -57,15 +57,15 @@ def quoted(name: str) -> str:
 
 
 def is_selected(namespace: str, patterns: Sequence[str]) -> bool:
-    """Whether a table is meant: by one pattern at least, and by none with a ``!``."""
+    """Whether at least one pattern matches the table, and none with a ``!`` does."""
     left_out = any(fnmatchcase(namespace, pattern[1:]) for pattern in patterns if pattern.startswith("!"))
     return not left_out and any(fnmatchcase(namespace, pattern) for pattern in patterns if not pattern.startswith("!"))
 
 
 def tables(connection: Connection, publication: str, patterns: Sequence[str]) -> list[Table]:
-    """The tables that are meant, in order of their names, whether the publication has them yet or not.
+    """The selected tables, sorted by name, whether the publication has them yet or not.
 
-    A partitioned table is one table if the publication speaks of its root (ours do), and its leaves otherwise.
+    A partitioned table is one table if the publication publishes via its root (ours do), and its leaves otherwise.
     """
     filters = "p.rowfilter" if connection.info.server_version >= 150_000 else "NULL::text"
     query = _TABLES.replace("/*filter*/", filters).encode()
@@ -74,8 +74,8 @@ def tables(connection: Connection, publication: str, patterns: Sequence[str]) ->
 
 
 def layouts(connection: Connection, publication: str, oids: Collection[int]) -> dict[int, Layout]:
-    """How tables look; one that does not exist is left out. Columns that are computed are not part of changes, nor are
-    those that the publication leaves out."""
+    """The layouts of the tables that exist. They leave out generated columns and those that the publication leaves out:
+    changes do not have them."""
     listed = "p.attnames" if connection.info.server_version >= 150_000 else "NULL::name[]"
     query = _COLUMNS.replace("/*names*/", listed).encode()
     rows = connection.execute(query, {"publication": publication, "oids": list(oids)}).fetchall()
@@ -98,9 +98,9 @@ def layouts(connection: Connection, publication: str, oids: Collection[int]) -> 
 
 
 def relation_layout(connection: Connection, relation: Relation, types: dict[TypeKey, tuple[str, int]]) -> Layout:
-    """How a table looked when a change was made to it: its columns by the stream, the rest by the catalog of today.
+    """The layout of a table at the time of a change: its columns from the stream, the rest from today's catalog.
 
-    ``types`` is kept by the caller from one relation to the next. A type that is gone since is given as text.
+    The caller keeps ``types`` from one relation to the next. A type that was dropped since counts as text.
     """
     wanted = {(column.type_oid, column.modifier) for column in relation.columns}
     if wanted - types.keys():
@@ -112,7 +112,7 @@ def relation_layout(connection: Connection, relation: Relation, types: dict[Type
     key = _keys(connection, [relation.oid]).get(relation.oid, ())
     if relation.identity in "di":
         identity = [column.name for column in relation.columns if column.in_identity]
-        # The stream says which columns, the catalog in which order, if it still speaks of the same ones.
+        # The stream says which columns; the catalog says in which order, if it still has the same ones.
         key = key if set(key) == set(identity) else tuple(identity)
     elif relation.identity == "n":
         key = ()
@@ -120,17 +120,17 @@ def relation_layout(connection: Connection, relation: Relation, types: dict[Type
 
 
 def column_types(connection: Connection, asked: Collection[TypeKey]) -> dict[TypeKey, tuple[str, int]]:
-    """Per type its name as ``format_type()`` says it and its number; of a domain those of the type below it."""
+    """Per type its name by ``format_type()`` and its oid; for a domain, those of its base type."""
     kinds, modifiers = [kind for kind, _ in asked], [modifier for _, modifier in asked]
     rows = connection.execute(_TYPES, {"types": kinds, "modifiers": modifiers}).fetchall()
     return {(int(str(kind)), int(str(modifier))): (str(text), int(str(base))) for kind, modifier, base, text in rows}
 
 
-def stretches(connection: Connection, oid: int) -> list[Stretch]:
-    """Where a table's rows are."""
+def leaf_tables(connection: Connection, oid: int) -> list[LeafTable]:
+    """The tables that hold a table's rows."""
     rows = connection.execute(_STRETCHES, {"oid": oid}).fetchall()
     return [
-        Stretch(int(str(leaf)), f"{quoted(str(schema))}.{quoted(str(name))}", int(str(pages)))
+        LeafTable(int(str(leaf)), f"{quoted(str(schema))}.{quoted(str(name))}", int(str(pages)))
         for leaf, schema, name, pages in rows
     ]
 
@@ -141,7 +141,7 @@ def _keys(connection: Connection, oids: Collection[int]) -> dict[int, tuple[str,
 
 
 def _usable(key: Sequence[str], columns: Sequence[Column]) -> tuple[str, ...]:
-    """A key is one only if all its columns come along."""
+    """The key, or none if the layout lacks one of its columns."""
     names = {column.name for column in columns}
     return tuple(key) if names.issuperset(key) else ()
 

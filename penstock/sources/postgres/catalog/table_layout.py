@@ -1,4 +1,4 @@
-"""What a table looks like: the texts that all its records share, and the same packed for compiled code."""
+"""The layout of a table: the texts that all its records share, and the same packed for compiled code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.sources.postgres.catalog.value_kinds import Kind
 class Column:
     name: str
     type: str
-    """As ``format_type()`` says it; of a domain, the type below it."""
+    """By ``format_type()``; for a domain, its base type."""
     kind: Kind
 
 
@@ -32,7 +32,7 @@ class Layout:
     namespace: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
-    """The columns of the key, in the key's order; none: rows have no name."""
+    """The columns of the key, in the key's order; empty: the table has no key."""
 
     @cached_property
     def columns_header(self) -> str:
@@ -59,7 +59,7 @@ def compact(value: object) -> str:
 
 
 class Packed(NamedTuple):
-    """Some layouts for compiled code. Texts of all of them are in one blob each, found by where they begin."""
+    """Layouts for compiled code. Each kind of text is one blob, with the offsets of its parts."""
 
     first_column: npt.NDArray[np.int32]
     """Per layout its first column's number, and one more for the end."""

@@ -1,9 +1,9 @@
-"""What a COPY gives, in blocks of whole rows: through the driver, or for large ranges past it.
+"""The output of COPY in blocks of whole rows: read through the driver or, for large ranges, past it.
 
-The driver hands COPY out row by row, which costs more than everything else that is done to a row. So a large range is
-read past it: it opens the connection and sends the statement, and the messages that come back are taken apart here by
-compiled code. The connection is of no more use afterwards. That needs one that is not encrypted (to this machine, or
-inside a private network); on others the driver's way is taken.
+The driver returns COPY row by row, which costs more than everything else that is done to a row. So a large range is
+read past it: the driver opens the connection and sends the statement, and compiled code here parses the messages that
+come back. The connection cannot be used afterwards. This needs a connection that is not encrypted (to this machine, or
+inside a private network); encrypted ones go through the driver.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ POLL_SECONDS = 0.2
 _HEADER_BYTES = 5
 _DATA, _ERROR, _READY = b"dEZ"
 _PASSED_OVER = frozenset(b"HNSAcC")
-"""Begin of COPY, notice, parameter, notification, end of COPY, end of the command."""
+"""Start of COPY, notice, parameter, notification, end of COPY, end of the command."""
 _MORE, _FULL, _LARGE, _OTHER = range(4)
 
 _DRIVER = Lock()
-"""Threads that take rows from the driver at the same time would spend most of theirs on handing Python over."""
+"""Threads that read from the driver at the same time would spend most of their time on passing the GIL around."""
 
 
 class Block(NamedTuple):
-    """Whole rows of COPY text: ``text[:size]``. Good until the next one is asked for."""
+    """Whole rows of COPY text: ``text[:size]``. Valid until the next block is read."""
 
     text: npt.NDArray[np.uint8]
     size: int
@@ -49,28 +49,31 @@ class Stopped(Exception):
     """We were told to stop in the middle."""
 
 
-def blocks(connection: Connection, statement: bytes, scratch: Scratch, stopping: Event, large: bool) -> Iterator[Block]:
-    """What ``COPY .. TO STDOUT`` gives; a row that is larger than a block comes by itself.
+def read_blocks(
+    connection: Connection, statement: bytes, scratch: Scratch, stopping: Event, large: bool
+) -> Iterator[Block]:
+    """The output of ``COPY .. TO STDOUT``; a row that is larger than a block is a block of its own.
 
-    ``large``: worth a connection of its own, which is used up. Raises the driver's errors, and ``Stopped``.
+    ``large``: worth a connection of its own, which cannot be used afterwards. Raises the driver's errors and
+    ``Stopped``.
     """
     encrypted = connection.pgconn.ssl_in_use or connection.pgconn.used_gssapi
     if large and not encrypted:
-        return _past_the_driver(connection.pgconn, statement, scratch, stopping)
-    return _by_the_driver(connection.pgconn, statement, stopping)
+        return _read_past_driver(connection.pgconn, statement, scratch, stopping)
+    return _read_by_driver(connection.pgconn, statement, stopping)
 
 
-def result_of(pgconn: pq.abc.PGconn, stopping: Event) -> pq.abc.PGresult | None:
-    """The next result of what was sent, waited for as long as we are not told to stop."""
+def wait_for_result(pgconn: pq.abc.PGconn, stopping: Event) -> pq.abc.PGresult | None:
+    """Wait for the next result of what was sent. Raises ``Stopped`` if we are told to stop."""
     while pgconn.flush():
-        wait_for(pgconn.socket, select.POLLOUT, stopping)
+        wait_for_socket(pgconn.socket, select.POLLOUT, stopping)
     while pgconn.is_busy():
-        wait_for(pgconn.socket, select.POLLIN, stopping)
+        wait_for_socket(pgconn.socket, select.POLLIN, stopping)
         pgconn.consume_input()
     return pgconn.get_result()
 
 
-def wait_for(fd: int, event: int, stopping: Event) -> None:
+def wait_for_socket(fd: int, event: int, stopping: Event) -> None:
     poll = select.poll()
     poll.register(fd, event)
     while not poll.poll(POLL_SECONDS * 1000):
@@ -78,9 +81,9 @@ def wait_for(fd: int, event: int, stopping: Event) -> None:
             raise Stopped
 
 
-def _by_the_driver(pgconn: pq.abc.PGconn, statement: bytes, stopping: Event) -> Iterator[Block]:
+def _read_by_driver(pgconn: pq.abc.PGconn, statement: bytes, stopping: Event) -> Iterator[Block]:
     pgconn.send_query(statement)
-    _checked(result_of(pgconn, stopping), pq.ExecStatus.COPY_OUT)
+    _check_result(wait_for_result(pgconn, stopping), pq.ExecStatus.COPY_OUT)
     rows: list[bytes | memoryview] = []
     size = 0
     ended = False
@@ -94,7 +97,7 @@ def _by_the_driver(pgconn: pq.abc.PGconn, statement: bytes, stopping: Event) -> 
                     size += length
         ended = length < 0
         if length == 0:
-            wait_for(pgconn.socket, select.POLLIN, stopping)
+            wait_for_socket(pgconn.socket, select.POLLIN, stopping)
             pgconn.consume_input()
         elif len(rows) > 1 and len(rows[-1]) > BLOCK_BYTES:
             last = rows.pop()
@@ -104,13 +107,13 @@ def _by_the_driver(pgconn: pq.abc.PGconn, statement: bytes, stopping: Event) -> 
         elif rows:
             yield _joined(rows)
             rows, size = [], 0
-    while (result := result_of(pgconn, stopping)) is not None:
-        _checked(result, pq.ExecStatus.COMMAND_OK)
+    while (result := wait_for_result(pgconn, stopping)) is not None:
+        _check_result(result, pq.ExecStatus.COMMAND_OK)
 
 
-def _checked(result: pq.abc.PGresult | None, status: pq.ExecStatus) -> None:
+def _check_result(result: pq.abc.PGresult | None, status: pq.ExecStatus) -> None:
     if result is None:
-        raise _nonsense("no answer")
+        raise _protocol_error("no answer")
     if result.status != status:
         raise psycopg.errors.error_from_result(result)
 
@@ -120,10 +123,10 @@ def _joined(rows: list[bytes | memoryview]) -> Block:
     return Block(text, len(text), len(rows))
 
 
-def _past_the_driver(pgconn: pq.abc.PGconn, statement: bytes, scratch: Scratch, stopping: Event) -> Iterator[Block]:
+def _read_past_driver(pgconn: pq.abc.PGconn, statement: bytes, scratch: Scratch, stopping: Event) -> Iterator[Block]:
     pgconn.send_query(statement)
     while pgconn.flush():
-        wait_for(pgconn.socket, select.POLLOUT, stopping)
+        wait_for_socket(pgconn.socket, select.POLLOUT, stopping)
     messages = _Messages(pgconn.socket, scratch.bytes("messages", 2 * BLOCK_BYTES), stopping)
     text = scratch.bytes("text", BLOCK_BYTES)
     size = rows = 0
@@ -145,13 +148,13 @@ def _past_the_driver(pgconn: pq.abc.PGconn, statement: bytes, scratch: Scratch, 
             if kind == _READY:
                 break
             if kind not in _PASSED_OVER:
-                raise _nonsense(f"a message of an unknown kind ({kind})")
+                raise _protocol_error(f"a message of an unknown kind ({kind})")
     if rows:
         yield Block(text, size, rows)
 
 
 class _Messages:
-    """The server's messages as they come: ``buffer[at:end]`` is what was read and not yet used."""
+    """The server's messages as they arrive: ``buffer[at:end]`` was read and is not used yet."""
 
     def __init__(self, fd: int, buffer: npt.NDArray[np.uint8], stopping: Event) -> None:
         self.buffer = buffer
@@ -161,11 +164,11 @@ class _Messages:
 
     @property
     def length(self) -> int:
-        """The length of the message at hand, without its header."""
+        """The length of the current message, without its header."""
         return int.from_bytes(self.buffer[self.at + 1 : self.at + _HEADER_BYTES].tobytes(), "big") - 4
 
     def read(self) -> None:
-        """Have more of what comes, at least so much that one day the message at hand is whole."""
+        """Read more, into a buffer that has room for all of the current message."""
         held = self.end - self.at
         wanted = _HEADER_BYTES + self.length if held >= _HEADER_BYTES else _HEADER_BYTES
         place = self.buffer if wanted <= len(self.buffer) else np.empty(wanted, np.uint8)
@@ -175,7 +178,7 @@ class _Messages:
             try:
                 count = os.readv(self._fd, [place[held:].data])
             except BlockingIOError:
-                wait_for(self._fd, select.POLLIN, self._stopping)
+                wait_for_socket(self._fd, select.POLLIN, self._stopping)
                 continue
             except OSError as error:
                 raise _broken(f"the connection broke during a COPY: {error.strerror}.") from error
@@ -185,7 +188,7 @@ class _Messages:
             return
 
     def take(self) -> tuple[int, bytes]:
-        """The message at hand, which is whole."""
+        """Take the current message, which is complete."""
         kind, length = int(self.buffer[self.at]), self.length
         content = self.buffer[self.at + _HEADER_BYTES : self.at + _HEADER_BYTES + length].tobytes()
         self.at += _HEADER_BYTES + length
@@ -196,7 +199,7 @@ class _Messages:
 def _gather(
     buffer: Bytes, at: int, end: int, most: int, text: npt.NDArray[np.uint8], size: int, rows: int
 ) -> tuple[int, int, int, int]:
-    """Append the rows of whole messages to ``text``, up to ``most`` bytes: where and why it stopped, what there is."""
+    """Append the rows of complete messages to ``text``, up to ``most`` bytes: where and why it stopped, what it has."""
     while at + 5 <= end:
         high, low = int(buffer[at + 1]) << 8 | int(buffer[at + 2]), int(buffer[at + 3]) << 8 | int(buffer[at + 4])
         following = at + 1 + (high << 16 | low)
@@ -216,7 +219,7 @@ def _gather(
 
 
 def _server_error(content: bytes) -> psycopg.Error:
-    """The driver's error for the fields of an error message: a letter and a text each."""
+    """The driver's error for the fields of an error message, each a letter and a text."""
     fields = {part[:1]: part[1:].decode(errors="replace") for part in content.split(b"\0") if part}
     kind = psycopg.errors.lookup(fields[b"C"]) if b"C" in fields else psycopg.OperationalError
     return kind(fields.get(b"M", "an error without a text"))
@@ -226,5 +229,5 @@ def _broken(what: str) -> ServerAway:
     return ServerAway("PEN-PGS-015", what, TRIED_AGAIN)
 
 
-def _nonsense(what: str) -> ServerAway:
+def _protocol_error(what: str) -> ServerAway:
     return _broken(f"PostgreSQL's answer to COPY makes no sense: {what}.")

@@ -11,11 +11,11 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 
-from penstock.sources.postgres.catalog.table_catalog import Stretch, quoted
+from penstock.sources.postgres.catalog.table_catalog import LeafTable, quoted
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed
 from penstock.sources.postgres.config import PostgresSourceConfig
 from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway, connect
-from penstock.sources.postgres.copy.copy_blocks import Block, Stopped, blocks
+from penstock.sources.postgres.copy.copy_blocks import Block, Stopped, read_blocks
 from penstock.sources.postgres.copy.copy_text import cut
 from penstock.sources.postgres.rows.row_entries import LARGEST_ROW, fitting, row_entries, too_large
 from penstock.sources.postgres.rows.row_fields import Fields
@@ -27,20 +27,20 @@ from penstock.sources.postgres.stream_position import copy_position
 RANGE_PAGES = 16_384
 LOCK_SECONDS = 2
 LARGE_PAGES = 512
-"""From here on reading past the driver is worth a connection."""
+"""From this size on, reading past the driver is worth a connection of its own."""
 
 _log = logging.getLogger("penstock.postgres")
 
 
-class Moved(Exception):
-    """The table is not what it was when the snapshot was taken: it must be copied with another."""
+class TableChanged(Exception):
+    """The table was rewritten or altered after the snapshot: it must be copied with a new one."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The pages ``first`` up to, not including, ``last`` of a stretch; without a ``last``, to its end."""
+    """The pages ``first`` up to, not including, ``last`` of a table; without a ``last``, to its end."""
 
-    stretch: Stretch
+    stretch: LeafTable
     first: int
     last: int | None
     row_filter: str | None = None
@@ -58,14 +58,14 @@ class Range:
         return f"COPY (SELECT {columns} FROM ONLY {self.stretch.relation}{where}) TO STDOUT".encode()
 
 
-def ranges(stretch: Stretch, row_filter: str | None) -> list[Range]:
-    """A stretch in parts. The last has no end: rows of the snapshot may lie behind the size of a moment ago."""
+def ranges(stretch: LeafTable, row_filter: str | None) -> list[Range]:
+    """A table in ranges. The last one is open: it may have grown between its size and the snapshot."""
     firsts = range(0, max(stretch.pages, 1), RANGE_PAGES)
     return [Range(stretch, first, first + RANGE_PAGES if first != firsts[-1] else None, row_filter) for first in firsts]
 
 
 class RangeReader:
-    """Reads ranges one after the other, for one thread; closed in the end. Raises the driver's errors and ours."""
+    """Reads ranges one after the other, in one thread; must be closed. Raises the driver's errors and ours."""
 
     def __init__(self, config: PostgresSourceConfig, snapshot: Snapshot, stopping: Event) -> None:
         self._config = config
@@ -75,19 +75,21 @@ class RangeReader:
         self._connection: Connection | None = None
 
     def read(self, wanted: Range, layout: Layout, packed: Packed) -> Iterator[pa.RecordBatch]:
-        """The rows as entries. A batch is good until the next one is asked for. Raises ``Moved``."""
+        """The rows as entries. A batch is valid until the next one is read. Raises ``TableChanged``."""
         if self._connection is None:
             self._connection = connect(self._config)
         connection = self._connection
         position = copy_position(self._config.slot, layout.oid, self._snapshot.lsn)
         try:
             self._enter(connection, wanted)
-            for block in blocks(connection, wanted.statement(layout), self._scratch, self._stopping, wanted.is_large):
+            for block in read_blocks(
+                connection, wanted.statement(layout), self._scratch, self._stopping, wanted.is_large
+            ):
                 yield from fitting(self._entries(block, layout, packed, position))
         except BaseException as error:
             self.close()
             if isinstance(error, psycopg.errors.UndefinedColumn | psycopg.errors.UndefinedTable):
-                raise Moved(str(error)) from error
+                raise TableChanged(str(error)) from error
             raise
         if wanted.is_large:
             self.close()
@@ -100,21 +102,21 @@ class RangeReader:
             self._connection = None
 
     def _enter(self, connection: Connection, wanted: Range) -> None:
-        """Begin in the snapshot, and make sure that it still speaks of the table.
+        """Begin a transaction in the snapshot, and check that the snapshot can still read the table.
 
-        A table that was written anew since (TRUNCATE, ALTER .. TYPE) looks empty in an older snapshot. Once we hold the
-        lock it stays as it is, and the catalog as of the snapshot must name the file that is there now.
+        A table that was rewritten since (TRUNCATE, ALTER .. TYPE) looks empty in an older snapshot. While we hold the
+        lock it cannot change, and the catalog as of the snapshot must name the file that exists now.
         """
-        while not self._locks(connection, wanted.stretch.relation):
+        while not self._lock_table(connection, wanted.stretch.relation):
             _log.warning("%s is locked by somebody; its copy waits", wanted.stretch.relation)
             if self._stopping.is_set():
                 raise Stopped
         row = connection.execute(_SAME_FILE, (wanted.stretch.oid, wanted.stretch.relation)).fetchone()
         if row is None or not row[0]:
-            raise Moved(f"{wanted.stretch.relation} was written anew")
+            raise TableChanged(f"{wanted.stretch.relation} was written anew")
 
-    def _locks(self, connection: Connection, relation: str) -> bool:
-        """Begin a transaction that sees the snapshot and keeps the table from being written anew, if it can be had."""
+    def _lock_table(self, connection: Connection, relation: str) -> bool:
+        """Begin a transaction in the snapshot and lock the table against rewrites; False if others have it locked."""
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             connection.execute("ROLLBACK")
         connection.execute("BEGIN")

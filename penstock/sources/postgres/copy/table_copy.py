@@ -1,8 +1,8 @@
-"""Copying tables into the log: several connections read, in one snapshot; one thread, the caller's, writes.
+"""Copies tables into the log: several connections read, in one snapshot; one thread, the caller's, writes.
 
-Tables come one after the other, their ranges side by side, so a crash finds few tables half copied. When the last range
-of a table is in the log, an entry says that it is complete. A table of which the log has something already is begun
-with a truncate: what came before is void.
+Tables are copied one after the other, the ranges of a table in parallel, so a crash leaves few tables half copied. When
+the last range of a table is in the log, an entry says that it is complete. If the log already has entries of a table,
+its copy begins with a truncate: earlier entries are void.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from penstock import faults
 from penstock.log.format.frame import Body
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed, pack
 from penstock.sources.postgres.config import PostgresSourceConfig
-from penstock.sources.postgres.connection import explaining
+from penstock.sources.postgres.connection import translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
-from penstock.sources.postgres.copy.page_range import Moved, Range, RangeReader
+from penstock.sources.postgres.copy.page_range import Range, RangeReader, TableChanged
 from penstock.sources.postgres.log_sink import Sink
-from penstock.sources.postgres.progress import Book
+from penstock.sources.postgres.progress import SourceProgress
 from penstock.sources.postgres.rows.row_entries import complete_entry, truncate_entry
 from penstock.sources.postgres.stream.slot import Snapshot
 from penstock.sources.postgres.stream_position import copy_position
 
 POLL_SECONDS = 0.2
-_AHEAD = 2
-"""Prepared frames that each reader may have waiting."""
+_PREFETCH = 2
+"""How many prepared frames each reader may have waiting."""
 
 _log = logging.getLogger("penstock.postgres")
 
 
 @dataclass
 class TableCopy:
-    """One table on its way into the log."""
+    """The copy of one table."""
 
     layout: Layout
     ranges: Sequence[Range]
@@ -45,7 +45,7 @@ class TableCopy:
     """Ranges that are not in the log yet."""
     begun: bool = False
     moved: bool = False
-    """The snapshot no longer speaks of it."""
+    """The table changed, and the snapshot can no longer read it."""
     rows: int = 0
 
     def __post_init__(self) -> None:
@@ -54,8 +54,8 @@ class TableCopy:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """Word from a reader: rows, or (without any) the end of a range, good or bad."""
+class _ReaderMessage:
+    """From a reader thread: rows, or (without rows) the end of a range, good or bad."""
 
     copy: TableCopy
     rows: Body | None = None
@@ -66,26 +66,26 @@ class Copier:
     """Copies tables in one snapshot, once."""
 
     def __init__(
-        self, config: PostgresSourceConfig, snapshot: Snapshot, book: Book, sink: Sink, stopping: Event
+        self, config: PostgresSourceConfig, snapshot: Snapshot, progress: SourceProgress, sink: Sink, stopping: Event
     ) -> None:
         self._config = config
         self._snapshot = snapshot
-        self._book = book
+        self._progress = progress
         self._sink = sink
         self._stopping = stopping
         self._cancelled = Event()
-        self._steps: Queue[_Step] = Queue(config.workers * _AHEAD)
+        self._steps: Queue[_ReaderMessage] = Queue(config.workers * _PREFETCH)
         self._work: deque[tuple[TableCopy, Range]] = deque()
 
     def run(self, copies: Sequence[TableCopy], completed: Callable[[], None]) -> list[TableCopy]:
-        """Copy the tables; those that this snapshot cannot give any more are returned.
+        """Copy the tables; returns those that this snapshot can no longer read.
 
-        ``completed`` is called whenever a table is. Raises what stops the whole: ``ServerAway``, ``Stopped``.
+        ``completed`` is called after each complete table. Raises ``ServerAway`` or ``Stopped``, which end the copy.
         """
         self._work.extend((copy, part) for copy in copies for part in copy.ranges)
         left = len(self._work)
         readers = [
-            Thread(target=self._read, name=f"copy-{number}", daemon=True)
+            Thread(target=self._run_reader, name=f"copy-{number}", daemon=True)
             for number in range(min(self._config.workers, left))
         ]
         for reader in readers:
@@ -99,7 +99,7 @@ class Copier:
             while left:
                 step = self._next()
                 left -= step.rows is None
-                if self._take(step):
+                if self._append(step):
                     completed()
         finally:
             self._cancelled.set()
@@ -107,7 +107,7 @@ class Copier:
                 reader.join()
         return [copy for copy in copies if copy.moved]
 
-    def _next(self) -> _Step:
+    def _next(self) -> _ReaderMessage:
         while not self._stopping.is_set():
             try:
                 return self._steps.get(timeout=POLL_SECONDS)
@@ -115,10 +115,10 @@ class Copier:
                 continue
         raise Stopped
 
-    def _take(self, step: _Step) -> bool:
-        """Put what a reader has into the log; whether that made a table complete."""
+    def _append(self, step: _ReaderMessage) -> bool:
+        """Append what a reader sent to the log; returns whether that completed a table."""
         copy = step.copy
-        if isinstance(step.error, Moved):
+        if isinstance(step.error, TableChanged):
             copy.moved = True
             _log.warning("%s is copied with another snapshot: %s", copy.layout.namespace, step.error)
             return False
@@ -127,7 +127,7 @@ class Copier:
         if not copy.begun:
             self._begin(copy)
         if step.rows is not None:
-            self._sink.put(step.rows)
+            self._sink.write(step.rows)
             copy.rows += step.rows.records
             faults.reach("postgres.copy.written")
             return False
@@ -138,23 +138,23 @@ class Copier:
         return True
 
     def _begin(self, copy: TableCopy) -> None:
-        if self._book.has_any(copy.layout.namespace):
+        if self._progress.may_have_entries(copy.layout.namespace):
             self._sink.append(truncate_entry(copy.layout, self._position(copy)))
         copy.begun = True
-        self._book.note_copy(copy.layout, self._snapshot.lsn, complete=False)
+        self._progress.note_copy(copy.layout, self._snapshot.lsn, complete=False)
 
     def _finish(self, copy: TableCopy) -> None:
         faults.reach("postgres.copy.whole")
         self._sink.append(complete_entry(copy.layout, self._position(copy), copy.rows))
-        self._book.note_copy(copy.layout, self._snapshot.lsn, complete=True)
+        self._progress.note_copy(copy.layout, self._snapshot.lsn, complete=True)
         faults.reach("postgres.copy.complete")
         _log.info("copied %s: %d rows", copy.layout.namespace, copy.rows)
 
     def _position(self, copy: TableCopy) -> str:
-        return copy_position(self._book.slot, copy.layout.oid, self._snapshot.lsn)
+        return copy_position(self._progress.slot, copy.layout.oid, self._snapshot.lsn)
 
-    def _read(self) -> None:
-        """A reader's thread: range after range until there are none. Whatever happens is told."""
+    def _run_reader(self) -> None:
+        """A reader thread: reads range after range, and sends rows and errors to the writer."""
         reader = RangeReader(self._config, self._snapshot, self._cancelled)
         try:
             while not self._cancelled.is_set():
@@ -162,7 +162,7 @@ class Copier:
                     copy, part = self._work.popleft()
                 except IndexError:
                     return
-                self._tell(_Step(copy, error=self._read_range(reader, copy, part)))
+                self._send(_ReaderMessage(copy, error=self._read_range(reader, copy, part)))
         except Stopped:
             return
         finally:
@@ -170,18 +170,18 @@ class Copier:
 
     def _read_range(self, reader: RangeReader, copy: TableCopy, part: Range) -> Exception | None:
         if copy.moved:
-            return Moved("another part of it was")
+            return TableChanged("another part of it was")
         try:
-            with explaining():
+            with translate_errors():
                 for batch in reader.read(part, copy.layout, copy.packed):
-                    self._tell(_Step(copy, self._sink.prepare(batch)))
+                    self._send(_ReaderMessage(copy, self._sink.prepare(batch)))
         except Stopped:
             raise
         except Exception as error:
             return error
         return None
 
-    def _tell(self, step: _Step) -> None:
+    def _send(self, step: _ReaderMessage) -> None:
         while not self._cancelled.is_set():
             try:
                 return self._steps.put(step, timeout=POLL_SECONDS)

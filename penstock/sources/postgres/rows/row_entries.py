@@ -13,7 +13,7 @@ from penstock.log.format.frame import MAX_FRAME_BYTES
 from penstock.log.group_commit import Entry, entry_batch
 from penstock.record import ENTRY_SCHEMA, Header, Mode, Op, int64_array
 from penstock.sources.postgres.catalog.table_layout import Layout, compact
-from penstock.sources.postgres.progress import Copied
+from penstock.sources.postgres.progress import CopiedTable
 from penstock.sources.postgres.rows.row_json import Texts
 from penstock.sources.postgres.stream_position import copy_position
 
@@ -21,7 +21,7 @@ FRAME_BYTES = 16 * 2**20
 """About how much goes into the log at a time."""
 LARGEST_ROW = MAX_FRAME_BYTES - 2**20
 NO_ROW = "{}"
-"""Key of entries that are about a copy. With none, compaction would take them for newer versions of a truncate."""
+"""The key of entries about a copy. Without a key, compaction would take them for newer versions of a truncate."""
 
 _TIMESTAMP = ENTRY_SCHEMA.field("timestamp").type
 
@@ -44,17 +44,17 @@ def row_entries(data: Texts, keys: Texts | None, layout: Layout, position: str) 
 
 
 def truncate_entry(layout: Layout, position: str) -> pa.RecordBatch:
-    """Says that what the log has of a table so far is void: its rows come anew."""
+    """Says that the log's entries of a table so far are void: its rows are copied again."""
     return _one(layout, position, Op.COMMAND, Mode.COPY, {"truncate": True})
 
 
 def complete_entry(layout: Layout, position: str, rows: int) -> pa.RecordBatch:
-    """Says that a table's rows are all in the log; also for an empty one, whose columns it tells."""
+    """Says that all rows of a table are in the log; for an empty table it also gives the columns."""
     return _one(layout, position, Op.NOOP, Mode.COMPLETE, {"rows": rows}, key=NO_ROW)
 
 
-def left_entry(namespace: str, copied: Copied) -> pa.RecordBatch:
-    """Says that changes of a table are missed from here on. What the log has of it stays, but is not up to date."""
+def void_entry(namespace: str, copied: CopiedTable) -> pa.RecordBatch:
+    """Says that changes of a table are missed from here on. Its entries so far stay, but are out of date."""
     position = ((str(Header.POSITION), copy_position(copied.slot, copied.oid, copied.snapshot)),)
     entry = Entry(_micros(), namespace, NO_ROW, position, b'{"left":true}', str(Op.NOOP), str(Mode.COPY))
     return entry_batch([entry])
@@ -66,7 +66,7 @@ def headers_of(layout: Layout, position: str) -> tuple[tuple[str, str], ...]:
 
 
 def fitting(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of about ``FRAME_BYTES``; a row that no frame can hold is replaced by word of it."""
+    """The batch in pieces of about ``FRAME_BYTES``; a row that fits no frame is replaced by ``too_large``."""
     if batch.nbytes <= FRAME_BYTES or (batch.num_rows == 1 and batch.nbytes <= LARGEST_ROW):
         yield batch
     elif batch.num_rows == 1:
@@ -78,7 +78,7 @@ def fitting(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def too_large(entry: pa.RecordBatch, size: int) -> pa.RecordBatch:
-    """In place of a row that is too large for the log: routes count it as failed, and its key says which one it is."""
+    """The entry in place of a row that is too large for the log: it has the row's key; routes count it as failed."""
     (row,) = entry.drop_columns("data").to_pylist()
     why = f"the row has {size} bytes, and one record of the log has room for {LARGEST_ROW}"
     headers = ((str(Header.MALFORMED), why), *row["headers"])

@@ -1,4 +1,4 @@
-"""Where the values of rows are in a buffer of text: what COPY and replication both come to."""
+"""Where the values of rows are in a buffer of text, for COPY and replication alike."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.compiled import Bytes
 Places = npt.NDArray[np.int32]
 
 NULL = -1
-"""In place of a value's start: the value is SQL's NULL."""
+"""In place of a value's start: the value is NULL."""
 UNCHANGED = -2
-"""The value was stored apart and not touched: an update does not carry it."""
+"""An unchanged TOAST value: an update does not carry it."""
 ABSENT = -3
 """Only the key of an old row is known, and this column is not in it."""
 

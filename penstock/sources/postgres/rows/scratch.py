@@ -1,4 +1,4 @@
-"""Memory for one block after the other: taken once, grown when needed, let go after a block of an unusual size."""
+"""Memory that is reused for each block: grown when needed, freed after a block of an unusual size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ORDINARY = 64 * 2**20
 
 
 class Scratch:
-    """Arrays by name. What an array holds is lost when it is asked for again. For one thread."""
+    """Arrays by name. Asking for an array again overwrites its content. For one thread."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, npt.NDArray[Any]] = {}

@@ -1,7 +1,7 @@
-"""Following changes: what the server sends becomes entries, and is confirmed once the log has them.
+"""Follows changes: turns what the server sends into entries, and confirms it once the log has them.
 
-Transactions come whole and in the order of their commits, but not in one piece: a buffer of messages is one append, and
-may end inside a transaction. What the server sends again after a break is known by its position and passed over.
+The server sends complete transactions in the order of their commits. A buffer of messages is one append, and may end
+inside a transaction. What the server sends again after a break is recognised by its position and skipped.
 """
 
 from __future__ import annotations
@@ -18,41 +18,48 @@ from penstock import faults
 from penstock.errors import PenstockError
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed, pack
 from penstock.sources.postgres.log_sink import Sink
-from penstock.sources.postgres.progress import Book
+from penstock.sources.postgres.progress import SourceProgress
 from penstock.sources.postgres.rows.row_entries import LARGEST_ROW, fitting, too_large
 from penstock.sources.postgres.rows.row_json import keys_only
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.stream.change_entries import change_entries, keys_as_entries
-from penstock.sources.postgres.stream.pgoutput import WAL_HEADER_BYTES, Changes, Known, Progress, Scan, Why
+from penstock.sources.postgres.stream.pgoutput import (
+    WAL_HEADER_BYTES,
+    Changes,
+    KnownRelations,
+    Scan,
+    StopReason,
+    StreamCursor,
+)
 from penstock.sources.postgres.stream.relations import Relation, parse_relation
 from penstock.sources.postgres.stream.walsender import LARGE_BYTES, Message, Walsender
 from penstock.sources.postgres.stream_position import ChangePosition, Lsn
 
 BUFFER_BYTES = LARGE_BYTES
 LINGER_SECONDS = 0.02
-"""How long a change may wait for company: each append costs a sync of the disk."""
+"""How long a change may wait for more changes: each append costs a disk sync."""
 IDLE_SECONDS = 0.2
 
 
 class Tables(Protocol):
-    """What the stream asks of whoever knows the tables."""
+    """What the stream asks about tables."""
 
-    def describe(self, relation: Relation) -> Layout | None:
-        """How a relation's rows become records; None: its changes are not wanted."""
+    def wanted_layout(self, relation: Relation) -> Layout | None:
+        """The layout by which a relation's rows become records; None: its changes are not wanted."""
 
-    def outgrew_copy(self, relation: Relation) -> bool:
-        """Whether changes name rows, from here on, by what the copied ones may not have."""
+    def has_new_key(self, relation: Relation) -> bool:
+        """Whether changes identify rows, from here on, by columns that copied rows may lack."""
 
-    def leave(self, namespace: str) -> None:
-        """Put it into the log that changes of a table are missed from here on."""
+    def void_table(self, namespace: str) -> None:
+        """Note in the log that changes of a table are missed from here on."""
 
 
 class Decoder:
-    """Messages of one session to entries. Keeps what the server has said of relations."""
+    """Decodes the messages of one session into entries. Remembers the relations that the server has described."""
 
-    def __init__(self, book: Book, tables: Tables) -> None:
-        self.progress = Progress.after(book.taken)
-        self._book = book
+    def __init__(self, progress: SourceProgress, tables: Tables) -> None:
+        self.cursor = StreamCursor.after(progress.taken)
+        self._progress = progress
         self._tables = tables
         self._scratch = Scratch()
         self._layouts: list[Layout] = []
@@ -62,38 +69,38 @@ class Decoder:
         self._known = _known({})
 
     def decode(self, messages: list[Message]) -> Iterator[tuple[pa.RecordBatch, ChangePosition]]:
-        """Entries for the messages, and the position of the last of each batch. A batch is good until the next."""
+        """Entries for the messages, and the position of each batch's last entry. A batch is valid until the next."""
         buffer = np.frombuffer(b"".join(messages), np.uint8)
         starts = np.zeros(len(messages) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)), out=starts[1:])
-        scan = Scan(buffer, starts, self.progress, self._scratch)
-        while (found := scan.go_on(self._known))[0] is not Why.END:
+        scan = Scan(buffer, starts, self.cursor, self._scratch)
+        while (found := scan.advance(self._known))[0] is not StopReason.END:
             why, place = found
             message = bytes(messages[int(np.searchsorted(starts, place))])[WAL_HEADER_BYTES:]
-            if why is Why.UNKNOWN:
+            if why is StopReason.UNKNOWN:
                 raise PenstockError(
                     "PEN-PGS-018",
                     f"the server sent a message that is not understood: {message[:40]!r}.",
                     "Nothing of it was taken or confirmed. Please report it.",
                 )
             relation = parse_relation(message)
-            if self._is_news(relation) and self._tables.outgrew_copy(relation):
-                # What came before is taken before anything is said of what comes.
+            if self._is_new(relation) and self._tables.has_new_key(relation):
+                # Append the earlier changes before the entry that voids the table.
                 yield from self._entries(scan.changes())
-                self._tables.leave(relation.namespace)
-            self._meet(relation)
+                self._tables.void_table(relation.namespace)
+            self._register_relation(relation)
         yield from self._entries(scan.changes())
 
-    def _is_news(self, relation: Relation) -> bool:
-        """Whether it is said of changes that neither the log nor the table's copy has; the server repeats itself."""
-        here = self.progress.here
-        return here.commit >= self._book.since(relation.namespace) and here > self._book.taken
+    def _is_new(self, relation: Relation) -> bool:
+        """Whether it describes changes that neither the log nor the copy has; the server repeats descriptions."""
+        here = self.cursor.here
+        return here.commit >= self._progress.snapshot_lsn(relation.namespace) and here > self._progress.taken
 
     def _entries(self, changes: Changes) -> Iterator[tuple[pa.RecordBatch, ChangePosition]]:
         if not len(changes.op):
             return
         if self._packed is None:
-            self._packed = pack(self._layouts, self._book.slot)
+            self._packed = pack(self._layouts, self._progress.slot)
         if len(changes.fields.text) > LARGEST_ROW:  # a single message
             small = changes._replace(fields=keys_only([changes.rows, changes.old_rows], changes.fields, self._packed))
             batch = keys_as_entries(small, self._layouts, self._packed, self._scratch)
@@ -105,12 +112,12 @@ class Decoder:
             done += piece.num_rows
             yield piece, ChangePosition(int(changes.commit[done - 1]), int(changes.number[done - 1]))
 
-    def _meet(self, relation: Relation) -> None:
-        layout = self._tables.describe(relation)
+    def _register_relation(self, relation: Relation) -> None:
+        layout = self._tables.wanted_layout(relation)
         number = -1
         since = 0
         if layout is not None:
-            since = self._book.since(layout.namespace)
+            since = self._progress.snapshot_lsn(layout.namespace)
             if layout not in self._layouts:
                 self._layouts.append(layout)
                 self._packed = None
@@ -120,54 +127,59 @@ class Decoder:
 
 
 class Stream:
-    """From a started walsender into the log, until there is a reason to stop."""
+    """Appends what a started walsender sends to the log, until there is a reason to stop."""
 
     def __init__(
-        self, walsender: Walsender, decoder: Decoder, book: Book, sink: Sink, confirming: Callable[[Lsn], None]
+        self,
+        walsender: Walsender,
+        decoder: Decoder,
+        progress: SourceProgress,
+        sink: Sink,
+        confirming: Callable[[Lsn], None],
     ) -> None:
-        """``confirming`` is told how far the server is about to hear that we are."""
+        """``confirming`` is called with each position before it is confirmed to the server."""
         self._confirming = confirming
         self._walsender = walsender
         self._decoder = decoder
-        self._book = book
+        self._progress = progress
         self._sink = sink
 
     @property
     def reached(self) -> Lsn:
-        """Everything that the server has for us before this place was appended."""
-        return max(self._decoder.progress.end, self._walsender.idle_at)
+        """Everything that the server has for us before this position was appended."""
+        return max(self._decoder.cursor.end, self._walsender.idle_at)
 
     def follow(self, stopping: Event, pause: Callable[[], bool], until: Lsn | None) -> bool:
-        """Take changes until we are to stop, ``pause`` says so, or ``until`` is reached; whether it was."""
+        """Append changes until we are told to stop, ``pause`` returns true, or ``until`` is reached; whether it was."""
         there = False
         while not stopping.is_set():
             messages = self._gather()
             if messages:
-                self._take(messages)
+                self._append(messages)
             there = until is not None and self.reached >= until
             if there:
                 break
             if self._walsender.is_due():
                 self._confirm(ask=until is not None)
                 faults.reach("postgres.stream.confirmed")
-            if not self._decoder.progress.inside and pause():
+            if not self._decoder.cursor.inside and pause():
                 break
         self._confirm()
         self._walsender.finish()
         return there
 
     def _confirm(self, ask: bool = False) -> None:
-        lsn = max(self._walsender.confirmed, self._sink.durable(self.reached))
+        lsn = max(self._walsender.confirmed, self._sink.durable_lsn(self.reached))
         self._confirming(lsn)
         self._walsender.confirm(lsn, ask)
 
     def _gather(self) -> list[Message]:
-        """What comes within a short while, up to a buffer full."""
+        """The messages that arrive within a short time, up to a full buffer."""
         messages: list[Message] = []
         size = 0
         deadline = time.monotonic() + IDLE_SECONDS
         while size < BUFFER_BYTES:
-            taken = self._walsender.read(messages, BUFFER_BYTES - size, self._decoder.progress.inside)
+            taken = self._walsender.read(messages, BUFFER_BYTES - size, self._decoder.cursor.inside)
             if taken and not size:
                 deadline = time.monotonic() + LINGER_SECONDS
             size += taken
@@ -178,18 +190,18 @@ class Stream:
                 self._walsender.wait(left)
         return messages
 
-    def _take(self, messages: list[Message]) -> None:
+    def _append(self, messages: list[Message]) -> None:
         for batch, position in self._decoder.decode(messages):
             body = self._sink.prepare(batch)
             faults.reach("postgres.stream.prepared")
-            self._sink.put(body, meanwhile=lambda: self._walsender.confirm(self._walsender.confirmed))
-            self._book.taken = position
+            self._sink.write(body, meanwhile=lambda: self._walsender.confirm(self._walsender.confirmed))
+            self._progress.taken = position
             faults.reach("postgres.stream.appended")
 
 
-def _known(relations: dict[int, tuple[int, int, Lsn]]) -> Known:
+def _known(relations: dict[int, tuple[int, int, Lsn]]) -> KnownRelations:
     ordered = sorted(relations.items())
-    return Known(
+    return KnownRelations(
         np.array([oid for oid, _ in ordered], np.int64),
         np.array([columns for _, (columns, _, _) in ordered], np.int32),
         np.array([layout for _, (_, layout, _) in ordered], np.int32),

@@ -1,9 +1,8 @@
-"""The messages of logical replication (``pgoutput``, protocol 1), taken apart by compiled code, many at a time.
+"""The messages of logical replication (``pgoutput``, protocol 1), parsed by compiled code, many at a time.
 
-A scan goes through messages until one needs a look by Python (a relation is described) and lists the changes that are
-wanted: not those of tables that nobody asked for, not those that a table's copy has in it, not those that the log has.
-Every change counts in its transaction whether it is wanted or not, so the numbers are the same when the server sends a
-transaction again.
+A scan goes through messages until one needs Python (a relation is described) and lists the wanted changes: not those of
+tables that are not selected, not those that a table's copy or the log already has. Every change counts in its
+transaction whether it is wanted or not, so the numbers are the same when the server sends a transaction again.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.stream_position import ChangePosition, Lsn
 
 WAL_HEADER_BYTES = 25
-"""In front of every message: what it is, two places in the write-ahead log, a time."""
+"""In front of every message: its kind, two positions in the write-ahead log, a time."""
 
 _STATES = 7
 
@@ -34,17 +33,17 @@ class ChangeOp(IntEnum):
     TRUNCATE = 3
 
 
-class Why(IntEnum):
-    """Why a scan ended where it did."""
+class StopReason(IntEnum):
+    """Why a scan stopped."""
 
     END = 0
     RELATION = 1
     UNKNOWN = 2
-    """A message, or a relation in it, that nobody has told of."""
+    """The message, or a relation in it, is not known."""
 
 
-class Known(NamedTuple):
-    """The relations that the server has described in this session, by their numbers in order."""
+class KnownRelations(NamedTuple):
+    """The relations that the server has described in this session, sorted by oid."""
 
     oids: Numbers
     columns: npt.NDArray[np.int32]
@@ -55,17 +54,17 @@ class Known(NamedTuple):
 
 
 @dataclass
-class Progress:
-    """Where in the stream we are. The array is compiled code's side of it."""
+class StreamCursor:
+    """Where we are in the stream. Compiled code works on the array."""
 
     state: Numbers = field(default_factory=lambda: np.zeros(_STATES, np.int64))
 
     @classmethod
-    def after(cls, taken: ChangePosition) -> Progress:
-        """At the begin of a session; changes up to and with this one are in the log."""
-        progress = cls()
-        progress.state[_TAKEN_COMMIT], progress.state[_TAKEN_NUMBER] = taken.commit, taken.number
-        return progress
+    def after(cls, taken: ChangePosition) -> StreamCursor:
+        """The cursor at the start of a session; the log has the changes up to and including this one."""
+        cursor = cls()
+        cursor.state[_TAKEN_COMMIT], cursor.state[_TAKEN_NUMBER] = taken.commit, taken.number
+        return cursor
 
     @property
     def inside(self) -> bool:
@@ -79,7 +78,7 @@ class Progress:
 
     @property
     def end(self) -> Lsn:
-        """Where the last transaction that was seen whole ends; 0: none was."""
+        """Where the last complete transaction ends; 0: none was seen."""
         return int(self.state[_END])
 
 
@@ -110,11 +109,11 @@ class Changes(NamedTuple):
 class Scan:
     """The messages of one buffer, gone through from relation to relation."""
 
-    def __init__(self, buffer: Bytes, starts: Numbers, progress: Progress, scratch: Scratch) -> None:
+    def __init__(self, buffer: Bytes, starts: Numbers, cursor: StreamCursor, scratch: Scratch) -> None:
         """``starts``: where each message begins, and where the last one ends."""
         self._buffer = buffer
         self._starts = starts
-        self._progress = progress
+        self._cursor = cursor
         messages = len(starts) - 1
         # One change each, but for a truncate, where every relation takes four bytes.
         truncates = bool((buffer[starts[:-1] + WAL_HEADER_BYTES] == _TRUNCATE).any())
@@ -131,17 +130,17 @@ class Scan:
         self._field_ends = scratch.int32("ends", most_fields)
         self._message = self._count = self._fields = 0
 
-    def go_on(self, known: Known) -> tuple[Why, int]:
+    def advance(self, known: KnownRelations) -> tuple[StopReason, int]:
         """Up to the end, or to a message that needs a look: why, and the place of that message in the buffer."""
         self._message, self._count, self._fields, why = _scan(
             self._buffer, self._starts, self._message, known.oids, known.columns, known.layout, known.since,
-            self._progress.state, self._op, self._layout, self._first_field, self._first_old,
+            self._cursor.state, self._op, self._layout, self._first_field, self._first_old,
             self._commit, self._number, self._time, self._field_starts, self._field_ends, self._count, self._fields,
         )  # fmt: skip
         place = int(self._starts[self._message])
         if why == _RELATION_WHY:
             self._message += 1
-        return Why(why), place
+        return StopReason(why), place
 
     def changes(self) -> Changes:
         """Those that were found since the last time. Good until the scan goes on, or another one uses the memory."""
@@ -164,7 +163,7 @@ _INSIDE, _COMMIT, _NUMBER, _TIME, _END, _TAKEN_COMMIT, _TAKEN_NUMBER = range(_ST
 _BEGIN, _DONE, _INSERT, _UPDATE, _DELETE, _TRUNCATE, _RELATION = b"BCIUDTR"
 _ORIGIN, _TYPE, _MESSAGE = b"OYM"
 _KEY_ONLY, _OLD, _NEW, _TEXT, _NOTHING, _KEPT = b"KONtnu"
-_END_WHY, _RELATION_WHY, _UNKNOWN_WHY = int(Why.END), int(Why.RELATION), int(Why.UNKNOWN)
+_END_WHY, _RELATION_WHY, _UNKNOWN_WHY = int(StopReason.END), int(StopReason.RELATION), int(StopReason.UNKNOWN)
 
 
 @compiled

@@ -1,11 +1,10 @@
-"""The publication that names our tables: made when missing, extended as tables come.
+"""The publication that names our tables: created when missing, extended as tables come.
 
-It lists tables one by one even where our role could have it say "all tables". PostgreSQL refuses updates and deletes of
-a published table whose rows have no identity; a publication of all tables would do that to every such table of the
-database, also to ones that nobody wants to follow, and to those that are made tomorrow.
+It lists tables one by one even where our role could publish "all tables". PostgreSQL refuses updates and deletes of a
+published table whose rows have no identity; a publication of all tables would do that to every such table of the
+database, also to those that nobody wants to follow, and to those created tomorrow.
 
-A publication that is there already is used as it is, whatever it lists and filters; only tables that are meant and not
-in it are added.
+An existing publication is used as it is, whatever it lists and filters; we only add selected tables that it lacks.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from penstock.sources.postgres.server_checks import check_identities, check_tabl
 _log = logging.getLogger("penstock.postgres")
 
 
-class Hearer(Protocol):
-    """Who hears of tables on their way into the publication."""
+class PublicationListener(Protocol):
+    """Is told about tables on their way into the publication."""
 
-    def missed(self, fresh: Sequence[Table]) -> None:
-        """These are about to be published: what was done to them until now came to nobody."""
+    def note_missed_changes(self, fresh: Sequence[Table]) -> None:
+        """These tables are about to be published: their changes until now were missed."""
 
-    def left_alone(self, table: Table, why: str) -> None:
-        """This one cannot be followed yet."""
+    def warn_not_followed(self, table: Table, why: str) -> None:
+        """This table cannot be followed yet."""
 
 
-def establish(connection: Connection, name: str, patterns: Sequence[str], hearer: Hearer) -> list[Table]:
-    """Have all tables that are meant in the publication, before anything is followed. Raises ``PenstockError`` for what
-    a person must mend first."""
+def publish_all(connection: Connection, name: str, patterns: Sequence[str], hearer: PublicationListener) -> list[Table]:
+    """Publish all selected tables, before anything is followed. Raises ``PenstockError`` for what a person must fix
+    first."""
     found = tables(connection, name, patterns)
     check_tables(found, patterns)
     check_identities(found)
     fresh = [table for table in found if not table.published]
-    hearer.missed(fresh)
+    hearer.note_missed_changes(fresh)
     if _exists(connection, name):
         check_publication(connection, name)
         _add(connection, name, fresh)
@@ -50,18 +49,18 @@ def establish(connection: Connection, name: str, patterns: Sequence[str], hearer
     return tables(connection, name, patterns)
 
 
-def extend(connection: Connection, name: str, patterns: Sequence[str], hearer: Hearer) -> list[Table]:
-    """The same while others are followed already: the tables that are published. One that cannot be taken yet is no
-    reason to stop, and left for the next time."""
+def publish_new(connection: Connection, name: str, patterns: Sequence[str], hearer: PublicationListener) -> list[Table]:
+    """The same while others are followed already; returns the published tables. A table that cannot be published yet
+    is left for the next time."""
     found = tables(connection, name, patterns)
     fresh = [table for table in found if not table.published]
-    hearer.missed(fresh)
+    hearer.note_missed_changes(fresh)
     able = []
     for table in fresh:
         if table.has_identity and table.readable:
             able.append(table)
         else:
-            hearer.left_alone(table, _lack(table))
+            hearer.warn_not_followed(table, _lack(table))
     if able and not _exists(connection, name):
         _create(connection, name, able)
     else:
@@ -69,7 +68,7 @@ def extend(connection: Connection, name: str, patterns: Sequence[str], hearer: H
             try:
                 _add(connection, name, [table])
             except PenstockError as error:
-                hearer.left_alone(table, str(error))
+                hearer.warn_not_followed(table, str(error))
     if able:
         found = tables(connection, name, patterns)
     return [table for table in found if table.published]
@@ -86,7 +85,7 @@ def _exists(connection: Connection, name: str) -> bool:
 
 
 def check_publication(connection: Connection, name: str) -> None:
-    """That it speaks of all changes, if it is there."""
+    """Check that the publication, if it exists, covers all kinds of changes."""
     row = connection.execute(
         "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s", (name,)
     ).fetchone()

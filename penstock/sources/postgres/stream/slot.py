@@ -1,7 +1,7 @@
-"""The replication slot: it keeps what we have not confirmed, and gives a snapshot to begin with.
+"""The replication slot: it keeps what we have not confirmed, and exports snapshots.
 
-The slot of the source lasts. A second one, gone with its connection, is made only to have one more snapshot: for tables
-that come later, or whose copy was cut off.
+The source's slot is permanent. A temporary one, which ends with its connection, is created for each further snapshot:
+for tables that come later, or whose copy was interrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from psycopg import pq
 
 from penstock.errors import PenstockError
 from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway
-from penstock.sources.postgres.copy.copy_blocks import result_of
+from penstock.sources.postgres.copy.copy_blocks import wait_for_result
 from penstock.sources.postgres.stream_position import Lsn, lsn_text, parse_lsn
 
 SLOTS = 2
@@ -23,14 +23,14 @@ SLOTS = 2
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The database at one moment. It can be used as long as the connection that made it is open and does nothing."""
+    """The database at one moment. Valid as long as the connection that exported it is open and idle."""
 
     name: str
     lsn: Lsn
-    """Transactions that committed before this place are in it, later ones are not."""
+    """The snapshot has the transactions that committed before this position, and no later ones."""
 
     def enter(self, connection: Connection) -> None:
-        """Have the transaction that has just begun see the database as of the snapshot."""
+        """Make the transaction that has just begun use the snapshot."""
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
             connection.execute(f"SET TRANSACTION SNAPSHOT '{self.name}'".encode())
@@ -39,7 +39,7 @@ class Snapshot:
 
 
 def has_slot(connection: Connection, name: str) -> bool:
-    """Whether the slot is there. Raises ``PenstockError`` if it is, and cannot be ours."""
+    """Whether the slot exists. Raises ``PenstockError`` if it exists and cannot be ours."""
     row = connection.execute(_SLOT, (name,)).fetchone()
     if row is None:
         return False
@@ -51,11 +51,11 @@ def has_slot(connection: Connection, name: str) -> bool:
             what = "is a physical one" if plugin is None else f"speaks '{plugin}', not 'pgoutput'"
         raise PenstockError("PEN-PGS-007", f"the slot '{name}' {what}.", "Give `slot` another name.")
     if status == "lost":
-        raise lost(name, "the server has removed what it kept (max_slot_wal_keep_size)")
+        raise slot_lost_error(name, "the server has removed what it kept (max_slot_wal_keep_size)")
     return True
 
 
-def lost(name: str, why: str) -> PenstockError:
+def slot_lost_error(name: str, why: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-006",
         f"the slot '{name}' is lost: {why}. Changes are missing, and no copy that exists can be brought up to date.",
@@ -64,7 +64,7 @@ def lost(name: str, why: str) -> PenstockError:
     )
 
 
-def not_ours(name: str) -> PenstockError:
+def foreign_slot_error(name: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-020",
         f"the slot '{name}' is there already, and not by this pipeline: whoever reads from it would miss what we take.",
@@ -73,8 +73,8 @@ def not_ours(name: str) -> PenstockError:
     )
 
 
-def check_room(connection: Connection) -> None:
-    """That two more slots can be made: the one that lasts, and one while tables are copied."""
+def check_free_slots(connection: Connection) -> None:
+    """Check that two more slots can be created: the permanent one, and one while tables are copied."""
     row = connection.execute(_ROOM).fetchone()
     room = int(str(row[0])) if row is not None else 0
     if room < SLOTS:
@@ -86,22 +86,22 @@ def check_room(connection: Connection) -> None:
 
 
 def create_slot(walsender: Connection, name: str, stopping: Event) -> Lsn:
-    """Make the slot that lasts; the place from which it has changes. Waits for transactions under way to end.
+    """Create the permanent slot; returns the position of its first change. Waits for running transactions to end.
 
-    What it gives there is not to be trusted. As long as a slot is new, the server works out anew at every start what
-    its catalog was like at that place, and misses what changed it while the slot was being made: a table that was
-    truncated then cannot be found ("could not map filenode"), whoever writes to it, until the catalog changes again. So
-    the stream is taken from the place of a later snapshot, by ``take_snapshot``.
+    Its first changes cannot be trusted. While a slot is new, the server reconstructs at every start what its catalog
+    was like at that position, and misses what changed it while the slot was being created: a table that was truncated
+    then cannot be found ("could not map filenode") until the catalog changes again. So the stream starts at the
+    position of a later snapshot, by ``take_snapshot``.
     """
     command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL pgoutput NOEXPORT_SNAPSHOT'
     return parse_lsn(_ask(walsender, command, stopping)[1])
 
 
 def take_snapshot(control: Connection, walsender: Connection, name: str, stopping: Event) -> Snapshot:
-    """A snapshot, by a slot that ends with the connection; from its place on the lasting slot can be trusted.
+    """Take a snapshot by a temporary slot; from its position on the permanent slot can be trusted.
 
-    A change of the catalog makes the server see it as it is; the snapshot then waits for the transactions that were
-    under way before, so all that might be read with what was seen until then is in the snapshot.
+    A catalog change makes the server refresh its view of the catalog. The snapshot then waits for the transactions that
+    ran before, so it has everything that might be decoded with the old view.
     """
     with control.transaction():
         control.execute("SET TRANSACTION READ WRITE")
@@ -113,7 +113,7 @@ def take_snapshot(control: Connection, walsender: Connection, name: str, stoppin
 
 
 def system_identifier(walsender: Connection, stopping: Event) -> str:
-    """What tells this database cluster from every other."""
+    """The unique identifier of this database cluster."""
     return _ask(walsender, "IDENTIFY_SYSTEM", stopping)[0]
 
 
@@ -121,10 +121,10 @@ def check_reachable(connection: Connection, taken: Lsn) -> None:
     """Refuse a server whose write-ahead log ends before what the log has."""
     end = end_of_wal(connection)
     if end < taken:
-        raise another_server(f"it is at {lsn_text(end)}, but the log has changes up to {lsn_text(taken)}")
+        raise other_server_error(f"it is at {lsn_text(end)}, but the log has changes up to {lsn_text(taken)}")
 
 
-def another_server(why: str) -> PenstockError:
+def other_server_error(why: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-013",
         f"this is not the server that the log's records come from, or it was put back to an earlier state: {why}.",
@@ -146,19 +146,19 @@ def confirmed_lsn(connection: Connection, name: str) -> Lsn:
 
 
 def holder_timeout(connection: Connection) -> float:
-    """Seconds after which the server surely has let go of a client that died."""
+    """Seconds after which the server has certainly dropped a dead client."""
     row = connection.execute("SELECT setting::int4 FROM pg_settings WHERE name = 'wal_sender_timeout'").fetchone()
     milliseconds = int(str(row[0])) if row is not None else 0
     return (milliseconds / 1000 or 60.0) + 10.0
 
 
 def slot_holder(connection: Connection, name: str) -> str | None:
-    """Who reads from the slot now."""
+    """Who reads from the slot now, if anybody."""
     row = connection.execute(_HOLDER, (name,)).fetchone()
     return None if row is None else f"process {row[0]} of the server ({row[1]} from {row[2]})"
 
 
-def in_use(name: str, holder: str) -> PenstockError:
+def slot_busy_error(name: str, holder: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-005",
         f"the slot '{name}' is in use by {holder}.",
@@ -171,7 +171,7 @@ def _ask(walsender: Connection, command: str, stopping: Event) -> list[str]:
     pgconn = walsender.pgconn
     pgconn.send_query(command.encode())
     rows: list[str] = []
-    while (result := result_of(pgconn, stopping)) is not None:
+    while (result := wait_for_result(pgconn, stopping)) is not None:
         if result.status == pq.ExecStatus.TUPLES_OK:
             rows = [(result.get_value(0, column) or b"").decode() for column in range(result.nfields)]
         elif result.status != pq.ExecStatus.COMMAND_OK:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.destinations.contract import Part
-from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, together
+from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, merge_headers
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
 from penstock.destinations.sql.stage.table_files import FILE_ROWS, create_arrow_file
 
@@ -37,7 +37,7 @@ class MirrorFiles:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held, as one file."""
+        """Write the held rows as one file."""
         if not self._held:
             return
         rows = pa.concat_tables(self._held, promote_options="default").combine_chunks()
@@ -46,7 +46,7 @@ class MirrorFiles:
         writer.write_table(rows)
         writer.close()
         place = rows.column(PARTITION)[0].as_py(), rows.column(OFFSET)[0].as_py()
-        header = together(self._headers)
+        header = merge_headers(self._headers)
         self._parts.append(Part(self._table, str(path), rows.num_rows, *place, header.encode()))
         self._held, self._headers = [], []
 

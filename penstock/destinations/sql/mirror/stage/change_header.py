@@ -1,4 +1,4 @@
-"""What a staged file of changes says of itself: its columns with all that is known of their types, and the key."""
+"""The header of a staged file of changes: its columns with all that is known about their types, and the key."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from penstock.flatten.inner_types import InnerType, promote
 
 @dataclass(frozen=True)
 class MirrorColumn:
-    """A column that changes carry. Its type is what a step asked for, else what the source declares, else what its
-    values are."""
+    """A column that changes carry. Its type is the one that a step asked for, else the one that the source declares,
+    else that of its values."""
 
     name: str
-    """Ours; in a staged file, where that is not settled yet, the source's."""
+    """Our name; in a staged file, where that is not decided yet, the source's."""
     source: str
     asked: str | None = None
     declared: str | None = None
     values: InnerType | None = None
-    """Of a column that nothing is declared of: the lowest type that holds its values, if it has any."""
+    """For a column without a declared type: the lowest type that holds its values, if it has any."""
     nested: bool = False
     """Whether objects or arrays are among those values."""
     earlier: frozenset[str] = frozenset()
-    """Other types that some of the changes declare for it: the source's type has changed since."""
+    """Other types that some of the changes declare: the source has changed its type since."""
 
     def type(self, dialect: Dialect) -> str | None:
-        """The engine's type for it; ``None`` if nothing is known but that it is NULL."""
+        """The engine's type for it; ``None`` if all known values are NULL."""
         if self.asked is not None:
             return dialect.cast_type(self.asked)
         if self.declared is not None:
-            return dialect.mirrored(self.declared) or dialect.types[InnerType.STRING]
+            return dialect.mirror_type(self.declared) or dialect.types[InnerType.STRING]
         if self.nested:
             return dialect.json_type
         return dialect.types[self.values] if self.values else None
 
     def is_known(self, dialect: Dialect) -> bool:
-        """Whether its type is the engine's own word for it, not text for want of a better one."""
-        return self.asked is not None or self.declared is None or dialect.mirrored(self.declared) is not None
+        """Whether the engine has a type of its own for it, so that it does not fall back to text."""
+        return self.asked is not None or self.declared is None or dialect.mirror_type(self.declared) is not None
 
     def types(self, dialect: Dialect) -> list[str]:
-        """The engine's types for all that changes declare for it."""
+        """The engine's types for all types that changes declare for it."""
         every = [self, *(replace(self, declared=declared) for declared in sorted(self.earlier))]
         return [found for column in every if (found := column.type(dialect)) is not None]
 
-    def then(self, later: MirrorColumn) -> MirrorColumn:
-        """The same column with what was learnt of it later."""
+    def updated_by(self, later: MirrorColumn) -> MirrorColumn:
+        """The same column with what later changes say about it."""
         values = promote(self.values, later.values) if self.values and later.values else self.values or later.values
         declared = {self.declared, *self.earlier, *later.earlier} - {later.declared, None}
         return replace(
@@ -60,7 +60,7 @@ class MirrorColumn:
 
 @dataclass(frozen=True)
 class MirrorHeader:
-    """``key`` names its columns as they do; an empty one means that rows have no name but themselves."""
+    """``key`` uses the names of ``columns``; an empty key means that rows are identified by all their values."""
 
     columns: tuple[MirrorColumn, ...]
     key: tuple[str, ...]
@@ -92,8 +92,8 @@ def decode(text: str) -> MirrorHeader:
     )
 
 
-def together(headers: Iterable[MirrorHeader]) -> MirrorHeader:
-    """The headers of files in the order of the log as one: every column once, as the newest has it."""
+def merge_headers(headers: Iterable[MirrorHeader]) -> MirrorHeader:
+    """Merges the headers of files in the order of the log: every column once, as the newest header has it."""
     columns: dict[str, MirrorColumn] = {}
     key: tuple[str, ...] = ()
     namespaces: dict[str, None] = {}
@@ -102,5 +102,5 @@ def together(headers: Iterable[MirrorHeader]) -> MirrorHeader:
         namespaces |= dict.fromkeys(header.namespaces)
         for column in header.columns:
             known = columns.get(column.name)
-            columns[column.name] = known.then(column) if known else column
+            columns[column.name] = known.updated_by(column) if known else column
     return MirrorHeader(tuple(columns.values()), key, tuple(namespaces))

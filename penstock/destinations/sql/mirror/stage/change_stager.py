@@ -1,8 +1,8 @@
 """From records to changes, inside a task: which table, what happens to it, and the values of each column.
 
-A staged value is its JSON text, so that ``null`` (the column becomes NULL) is not nothing (the record does not carry
-the column). What type it is to become is decided when the table is known. A record that says nothing of a row (a copy
-that is complete, an unknown command, an object without members) is skipped.
+A staged value is its JSON text, which tells ``null`` (the column becomes NULL) from nothing (the record does not carry
+the column). Its type at the target is decided when the table is known. A record that concerns no row (the end of a
+copy, an unknown command, an object without members) is skipped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.mirror.fold_changes import Bools, Change, Kinds, Numbers
 from penstock.destinations.sql.mirror.stage.change_files import MirrorFiles
 from penstock.destinations.sql.mirror.stage.change_header import MirrorColumn, MirrorHeader
-from penstock.destinations.sql.mirror.stage.mirror_names import MirrorNames
+from penstock.destinations.sql.mirror.stage.mirror_names import MirrorTableChooser
 from penstock.destinations.sql.stage.stager import HELD_BYTES, OFFSET, PARTITION, failed
 from penstock.flatten.inner_types import InnerType
-from penstock.flatten.values.text_values import written_array
-from penstock.flatten.values.to_arrow import inferred
+from penstock.flatten.values.text_values import verbatim_array
+from penstock.flatten.values.to_arrow import infer_column
 from penstock.flatten.values.value_spans import Spans, by_column
 from penstock.json.document_problems import Problem, problem
 from penstock.json.find import find
@@ -40,15 +40,15 @@ NULL_TEXT = "null"
 CHANGE = "@change"
 """The column that says what happens (``Change``)."""
 VALUE = "@new "
-"""Before the source's names of columns that hold values. What they are called at the target is for the table to say."""
+"""Prefix of the source's names of value columns. The table decides what they are called at the target."""
 OLD = "@old "
-"""Before the names of columns that say where a row was, if it moves: its old key, or all of it if it has none."""
+"""Prefix of columns with the old key of a row that moves, or with all its old values if it has no key."""
 
 
 class MirrorStager(Stager):
     """``casts`` are types that steps ask for, by JSON path."""
 
-    def __init__(self, directory: Path, names: MirrorNames, casts: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, names: MirrorTableChooser, casts: Mapping[str, str]) -> None:
         self._directory = directory
         self._names = names
         self._casts = {path[0]: asked for text, asked in casts.items() if len(path := parse_path(text)) == 1}
@@ -63,7 +63,7 @@ class MirrorStager(Stager):
             if choice.problem:
                 failures.append(failed(batch.take(pa.array(rows)), choice.code, choice.problem))
             elif choice.table:
-                for piece in _alike(batch, rows, change):
+                for piece in _cut_by_declaration(batch, rows, change):
                     if piece.problem:
                         failures.append(failed(piece.rows, "bad_header", piece.problem))
                         continue
@@ -94,21 +94,21 @@ class MirrorStager(Stager):
         moved = fields(piece.old)
         taken = truncates.copy()
         taken[found.record] = True
-        broken = {**_broken(found, ~truncates), **_broken(moved, moved.documents.valid)}
+        broken = {**_unreadable_rows(found, ~truncates), **_unreadable_rows(moved, moved.documents.valid)}
         taken[list(broken)] = False
         places = rows.select(["partition", "offset"]).filter(pa.array(taken))
         arrays = {PARTITION: places.column(0), OFFSET: places.column(1), CHANGE: pa.array(piece.change[taken])}
         columns = []
         for source, spans in _in_order(found, taken, piece.columns):
             columns.append(self._column(source, piece.columns.get(source), spans))
-            arrays[VALUE + source] = written_array(spans, places.num_rows)
-        for source, left_out in _left_out(rows, taken):
+            arrays[VALUE + source] = verbatim_array(spans, places.num_rows)
+        for source, left_out in _unchanged_columns(rows, taken):
             if VALUE + source in arrays:
-                # A step may have made a null of what is not there.
+                # A step may have turned an absent value into null.
                 nothing = pc.and_(left_out, pc.equal(arrays[VALUE + source], NULL_TEXT))
                 arrays[VALUE + source] = pc.if_else(nothing, pa.scalar(None, pa.string()), arrays[VALUE + source])
         for source, spans in _in_order(moved, taken, piece.columns):
-            arrays[OLD + source] = written_array(spans, places.num_rows)
+            arrays[OLD + source] = verbatim_array(spans, places.num_rows)
         return _Staged(
             pa.table(arrays),
             MirrorHeader(tuple(columns), tuple(piece.key), (rows.column("namespace")[0].as_py(),)),
@@ -126,17 +126,17 @@ class MirrorStager(Stager):
 
 @dataclass(frozen=True)
 class _Piece:
-    """Records of one table of which the source says the same."""
+    """Records of one table with the same declarations of the source."""
 
     rows: pa.RecordBatch
     places: Numbers
-    """Where in the batch they are."""
+    """Their places in the batch."""
     change: Kinds
     columns: Mapping[str, str]
     """Column to declared type, in the source's order."""
     key: Sequence[str]
     problem: str = ""
-    """Why what the source says of the table cannot be read."""
+    """Why the source's declarations cannot be read."""
 
     @property
     def old(self) -> pa.Array:
@@ -180,8 +180,8 @@ def _by_namespace(batch: pa.RecordBatch, chosen: Bools) -> Iterator[tuple[str, N
             yield namespace, rows
 
 
-def _alike(batch: pa.RecordBatch, places: Numbers, change: Kinds) -> Iterator[_Piece]:
-    """The chosen rows, cut where what the source says of the table changes."""
+def _cut_by_declaration(batch: pa.RecordBatch, places: Numbers, change: Kinds) -> Iterator[_Piece]:
+    """The chosen rows, cut where the source's declarations for the table change."""
     rows = batch if len(places) == batch.num_rows else batch.take(pa.array(places))
     headers = [_header(rows, name).dictionary_encode() for name in (Header.COLUMNS, Header.KEY)]
     codes = [header.indices.fill_null(-1).to_numpy(zero_copy_only=False) for header in headers]
@@ -213,20 +213,20 @@ def _header(rows: pa.RecordBatch, name: str) -> pa.Array:
     return pc.map_lookup(rows.column("headers"), pa.scalar(name), "last")
 
 
-def _left_out(rows: pa.RecordBatch, taken: Bools) -> Iterator[tuple[str, pa.BooleanArray]]:
+def _unchanged_columns(rows: pa.RecordBatch, taken: Bools) -> Iterator[tuple[str, pa.BooleanArray]]:
     """The columns that some updates say they leave unchanged, each with those updates."""
     header = _header(rows, Header.UNCHANGED)
     if header.null_count == len(header):
         return
     texts = header.filter(pa.array(taken)).dictionary_encode()
     for number, text in enumerate(texts.dictionary.to_pylist()):
-        with suppress(ValueError):  # what is not there is left unchanged anyway
+        with suppress(ValueError):  # an absent column stays unchanged anyway
             for source in _names(text, Header.UNCHANGED):
                 yield source, pc.fill_null(pc.equal(texts.indices, number), False)
 
 
 def _values(rows: pa.RecordBatch, change: Kinds) -> pa.Array:
-    """The objects that hold the values of columns. A delete may have nothing but its key."""
+    """The objects that hold the values of columns. A delete may have only its key."""
     data = rows.column("data")
     if (change == Change.TRUNCATE).any():
         data = pc.if_else(pa.array(change == Change.TRUNCATE), pa.scalar(None, data.type), data)
@@ -236,14 +236,14 @@ def _values(rows: pa.RecordBatch, change: Kinds) -> pa.Array:
     return data
 
 
-def _broken(found: Leaves, counts: Bools) -> dict[int, Problem]:
-    """By row what is no JSON object, among those that should be."""
+def _unreadable_rows(found: Leaves, counts: Bools) -> dict[int, Problem]:
+    """The problem of each row that should be a JSON object and is not."""
     rows = np.flatnonzero((found.broken_at != -1) & counts).tolist()
     return {row: problem(found.documents, row, int(found.broken_at[row])) for row in rows}
 
 
 def _in_order(found: Leaves, taken: Bools, columns: Mapping[str, str]) -> Iterator[tuple[str, Spans]]:
-    """The values by column, in the order in which the source has its columns; others after them."""
+    """The values by column: declared columns in the source's order, others after them."""
     number = np.cumsum(taken, dtype=np.int32) - np.int32(1)
     declared = {name: place for place, name in enumerate(columns)}
     every = zip((path[0] for path in found.paths), by_column(found, np.arange(len(taken), dtype=np.int32)), strict=True)
@@ -258,4 +258,4 @@ def _inner_type(spans: Spans) -> InnerType | None:
     if not len(known):
         return None
     kinds = frozenset(Kind(kind) for kind in np.unique(known.kind).tolist())
-    return inferred(replace(known, kinds=kinds), int(known.row[-1]) + 1, infer_timestamps=False).type
+    return infer_column(replace(known, kinds=kinds), int(known.row[-1]) + 1, infer_timestamps=False).type

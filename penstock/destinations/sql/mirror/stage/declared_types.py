@@ -1,6 +1,6 @@
 """The types that a source declares for its columns, as PostgreSQL writes them: ``character varying(40)[]``.
 
-They come from records, and what is made of them goes into statements: an engine takes only those it knows by name.
+They come from records and end up in statements, so an engine accepts only those that it knows by name.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ UNKNOWN = Declared("")
 
 
 @lru_cache(maxsize=4_096)
-def declared(text: str) -> Declared:
-    """Read a type; ``UNKNOWN`` for what has not the shape of one."""
+def parse_declared(text: str) -> Declared:
+    """Read a type; ``UNKNOWN`` for text that does not look like one."""
     match = _SHAPE.fullmatch(" ".join(text.lower().split()))
     if match is None:
         return UNKNOWN

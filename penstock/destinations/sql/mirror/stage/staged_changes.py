@@ -1,6 +1,6 @@
 """The staged changes of one table of a batch, in the order of the log, cut where the table's key changes.
 
-Files are mapped into memory, not read: what is not looked at costs nothing.
+Files are mapped into memory, not read: only what is looked at costs anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Order, Part
 from penstock.destinations.sql.mirror.fold_changes import Kinds, Numbers
-from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, decode, together
+from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, decode, merge_headers
 from penstock.destinations.sql.mirror.stage.change_stager import CHANGE, OLD, VALUE
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
 
@@ -24,8 +24,8 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Staged:
-    """Changes, one after the other, of rows that are told apart by one key (or by none), by the source's names."""
+class StagedStretch:
+    """Consecutive changes of rows with the same key columns (or none), by the source's names."""
 
     rows: pa.Table
     header: MirrorHeader
@@ -47,14 +47,14 @@ class Staged:
 
     @property
     def sources(self) -> list[str]:
-        """Every column that is spoken of."""
+        """Every column that the changes name."""
         carried = [_source(name) for name in self.rows.schema.names if name.startswith((VALUE, OLD))]
         return list(dict.fromkeys([*carried, *self.header.key]))
 
-    def named(self, names: Mapping[str, str], key: tuple[str, ...]) -> Stretch:
-        """The same by the names that columns have at the target; ``key`` tells rows apart, whatever the source says."""
+    def with_target_names(self, names: Mapping[str, str], key: tuple[str, ...]) -> Stretch:
+        """The same by the target's column names; ``key``, if given, replaces the source's key."""
         ours = key or tuple(names[source] for source in self.header.key)
-        # A step may have given the key other names than the source has for it.
+        # A step may have renamed the source's key columns.
         same = len(ours) == len(self.header.key)
         old = {**names, **(dict(zip(self.header.key, ours, strict=True)) if same else {})}
         found = []
@@ -96,13 +96,13 @@ class Stretch:
         return {column.name: self.rows.column(column.name) for column in self.header.columns}
 
     def old(self, name: str) -> pa.ChunkedArray | None:
-        """What the rows that change had in a column before, as far as it is said."""
+        """The old values of a column, as far as the changes carry them."""
         return self.rows.column(OLD + name) if OLD + name in self.rows.schema.names else None
 
 
-def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place | None = None) -> list[Staged]:
+def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place | None = None) -> list[StagedStretch]:
     """The changes of one table. Where they are cut depends on the log alone, not on how they were staged. With
-    ``behind``, those that come after this record."""
+    ``behind``, only those after this record."""
     files = [
         (decode(part.header), _mapped(part.path))
         for part in sorted(parts, key=lambda part: (part.partition, part.first_offset))
@@ -121,9 +121,9 @@ def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place |
         return []
     cuts = np.flatnonzero(np.diff(key)) + 1
     return [
-        Staged(
+        StagedStretch(
             rows.slice(start, end - start),
-            together(header for (header, _), number in zip(files, of_file, strict=True) if number == key[start]),
+            merge_headers(header for (header, _), number in zip(files, of_file, strict=True) if number == key[start]),
         )
         for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(key)], strict=True)
     ]
@@ -145,14 +145,14 @@ def _later(rows: pa.Table, order: Order | None, place: Place) -> npt.NDArray[np.
     """Which rows come after a record."""
     partition, offset = (np.append(found, at) for found, at in zip(_places(rows), place, strict=True))
     ranks = (partition << 48) | offset if order is None else order.ranks(partition, offset)
-    # Where rows of the record itself rank depends on where they stand.
+    # The rank of the record's own rows depends on their position.
     others = (partition[:-1] != place[0]) | (offset[:-1] != place[1])
     found: npt.NDArray[np.bool_] = others & (ranks[:-1] > ranks[-1])
     return found
 
 
 def _sorting(rows: pa.Table, order: Order | None) -> Numbers | None:
-    """The rows in the order of the log over all partitions; ``None`` if they lie so already."""
+    """The order of the rows in the log, over all partitions; ``None`` if they are in that order already."""
     partition, offset = _places(rows)
     if order is not None and len(partition) and (partition != partition[0]).any():
         return np.argsort(order.ranks(partition, offset), kind="stable")

@@ -2,8 +2,8 @@
 
 ``exact_*`` are for columns without a cast: they say whether every value keeps its whole meaning. ``cast_*`` are for
 columns with one: they also read numbers out of strings (``"7"``, ``"1.5"``), and say for each value whether it could be
-converted. Nothing is rounded. A double is the number that the fewest digits say which lead to it: 0.1 is one, and
-0.10000000000000001 is not, though it is nearest to the same double.
+converted. Nothing is rounded. A double stands for the number with the shortest text that gives it: a double keeps 0.1,
+but not 0.10000000000000001, which gives the same double.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.same_number import same_numbers
 from penstock.flatten.values.text_values import text_array
-from penstock.flatten.values.to_json import spelled
+from penstock.flatten.values.to_json import as_text
 from penstock.flatten.values.value_spans import Bools, Int64s, Kinds, Spans
 from penstock.json.tokens import ARRAY, FALSE, INT, STRING, TRUE, number_end
 
@@ -31,7 +31,7 @@ def exact_integers(spans: Spans) -> Int64s | None:
 
 def exact_doubles(spans: Spans) -> tuple[Doubles, Bools] | None:
     """Values of numbers and booleans, and which of them a double keeps; or None if one is too large (a number for a
-    double, an integer for 64 bits), so small that nothing is left of it, or an integer that a double would round."""
+    double, an integer for 64 bits), so small that it becomes zero, or an integer that a double would round."""
     values = np.empty(len(spans), np.float64)
     hard = np.zeros(len(spans), np.bool_)
     if not _doubles(spans.buffer, spans.start, spans.end, spans.kind, values, hard):
@@ -46,7 +46,7 @@ def exact_doubles(spans: Spans) -> tuple[Doubles, Bools] | None:
 
 
 def keep_their_spelling(spans: Spans, doubles: Doubles) -> bool:
-    """Whether numbers with a point, of which these are the doubles, are all written as the doubles would be."""
+    """Whether numbers with a point are all written as their doubles would be printed."""
     unsure = np.zeros(len(spans), np.bool_)
     if not _are_plain(spans.buffer, spans.start, spans.end, unsure):
         return False
@@ -55,7 +55,7 @@ def keep_their_spelling(spans: Spans, doubles: Doubles) -> bool:
     few = spans.where(unsure)
     rows = np.arange(len(few), dtype=np.int32)
     written = text_array(Spans(few.buffer, rows, few.kind, few.start, few.end, few.kinds), len(few))
-    return bool(spelled(pa.array(doubles[unsure])).equals(written))
+    return bool(as_text(pa.array(doubles[unsure])).equals(written))
 
 
 def cast_doubles(spans: Spans) -> tuple[Doubles, Bools]:
@@ -84,7 +84,7 @@ def cast_integers(spans: Spans, bits: int) -> tuple[Int64s, Bools]:
 
 def cast_decimals(spans: Spans, precision: int, scale: int) -> tuple[UInt64s, Bools]:
     """Values as 128-bit integers scaled by ``10 ** scale`` (two words each), and which of them could be converted: not
-    those with more digits than that, before the point or behind it."""
+    those with too many digits before or after the point."""
     most = _limbs(10**precision - 1)
     return _scaled(spans.buffer, spans.start, spans.end, spans.kind, scale, most, most)
 
@@ -95,7 +95,7 @@ def cast_booleans(spans: Spans) -> tuple[Bools, Bools]:
 
 
 def _vanishes(spans: Spans, doubles: Doubles) -> bool:
-    """Whether a number that is not zero has become zero."""
+    """Whether a nonzero number became zero."""
     zeros = spans.where(doubles == 0)
     return any(
         any(digit in zeros.buffer[start:end].tobytes().lower().partition(b"e")[0] for digit in b"123456789")
@@ -109,7 +109,7 @@ def _hard_doubles(spans: Spans) -> tuple[Doubles, Bools]:
     text = text_array(Spans(spans.buffer, rows, spans.kind, spans.start, spans.end, spans.kinds), len(spans))
     found: Doubles = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
     kept = np.isfinite(found)
-    kept[kept] = same_numbers(text.filter(pa.array(kept)), spelled(pa.array(found[kept])))
+    kept[kept] = same_numbers(text.filter(pa.array(kept)), as_text(pa.array(found[kept])))
     return found, kept
 
 
@@ -186,7 +186,7 @@ def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Double
                 power = min(power * 10 + int(buf[i] - 0x30), 100_000)
                 i += 1
             exponent += -power if down else power
-        # Up to 52 bits, decimals lie wider apart than doubles: no two of them share one.
+        # Up to 52 bits, decimals are farther apart than doubles: no two of them share a double.
         if digits <= 19 and mantissa <= np.uint64(1 << 52) and -22 <= exponent <= 22:
             value = np.float64(mantissa)
             value = value / _POWERS[-exponent] if exponent < 0 else value * _POWERS[exponent]
@@ -202,8 +202,8 @@ def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Double
 
 @compiled
 def _are_plain(buf: Bytes, start: Int64s, end: Int64s, unsure: Bools) -> bool:
-    """Whether numbers are in plain notation, without a zero too many. Those of so many digits, or so small or large,
-    that a double may be written otherwise are ``unsure``."""
+    """Whether numbers are in plain notation without redundant zeros. ``unsure``: numbers with so many digits, or so
+    small or large, that a double may be printed differently."""
     for k in range(len(start)):
         i = start[k]
         stop = end[k]

@@ -3,12 +3,11 @@
 In order: the ledger fixes the range and its number, the destination writes, the failed store appends, the ledger
 commits. A crash between any two of them leads to the same batch again, and each of them does no harm a second time.
 
-What Spark asks for is delivered in one piece as a rule. It is cut where the ledger says so (a part of it is behind the
-route, was begun before a crash, was acknowledged by an operator, is the record that the route had stopped at) and where
-the destination refuses it as a whole: then in halves, down to single records, however many of them are refused, because
-a good one never fails for its neighbours. Each piece is a batch of its own. A record that fails goes to the failed
-store; on a route with ``on_error: stop`` it ends the delivery instead, with everything before it delivered and nothing
-behind it.
+As a rule the range that Spark asks for is delivered in one piece. It is cut where the ledger says so (a part of it is
+committed, was begun before a crash, was acknowledged by an operator, is the record that the route had stopped at). If
+the destination refuses the whole range, it is halved down to single records, however many are refused: a good record
+never fails for its neighbours. Each piece is a batch of its own. A record that fails goes to the failed store; on a
+route with ``on_error: stop`` it ends the delivery instead, with everything before it delivered and nothing after it.
 """
 
 from __future__ import annotations
@@ -28,23 +27,33 @@ from penstock.backoff import Patience
 from penstock.config.pipeline_config import OnError
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import events
-from penstock.engine.delivery.batch_pieces import Order, Piece, Ranges, around, begins, course, halves, left_of, span
-from penstock.engine.delivery.batch_writer import BatchWriter, OutOfPatience, Reconsidered, Stopped
-from penstock.engine.delivery.passed_records import NOTHING, Stretches, carried_without, with_what_was_there
+from penstock.engine.delivery.batch_pieces import (
+    Order,
+    Piece,
+    Ranges,
+    halves,
+    offset_count,
+    plan_pieces,
+    remaining,
+    split_around,
+    starts_with,
+)
+from penstock.engine.delivery.batch_writer import AcksChanged, BatchWriter, OutOfPatience, Stopped
+from penstock.engine.delivery.passed_records import NOTHING, Stretches, stage_without, with_already_loaded
 from penstock.engine.delivery.refusals import (
     DESTINATION_LABEL,
     REFUSED,
-    Counted,
+    CountedBatches,
     all_failed,
     first_failed,
-    first_of,
-    mendable,
-    originals,
-    record_in,
+    first_failure,
+    first_record_in,
+    fixable,
+    original_records,
     refused_records,
 )
-from penstock.engine.delivery.schema_drift import TableWatch
-from penstock.engine.delivery.task import carried, failed_by
+from penstock.engine.delivery.schema_drift import DriftDetector
+from penstock.engine.delivery.task import fail_ranges, stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.history.adopted_stretch import account_for
@@ -64,7 +73,7 @@ from penstock.engine.ledger import (
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.route_plan import RoutePlan
 from penstock.errors import ContradictionError, RefusedError, TransientError
-from penstock.log.local import LocalLog
+from penstock.log.local_log import LocalLog
 from penstock.log.record_order import LogOrder, RangeOrder
 from penstock.steps.chain import OF_FAILED_LABEL
 
@@ -72,7 +81,7 @@ __all__ = ["Delivery", "Halted", "OutOfPatience", "Stopped", "clean_stage"]
 
 
 class Halted(Stopped):
-    """The route has stopped before a record and waits for an operator. The ledger says why; this is no error."""
+    """The route has stopped before a record and waits for an operator. The ledger says why; this is not an error."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +94,17 @@ class Delivery:
     ledger: Ledger
     failed_store: FailedStore
     stopping: Event
-    watch: TableWatch = field(default_factory=TableWatch)
-    carry_again: Callable[[Ranges], BatchReport] | None = None
-    """Carries ranges anew where a step runs in Spark; routes of Arrow steps need none."""
+    watch: DriftDetector = field(default_factory=DriftDetector)
+    restage_ranges: Callable[[Ranges], BatchReport] | None = None
+    """Stages ranges anew where a step runs in Spark; routes of Arrow steps alone need none."""
     patience: Patience = field(default_factory=Patience)
-    """How long to wait for a destination that is away."""
+    """How long to wait for a destination that is unavailable."""
     history: History | None = None
-    """By which the route knows whether it goes on with what it finds; asked once."""
-    asked: Event = field(default_factory=Event)
+    """Tells whether the route may go on with what it finds; asked once."""
+    history_checked: Event = field(default_factory=Event)
     """Set once the destination was found to agree."""
-    settling: Lock = field(default_factory=Lock)
-    """Held from when failed records are kept until they are counted: two at a time would write over each other."""
+    settle_lock: Lock = field(default_factory=Lock)
+    """Held from when failed records are stored until they are counted: two at a time would overwrite each other."""
 
     @property
     def _order(self) -> Order:
@@ -109,8 +118,8 @@ class Delivery:
         """
         self._deliver(report.ranges, report, began)
 
-    def deliver_apart(self, ranges: Ranges, began: float | None = None) -> None:
-        """The same for ranges over which a worker was lost: there is no report, they are carried anew, in pieces."""
+    def deliver_isolated(self, ranges: Ranges, began: float | None = None) -> None:
+        """Delivers ranges over which a worker was lost: there is no report, so they are staged anew, in pieces."""
         self._deliver(ranges, None, began)
 
     def _deliver(self, ranges: Ranges, report: BatchReport | None, began: float | None) -> None:
@@ -118,89 +127,89 @@ class Delivery:
         if not ranges:
             return
         owners = self.log.partitions()
-        self.ledger.recognise({partition: owners[partition].identity for partition in ranges})
-        self._check_ground()
+        self.ledger.check_log_identity({partition: owners[partition].identity for partition in ranges})
+        self._check_local_state()
         standing = self.ledger.standing(self.plan.name)
-        left = left_of(ranges, {p: position.committed for p, position in standing.positions.items()})
+        left = remaining(ranges, {p: position.committed for p, position in standing.positions.items()})
         if not left:
             events.batch_known(self.plan.name)
             return
-        todo = deque(_course({**self._left_behind(standing), **left}, standing, self._order))
+        todo = deque(_plan_pieces({**self._pending_of_dropped_sources(standing), **left}, standing, self._order))
         while todo:
             piece = todo.popleft()
             if piece.acknowledged:
                 self._pass_over(piece.ranges)
                 continue
-            behind = sum(span(other.ranges) for other in todo)
+            behind = sum(offset_count(other.ranges) for other in todo)
             try:
                 passed_over = self.ledger.acknowledged_in(self.plan.name, piece.ranges)
-                whole = report if piece.ranges == ranges and not passed_over else None
-                found = self._carried(piece, passed_over) if whole is None else whole
+                usable = report if piece.ranges == ranges and not passed_over else None
+                found = self._restage_piece(piece, passed_over) if usable is None else usable
             except WorkerLost as lost:
-                todo.extendleft(reversed(self._lost(piece, lost)))
+                todo.extendleft(reversed(self._split_lost_piece(piece, lost)))
             else:
-                todo.extendleft(reversed(self._piece(piece, found, passed_over, behind, started)))
+                todo.extendleft(reversed(self._deliver_piece(piece, found, passed_over, behind, started)))
             started = time.monotonic()
             if todo and self.stopping.is_set():
                 raise Stopped
 
-    def _left_behind(self, standing: Standing) -> Ranges:
-        """Of a batch under way, what is of sources that the route no longer reads: it is settled as it was begun."""
+    def _pending_of_dropped_sources(self, standing: Standing) -> Ranges:
+        """The part of the pending batch from sources that the route no longer reads: it is settled as it was begun."""
         if standing.pending is None:
             return {}
         reads = self.log.partitions(self.plan.sources)
         return {p: stretch for p, stretch in standing.pending.ranges.items() if p not in reads}
 
     def check_history(self) -> None:
-        """Raises ``Halted`` if what is there contradicts what the ledger knows of the route. A destination that is away
-        is asked before the first batch."""
+        """Raises ``Halted`` if log, disk or destination contradict what the ledger knows of the route. A destination
+        that is unavailable is asked before the first batch."""
         try:
-            self.ask_history()
+            self.check_history_without_halt()
         except ContradictionError as error:
-            raise self._contradicted(error) from error
+            raise self._halt_on_contradiction(error) from error
 
-    def ask_history(self) -> None:
-        """The same for who does not run the route: raises ``ContradictionError``, and the route is not halted."""
-        if self.history is None or self.asked.is_set():
+    def check_history_without_halt(self) -> None:
+        """The same for callers that do not run the route: raises ``ContradictionError`` and does not halt it."""
+        if self.history is None or self.history_checked.is_set():
             return
-        self.history.check_ground(self.plan.name, self.plan.sources)
+        self.history.check_local_state(self.plan.name, self.plan.sources)
         try:
             self._check_target()
         except TransientError:
             return
 
     def settle_adopted(self) -> None:
-        """Count what the route has taken over, and load what is missing of it. Raises as ``deliver`` does."""
-        adopted = self.ledger.adopted(self.plan.name)
+        """Count what the route has adopted, and load what is missing of it. Raises as ``deliver`` does."""
+        adopted = self.ledger.adopted_batches(self.plan.name)
         for each in adopted:
             standing = self.ledger.standing(self.plan.name)
-            left = left_of(each.ranges, {p: position.committed for p, position in standing.positions.items()})
+            left = remaining(each.ranges, {p: position.committed for p, position in standing.positions.items()})
             pending = standing.pending
-            begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
-            todo = deque(course(left, self._order, begun))
+            begun = pending.ranges if pending is not None and starts_with(left, pending.ranges) else None
+            todo = deque(plan_pieces(left, self._order, begun))
             while todo:
-                todo.extendleft(reversed(self._adopted_piece(each, todo.popleft())))
+                todo.extendleft(reversed(self._settle_adopted_piece(each, todo.popleft())))
                 clean_stage(self.plan.stage_dir)
                 if self.stopping.is_set():
                     raise Stopped
         if adopted:
-            self.ledger.adoption_done(self.plan.name)
+            self.ledger.finish_adoption(self.plan.name)
 
-    def _adopted_piece(self, adopted: AdoptedBatch, piece: Piece) -> Sequence[Piece]:
-        """Settle a piece of what was taken over, or return the pieces to settle instead."""
-        # What was settled elsewhere is there, whatever was acknowledged here.
+    def _settle_adopted_piece(self, adopted: AdoptedBatch, piece: Piece) -> Sequence[Piece]:
+        """Settle a piece of what was adopted, or return the pieces to settle instead."""
+        # What was settled elsewhere is at the destination, whatever was acknowledged here.
         known = NOTHING if adopted.settled else self.ledger.acknowledged_in(self.plan.name, piece.ranges)
         try:
-            report = self._carried(piece, known)
+            report = self._restage_piece(piece, known)
         except WorkerLost as lost:
-            return self._lost(piece, lost)
+            return self._split_lost_piece(piece, lost)
         try:
-            self._settle_adopted(replace(adopted, ranges=piece.ranges), report, known)
-        except Reconsidered:
+            self._commit_adopted(replace(adopted, ranges=piece.ranges), report, known)
+        except AcksChanged:
             return (replace(piece, again=True),)
         return ()
 
-    def _settle_adopted(self, adopted: AdoptedBatch, report: BatchReport, passed_over: Stretches) -> None:
+    def _commit_adopted(self, adopted: AdoptedBatch, report: BatchReport, passed_over: Stretches) -> None:
         started = time.monotonic()
         batch = self._begin(adopted.ranges)
         if batch is None:
@@ -217,70 +226,70 @@ class Delivery:
             receipts += written
         found = Receipt(receipts).failures
         refused_rows = sum(rows.num_rows for rows in found)
-        self._settle(batch, report, receipts, originals(self.log, found), refused_rows, started, put_off)
+        self._settle(batch, report, receipts, original_records(self.log, found), refused_rows, started, put_off)
 
     def _begin(self, ranges: Ranges) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
 
     def _write(
-        self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, whole: bool = False
+        self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, all_or_nothing: bool = False
     ) -> tuple[list[TableReceipt], list[PutOff]]:
-        """``passed_over``: what is not in the parts. If more is acknowledged while it waits, ``Reconsidered``."""
+        """``passed_over``: what the parts leave out. Raises ``AcksChanged`` if more is acknowledged while it waits."""
         if passed_over:
-            self.ledger.passes_over(batch)
+            self.ledger.note_passed_over(batch)
         writer = BatchWriter(
-            self.destination, self.ledger, self.stopping, whole, self.watch, self.patience, self._check_target,
+            self.destination, self.ledger, self.stopping, all_or_nothing, self.watch, self.patience, self._check_target,
             passes_over=bool(passed_over),
-            reconsider=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
+            acks_changed=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
         )  # fmt: skip
         try:
             receipts = writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
         except ContradictionError as error:
-            raise self._contradicted(error) from error
+            raise self._halt_on_contradiction(error) from error
         staged = rows_by_table(parts)
-        away = {table.table: str(table.away) for table in receipts if table.away is not None}
-        put_off = [PutOff(table, staged[table], reason, passed_over) for table, reason in away.items()]
-        return [table for table in receipts if table.away is None], put_off
+        unavailable = {table.table: str(table.unavailable) for table in receipts if table.unavailable is not None}
+        put_off = [PutOff(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
+        return [table for table in receipts if table.unavailable is None], put_off
 
-    def _check_ground(self) -> None:
-        if self.history is None or self.asked.is_set():
+    def _check_local_state(self) -> None:
+        if self.history is None or self.history_checked.is_set():
             return
         try:
-            self.history.check_ground(self.plan.name, self.plan.sources)
+            self.history.check_local_state(self.plan.name, self.plan.sources)
         except ContradictionError as error:
-            raise self._contradicted(error) from error
+            raise self._halt_on_contradiction(error) from error
 
     def _check_target(self) -> None:
-        if self.history is None or self.asked.is_set():
+        if self.history is None or self.history_checked.is_set():
             return
         self.history.check_target(self.plan.name, self.plan.sources, self.destination)
-        self.ledger.note_place(self.plan.name, self.destination.place())
-        self.asked.set()
+        self.ledger.note_place(self.plan.name, self.destination.target_path())
+        self.history_checked.set()
 
-    def _contradicted(self, error: ContradictionError) -> Halted:
+    def _halt_on_contradiction(self, error: ContradictionError) -> Halted:
         message = str(error)
-        self.ledger.note(self.plan.name, RouteState.HALTED, message)
+        self.ledger.set_state(self.plan.name, RouteState.HALTED, message)
         events.route_halted(self.plan.name, message)
-        self.asked.clear()
+        self.history_checked.clear()
         return Halted(message)
 
     @property
-    def agreed(self) -> bool:
-        """Whether the destination was found to agree with the ledger, so that it may be written to."""
-        return self.history is None or self.asked.is_set()
+    def history_agrees(self) -> bool:
+        """Whether the destination was found to agree with the ledger and may be written to."""
+        return self.history is None or self.history_checked.is_set()
 
-    def _piece(
+    def _deliver_piece(
         self, piece: Piece, report: BatchReport, passed_over: Stretches, behind: int, started: float
     ) -> Sequence[Piece]:
-        """Deliver a piece and commit it, or return the pieces to deliver instead. So many offsets are ``behind`` it."""
+        """Deliver a piece and commit it, or return the pieces to deliver instead. ``behind``: offsets after it."""
         stops = self.plan.on_error is OnError.STOP
         # What was begun may be at the destination, and must stay what it was.
         failed = first_failed(report, self.log) if stops and not piece.again else None
         if failed is not None:
-            pieces = around(report.ranges, (failed.partition, failed.offset), self._order)
+            pieces = split_around(report.ranges, (failed.partition, failed.offset), self._order)
             if (failed.partition, failed.offset) not in _firsts(pieces[0].ranges):
                 return pieces
-            raise self._halted(failed)
+            raise self._halt_before(failed)
         batch = self._begin(report.ranges)
         if batch is None:
             events.batch_known(self.plan.name)
@@ -288,29 +297,29 @@ class Delivery:
         faults.reach("route.range_fixed")
         try:
             receipts, put_off = self._write(batch, report.parts, passed_over, piece.again, stops)
-        except Reconsidered:
-            events.batch_reconsidered(self.plan.name, batch.number)
+        except AcksChanged:
+            events.acks_changed(self.plan.name, batch.number)
             return (Piece(report.ranges, again=True),)
         except RefusedError as error:
-            # However many are refused: a good record may be among those that are left, and it is not to fail for them.
+            # However many are refused: a good record may be among the rest, and must not fail for its neighbours.
             if report.items > 1:
-                return self._in_halves(batch, report.items, error)
+                return self._split_batch(batch, report.items, error)
             if stops:
-                place = record_in(self.log, report.ranges)
-                raise self._halted(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
+                place = first_record_in(self.log, report.ranges)
+                raise self._halt_before(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
             events.record_refused(self.plan.name, batch.number, behind, error.what)
             records = refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
             self._settle(batch, report, (), records, report.staged, started)
             return ()
         found = Receipt(receipts).failures
-        refused = originals(self.log, found)
-        report = with_what_was_there(report, receipts, sum(part.rows for part in put_off))
+        refused = original_records(self.log, found)
+        report = with_already_loaded(report, receipts, sum(part.rows for part in put_off))
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, put_off)
-        if stops and (missing := mendable(all_failed(report, refused))):
-            raise self._halted_behind(missing, report.ranges)
+        if stops and (missing := fixable(all_failed(report, refused))):
+            raise self._halt_after(missing, report.ranges)
         return ()
 
-    def _in_halves(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:
+    def _split_batch(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:
         first, second = halves(batch.ranges, records, self._order)
         self.ledger.shorten(batch, first)
         events.batch_cut(self.plan.name, batch.number, error.what)
@@ -328,8 +337,8 @@ class Delivery:
         put_off: Sequence[PutOff] = (),
     ) -> None:
         faults.reach("route.destination_done")
-        with self.settling:
-            settlement = self.with_failed(
+        with self.settle_lock:
+            settlement = self.store_failed(
                 Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
                 batch.number,
                 all_failed(report, refused),
@@ -338,16 +347,16 @@ class Delivery:
             faults.reach("route.before_ledger_commit")
             self._commit(batch, replace(settlement, put_off=put_off, seconds=time.monotonic() - started))
 
-    def with_failed(
+    def store_failed(
         self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int
     ) -> Settlement:
-        """Keep the records of so many ``rows`` that failed, and count them. While ``settling``."""
+        """Store the records of ``rows`` rows that failed, and count them. The caller holds ``settle_lock``."""
         if not rows:
             return settlement
-        route, counted = self.plan.name, Counted(failed)
+        route, counted = self.plan.name, CountedBatches(failed)
         extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), counted)
         skipped = dict(settlement.skipped)
-        # The rows of one record fail one by one behind the steps; the record is kept, and replayed, once.
+        # After the steps the rows of one record fail one by one; the record is kept, and replayed, once.
         if counted.rows < rows:
             skipped[OF_FAILED_LABEL] = skipped.get(OF_FAILED_LABEL, 0) + rows - counted.rows
         return replace(settlement, skipped=skipped, failed=counted.rows, failed_extent=extent)
@@ -372,75 +381,75 @@ class Delivery:
             settlement.seconds,
         )
 
-    def _carried(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
-        """A piece of a batch, staged anew; what the batch had staged is of no use to it. Without what is passed over,
-        which is counted."""
+    def _restage_piece(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
+        """Stage a piece anew, without the records that are passed over; those are counted. What the whole batch had
+        staged is removed."""
         clean_stage(self.plan.stage_dir)
-        carry = self.carry_again or partial(carried, self.plan, self.log)
+        stage = self.restage_ranges or partial(stage_ranges, self.plan, self.log)
         try:
             if passed_over:
-                return carried_without(carry, self.plan, self.log, piece.ranges, passed_over)
-            return carry(piece.ranges)
+                return stage_without(stage, self.plan, self.log, piece.ranges, passed_over)
+            return stage(piece.ranges)
         except WorkerLost as lost:
-            # What was begun was carried once, and may be at the destination: it is not to blame, and stays as it is.
-            if piece.again or span(piece.ranges) > 1:
+            # What was begun was staged once, and may be at the destination: it is not to blame, and stays as it is.
+            if piece.again or offset_count(piece.ranges) > 1:
                 raise
             events.record_lost(self.plan.name, piece.ranges, str(lost))
-            return failed_by(self.plan, self.log, piece.ranges, lost)
+            return fail_ranges(self.plan, self.log, piece.ranges, lost)
 
-    def carry_anew(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
-        """What a batch of these ranges had staged, of which some is passed over. Raises ``WorkerLost``."""
-        return self._carried(Piece(ranges, again=True), passed_over)
+    def restage_batch(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
+        """Stage a batch again, without the records that are passed over. Raises ``WorkerLost``."""
+        return self._restage_piece(Piece(ranges, again=True), passed_over)
 
-    def _lost(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
+    def _split_lost_piece(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
         if piece.again:
             raise lost
         events.range_lost(self.plan.name, piece.ranges, str(lost))
         records = sum(self.log.measure(partition, *stretch)[0] for partition, stretch in piece.ranges.items())
         if records > 1:
             return [Piece(half) for half in halves(piece.ranges, records, self._order)]
-        # What lies around the only one is gone, and hurt nobody.
-        return around(piece.ranges, record_in(self.log, piece.ranges), self._order)
+        # The offsets around the only record are gone from the log, and did no harm.
+        return split_around(piece.ranges, first_record_in(self.log, piece.ranges), self._order)
 
-    def _halted(self, halt: Halt) -> Halted:
+    def _halt_before(self, halt: Halt) -> Halted:
         route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"
         where = f"{halt.offset} --partition {halt.partition}"
         message = (
             f"stopped before {place}: {halt.step}: {_sentence(halt.message)}"
-            f" Mend it, then: penstock offset resume {route}."
+            f" Fix it, then: penstock offset resume {route}."
             f" Or go on without the record: penstock offset ack {route} {where}"
         )
-        return self._stop_at(halt, message)
+        return self._halt_at(halt, message)
 
-    def _halted_behind(self, failed: Sequence[pa.RecordBatch], ranges: Ranges) -> Halted:
-        """For a batch of which a part had been written before anything was refused: it could not be taken back."""
-        halt = first_of(failed, self.log, ranges)
+    def _halt_after(self, failed: Sequence[pa.RecordBatch], ranges: Ranges) -> Halted:
+        """For a batch of which a part was written before a record was refused: it could not be undone."""
+        halt = first_failure(failed, self.log, ranges)
         count = sum(batch.num_rows for batch in failed)
         message = (
-            f"stopped behind a batch that was delivered without {count} of its records, which are in the failed store;"
+            f"stopped after a batch that was delivered without {count} of its records, which are in the failed store;"
             f" the first is offset {halt.offset} of partition {halt.partition}: {halt.step}: {_sentence(halt.message)}"
             f" Look at them: penstock failed list --route {self.plan.name}."
             f" Then: penstock offset resume {self.plan.name}"
         )
-        return self._stop_at(halt, message)
+        return self._halt_at(halt, message)
 
-    def _stop_at(self, halt: Halt, message: str) -> Halted:
+    def _halt_at(self, halt: Halt, message: str) -> Halted:
         self.ledger.halt(self.plan.name, halt, message)
         events.route_halted(self.plan.name, message)
         return Halted(message)
 
 
 def clean_stage(directory: Path) -> None:
-    """Remove what an earlier batch, or a task that was tried again, left behind. Only between batches."""
+    """Remove what an earlier batch, or a task that was retried, left behind. Call it only between batches."""
     for file in directory.glob("*"):
         file.unlink(missing_ok=True)
 
 
-def _course(left: Ranges, standing: Standing, order: Order) -> list[Piece]:
+def _plan_pieces(left: Ranges, standing: Standing, order: Order) -> list[Piece]:
     pending, halt = standing.pending, standing.halt
-    begun = pending.ranges if pending is not None and begins(left, pending.ranges) else None
+    begun = pending.ranges if pending is not None and starts_with(left, pending.ranges) else None
     stopped_at = None if halt is None else (halt.partition, halt.offset)
-    return course(left, order, begun, standing.acknowledged, stopped_at)
+    return plan_pieces(left, order, begun, standing.acknowledged, stopped_at)
 
 
 def _firsts(ranges: Ranges) -> set[tuple[int, int]]:

@@ -1,6 +1,7 @@
-"""Doubles into decimals, by the digits that a double is spelled with: 0.1 is 0.1, not the binary fraction next to it.
+"""Converts doubles to decimals by the digits that a double is printed with: 0.1 is 0.1, not the nearest binary
+fraction.
 
-Most doubles that people send have few digits. Those are found by trial here, without spelling them.
+Most doubles that people send have few digits. Those are found by trial here, without printing them.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.compiled import compiled
-from penstock.flatten.values.number_values import Doubles, UInt64s
+from penstock.flatten.values.parse_numbers import Doubles, UInt64s
 from penstock.flatten.values.value_spans import Bools
 
 _MOST_DIGITS = 15
-"""So many decimal digits always survive the way through a double, so what is found by trial is the only such number."""
+"""So many decimal digits always survive a double, so a number found by trial is the only one."""
 
 
 def short_decimals(doubles: Doubles, precision: int, scale: int) -> tuple[UInt64s, Bools]:

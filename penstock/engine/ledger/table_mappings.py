@@ -1,6 +1,6 @@
 """What the ledger knows of a route's tables: which JSON path fills which column, every schema change, and the locks.
 
-``RouteBook`` is what a destination is given while it writes.
+A destination is given a ``RouteBook`` while it writes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from penstock import faults
 from penstock.destinations.contract import Batch
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
-from penstock.engine.ledger.target_locks import LEASE, held
+from penstock.engine.ledger.target_locks import LEASE, hold_lock
 
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column that was filled, the JSON paths that filled it (first come first), and since when."""
+    """A column that was filled, the JSON paths that filled it (in order of appearance), and since when."""
 
     table: str
     name: str
@@ -40,7 +40,7 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class Look:
-    """What a table was when it was last looked at, in the looker's own words, and the changes noted since then."""
+    """The shape of a table at the last look, in the destination's own format, and the changes noted since then."""
 
     shape: str
     noted: Sequence[str]
@@ -56,11 +56,11 @@ class RouteBook:
         self._patience = patience
         self._lease = lease
         self.changed_tables: set[str] = set()
-        """The tables of which a change was noted here, through this book."""
+        """The tables of which a change was noted through this object."""
 
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Hold a lock over all engines that share the ledger; see ``penstock.engine.ledger.target_locks``."""
-        return held(self._ledger, name, self._patience, self._lease)
+        return hold_lock(self._ledger, name, self._patience, self._lease)
 
     def changed(self, table: str, statement: str) -> None:
         faults.reach("ledger.schema_change")
@@ -69,7 +69,7 @@ class RouteBook:
             self._note(connection, table, statement)
 
     def looked(self, table: str, shape: str, found: Sequence[str] = ()) -> None:
-        """Remember what a table is, and note the changes that were found at this look."""
+        """Save the shape of a table, and note the changes that were found at this look."""
         place = {"route": self._route, "target": table}
         shapes, numbers = self._t.shapes, self._t.changes.c.number
         with self._ledger.writing() as connection:
@@ -124,7 +124,7 @@ class RouteBook:
         return self._ledger.overflowing(batch)
 
     def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
-        self._ledger.to_overflow(batch, tables)
+        self._ledger.note_overflow(batch, tables)
         events.tables_overflow(self._route, limit, into, sorted(tables))
 
     def columns(self, table: str | None = None) -> list[KnownColumn]:

@@ -24,12 +24,12 @@ import pyarrow as pa
 from penstock.durable import make_directory
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
-from penstock.log.format.log_files import is_full, locked, no_room, replace_durably
+from penstock.log.format.log_files import disk_full_error, is_full, lock_file, replace_durably
 from penstock.log.holds import Holds
 from penstock.log.lineage import Lineage, read_lineage
-from penstock.log.maintenance.maintenance_lock import housekeeping
-from penstock.log.maintenance.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove
-from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, Holding, PartitionReader, Reach, Run
+from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
+from penstock.log.maintenance.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove_segment
+from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader, PublishedEnd, Run, StoredSpan
 from penstock.log.writer import PartitionWriter
 from penstock.record import RECORD_SCHEMA
 
@@ -103,7 +103,7 @@ class LocalLog:
             return PartitionWriter(directory, partition, self.config, self.holds.highest(partition), neighbours)
         except OSError as error:
             if is_full(error):
-                raise no_room(self.directory, error) from None
+                raise disk_full_error(self.directory, error) from None
             raise LogError(
                 "PEN-LOG-012",
                 f"the log in {self.directory} cannot be opened for writing: {error.strerror}.",
@@ -114,9 +114,9 @@ class LocalLog:
         """From the oldest offset that may still be there up to the one that the next record gets."""
         return self._reader(partition).bounds()
 
-    def holding(self, partition: int) -> Holding:
+    def stored_span(self, partition: int) -> StoredSpan:
         """The offsets of the first and the last record that are there."""
-        return self._reader(partition).holding()
+        return self._reader(partition).stored_span()
 
     def lineage(self, partition: int) -> Lineage:
         """Which writers gave the partition's offsets."""
@@ -142,7 +142,7 @@ class LocalLog:
     ) -> Iterator[pa.RecordBatch]:
         """Records from the first one not before ``since`` on, up to the first one not before ``until``.
 
-        That is a stretch of the log, in order. Where records came out of order, one of another time may lie in it.
+        That is a range of the log, in order. Where records came out of order, it may hold some of another time.
         """
         start = self.bounds(partition).oldest if since is None else self.offset_at(partition, since)
         end = self.bounds(partition).end if until is None else self.offset_at(partition, until)
@@ -160,15 +160,15 @@ class LocalLog:
         records, raw_bytes = (_NO_LIMIT if limit is None else limit for limit in (max_records, max_bytes))
         return self._reader(partition).advance(start, records, raw_bytes)
 
-    def reach(self, partition: int) -> Reach:
+    def published_end(self, partition: int) -> PublishedEnd:
         """How far a partition is published, by offset and by stamp."""
-        return self._reader(partition).reach()
+        return self._reader(partition).published_end()
 
     def end_at(self, partition: int, stamp: int, start: int | None = None, stop: int | None = None) -> int:
         """The offset before which every record has a stamp of at most this one, and behind which none has.
 
-        If it is known to lie in ``start..stop``, that saves looking for it; one that lies outside comes out as the
-        nearer of the two.
+        ``start..stop``: where it is known to lie, which saves a search; one that lies outside comes out as the nearer
+        of the two.
         """
         return self._reader(partition).end_at(stamp, start, stop)
 
@@ -208,15 +208,15 @@ class LocalLog:
         return pa.Table.from_batches(found, RECORD_SCHEMA)
 
     def apply_retention(self, floors: Mapping[int, int], now: datetime) -> list[RemovedSegment]:
-        """Remove closed segments that are past the configured limits and wholly below their partition's floor.
+        """Remove closed segments that are past the configured limits and completely below their partition's floor.
 
-        ``floors`` is the lowest hold of everyone who reads a partition. A partition without one loses nothing.
+        ``floors`` has the lowest hold of all readers of a partition. A partition without one loses nothing.
         """
         closed: dict[int, list[ClosedSegment]] = {}
         total = 0
         with ExitStack() as locks:
             for partition in self.partitions():
-                ours = locks.enter_context(housekeeping(self.partition_dir(partition)))
+                ours = locks.enter_context(lock_for_maintenance(self.partition_dir(partition)))
                 closed[partition] = []
                 for segment, _ in self._reader(partition).chain.segments():
                     total += segment.size
@@ -224,7 +224,7 @@ class LocalLog:
                     if ours and segment.is_closed:
                         closed[partition].append(closed_segment(partition, segment))
             chosen = removable(closed, floors, self.config.retention, total, _micros(now))
-            return [remove(segment) for segment in chosen]
+            return [remove_segment(segment) for segment in chosen]
 
     def usage(self) -> dict[int, PartitionUsage]:
         """Bytes, segments and records of every partition."""
@@ -244,7 +244,7 @@ class LocalLog:
 
     def _allocate(self, owner: PartitionOwner) -> int:
         make_directory(self.directory)
-        with locked(self.directory / "partitions.lock"):
+        with lock_file(self.directory / "partitions.lock"):
             owners = self._read_owners()
             for partition, known in owners.items():
                 if known == owner:

@@ -1,15 +1,14 @@
 """The end of a partition as readers may see it: one small file, rewritten in place after every append.
 
-Readers never pass it, so nothing half written and, with ``fsync: always``, nothing that is not on disk is ever
-delivered. It also says up to where the segment was known to be durable: below that a bad byte is damage, above it a
-torn write.
+Readers never go past it, so nothing half written is ever delivered and, with ``fsync: always``, nothing that is not on
+disk. It also says up to where the segment was known to be durable: below that a bad byte is damage, above it a torn
+write.
 
 The head itself is synced when the partition is opened and closed, not with every append: after a power cut the disk may
-hold an older one. That is as good, as long as the segment that it names is still what it was: what it calls durable was
-synced before it was published, in every fsync mode, and opening the partition finds again what came later, in that
-segment and those behind it. Hence the rule: whoever removes a closed segment, or puts another file in its place, calls
-``sync_head`` first. A segment is closed once the head names a later one, so from then on no power cut can bring back a
-head that names the old one.
+hold an older one. That is as good, as long as the segment that it names is unchanged: what it calls durable was synced
+before it was published, in every fsync mode, and opening the partition finds again what came later, in that segment and
+later ones. Hence the rule: whoever removes or replaces a closed segment calls ``sync_head`` first. A segment is closed
+once the head names a later one, so from then on no power cut can bring back a head that names the old one.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _UNSTAMPED_BYTES = _UNSTAMPED_LAYOUT.size + _CHECKSUM.size
 
 class Head(NamedTuple):
     segment: int
-    """First offset of the segment that is being written."""
+    """First offset of the active segment."""
     position: int
     """Readers may read this segment up to here; every earlier one to its end."""
     next_offset: int
     durable: int
     """The segment is on disk up to here."""
     stamp: int = 0
-    """The highest that a published record has: see ``logical_clock``. A head of format 1 has none."""
+    """The highest stamp of a published record: see ``logical_clock``. A head of format 1 has none."""
 
 
 def pack(head: Head) -> bytes:
@@ -66,7 +65,7 @@ def unpack(content: bytes) -> Head | None:
 def read_head(partition_dir: Path) -> Head | None:
     """What the partition's writer last published; None if it never did.
 
-    A read that meets a write may see half of each; it is done again. A file that stays unreadable raises ``LogError``.
+    A read that meets a write may see half of each; it is repeated. A file that stays unreadable raises ``LogError``.
     """
     path = partition_dir / HEAD_FILE
     for attempt in range(50):
@@ -82,7 +81,7 @@ def read_head(partition_dir: Path) -> Head | None:
 
 
 def sync_head(partition_dir: Path) -> None:
-    """Make durable what the partition's writer, in whichever process, last published; if it has a head at all."""
+    """Make the partition's head durable, whichever process last wrote it; if there is one."""
     with contextlib.suppress(FileNotFoundError):
         fd = os.open(partition_dir / HEAD_FILE, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -91,8 +90,8 @@ def sync_head(partition_dir: Path) -> None:
             os.close(fd)
 
 
-def no_head(partition_dir: Path) -> LogError:
-    """For a partition that has records: before the first one is written, its head is there."""
+def missing_head_error(partition_dir: Path) -> LogError:
+    """The error for a partition with records but no head: the head is written before the first record."""
     return _lost(f"{partition_dir / HEAD_FILE} is missing, and there are records.")
 
 

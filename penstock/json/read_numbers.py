@@ -1,4 +1,4 @@
-"""From JSON numbers in place to integers and floats: exact where 64 bits can be.
+"""Reads JSON numbers in place as integers and floats: exactly where 64 bits allow.
 
 An integer that fits in 64 bits is one; any other number is the nearest double, as Python and Spark read it.
 """
@@ -32,7 +32,7 @@ def numbers(found: Found, path: int) -> tuple[npt.NDArray[np.int8], Spans, Float
     floats = np.zeros(len(kind), np.float64)
     plain = np.ones(len(kind), np.bool_)
     hard = _read_all(found.buffer, kind, starts, ends, ints, floats, plain, _POWERS_OF_TEN)
-    # Row by row, for the few numbers with so many digits that rounding them right takes big integers.
+    # Row by row, for the few numbers with so many digits that correct rounding takes big integers.
     for row in np.flatnonzero(hard).tolist():
         kind[row] = FLOAT
         floats[row] = float(found.buffer[starts[row] : ends[row]].tobytes())

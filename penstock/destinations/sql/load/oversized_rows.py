@@ -1,8 +1,8 @@
-"""Rows made to fit the room that an engine has for one: the widest values go into ``_unmapped``, under their columns.
+"""Narrows rows to the size limit of an engine: moves the widest values into ``_unmapped``, under their columns.
 
-The key, the version, the event's id and its time stay in their columns. Of the others text goes first, then numbers and
-the like, and last what is called an id. A row that is merged meets another one at
-the engine, and the two together can be too large; then all that may go of the new one goes aside.
+The key, the version, the event's id and its time stay in their columns. Of the others text moves first, then numbers
+and the like, and last columns named as ids. A merged row meets another one at the engine, and the two together can be
+too large; then everything movable in the new row goes to ``_unmapped``.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ import pyarrow.compute as pc
 
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.readable_json import readable_json
-from penstock.destinations.sql.schema.table_changes import Table, TypedColumn
+from penstock.destinations.sql.schema.schema_operations import Table, TypedColumn
 from penstock.flatten.fit_column import json_values
 from penstock.flatten.unmapped.leftovers import with_members
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
-NEVER_ASIDE = frozenset(("_timestamp", "eventn_ctx_event_id"))
-"""When an event happened, and which one it is."""
+NEVER_MOVED = frozenset(("_timestamp", "eventn_ctx_event_id"))
+"""An event's time and id."""
 _LAST = 2
-WHOLLY = (1, 2)
-"""How much of a row goes aside that the engine found too large, one after the other."""
+NARROWING_LEVELS = (1, 2)
+"""How much of a row moves if the engine finds it too large: the levels to try in turn."""
 
 
 class Narrowing:
-    """How the rows of one table are kept within its engine's limit. Rows are fitted, and have the table's own names."""
+    """Keeps the rows of one table within its engine's limit. Rows are already fitted, and have the table's own
+    names."""
 
     def __init__(self, table: Table, dialect: Dialect, staying: Collection[str] = ()) -> None:
-        """``staying`` are further columns whose values never go aside: those of the key, and the version."""
+        """``staying`` are further columns whose values never move: those of the key, and the version."""
         self._dialect = dialect
-        self._limit = dialect.row_limit if UNMAPPED in table.columns and is_crowded(table, dialect) else None
+        self._limit = dialect.row_limit if UNMAPPED in table.columns and may_exceed_limit(table, dialect) else None
         self._columns = {
-            column.name: (name, column.type, None if name in staying or name in NEVER_ASIDE else self._turn(column))
+            column.name: (name, column.type, None if name in staying or name in NEVER_MOVED else self._turn(column))
             for name, column in table.columns.items()
             if name != UNMAPPED
         }
@@ -49,18 +50,18 @@ class Narrowing:
 
     @property
     def movable(self) -> frozenset[str]:
-        """The columns, by our names, whose values may go aside."""
+        """The columns, by our names, whose values may move."""
         return frozenset(name for name, _, turn in self._columns.values() if self.applies and turn is not None)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """That of the rows that ``narrow`` gives."""
+        """The schema of the rows that ``narrow`` returns."""
         if not self.applies or self._spare in rows.names:
             return rows
         return rows.append(pa.field(self._spare, pa.string()))
 
-    def narrow(self, rows: pa.RecordBatch, wholly: npt.NDArray[np.int8] | None = None) -> pa.RecordBatch:
-        """Rows that fit. Where ``wholly`` is 1 everything that may goes aside, but for what is called an id; where it
-        is 2, that too."""
+    def narrow(self, rows: pa.RecordBatch, levels: npt.NDArray[np.int8] | None = None) -> pa.RecordBatch:
+        """Rows that fit. Where ``levels`` is 1 everything movable goes to ``_unmapped`` except columns named as ids;
+        where it is 2, those too."""
         if self._limit is None:
             return rows
         schema = self.schema(rows.schema)
@@ -69,11 +70,11 @@ class Narrowing:
         turns = [self._columns[name][2] for name in names]
         found = self._limit.excess([(self._columns[name][1], arrays[name]) for name in names], turns)
         masks = dict(zip(names, found, strict=True)) if found is not None else {}
-        if wholly is not None and wholly.any():
+        if levels is not None and levels.any():
             for name, turn in zip(names, turns, strict=True):
                 if turn is not None:
                     there = arrays[name].is_valid().to_numpy(zero_copy_only=False)
-                    masks[name] = masks.get(name, False) | ((wholly > (turn == _LAST)) & there)
+                    masks[name] = masks.get(name, False) | ((levels > (turn == _LAST)) & there)
         masks = {name: mask for name, mask in masks.items() if mask.any()}
         if not masks and schema is rows.schema:
             return rows
@@ -86,7 +87,7 @@ class Narrowing:
         columns = []
         for field in schema:
             if field.name == self._spare:
-                columns.append(self._dialect.spare_values(text).cast(pa.string()))
+                columns.append(self._dialect.unmapped_json(text).cast(pa.string()))
             elif field.name in masks:
                 mask = pa.array(masks[field.name])
                 columns.append(pc.if_else(mask, pa.scalar(None, field.type), rows.column(field.name)))
@@ -95,13 +96,13 @@ class Narrowing:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _turn(self, column: TypedColumn) -> int:
-        """When the column's values go aside."""
+        """The turn at which the column's values move."""
         if column.name.lower() == "id" or column.name.lower().endswith("_id"):
             return _LAST
         return 1 if self._limit is not None and column.type in self._limit.fixed else 0
 
 
-def is_crowded(table: Table, dialect: Dialect) -> bool:
+def may_exceed_limit(table: Table, dialect: Dialect) -> bool:
     """Whether a row with a value in every column may be too large for the engine."""
     limit = dialect.row_limit
     return limit is not None and limit.may_exceed([column.type for column in table.columns.values()])

@@ -1,7 +1,7 @@
 """Tables and their changes as values: they can be planned, printed and tested without a database, and then applied.
 
-A plan only ever adds: columns that a table has and a batch has not are left alone, nothing is dropped. A column's type
-changes only when ``widen`` asks for it, and a key only if it bears our name.
+A plan only ever adds: columns that only the table has are left alone, nothing is dropped. A column's type changes only
+when ``widen`` asks for it, and a key only if it has our name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TypedColumn:
 
 @dataclass(frozen=True)
 class Key:
-    """A primary key. ``name`` tells whether it is ours; targets without named keys have an empty one."""
+    """A primary key. ``name`` shows whether it is ours; it is empty where keys have no names."""
 
     name: str
     columns: tuple[str, ...]
@@ -30,15 +30,15 @@ class Key:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it really is. ``columns`` are by the name that we use for them, which is in lower case."""
+    """A table as it is at the target. ``columns`` are by our names for them, which are in lower case."""
 
     name: str
     columns: Mapping[str, TypedColumn]
     key: Key | None = None
     computed: frozenset[str] = frozenset()
-    """Names of further columns, which the engine fills by itself: nothing can be put there."""
+    """Names of further columns, which the engine fills by itself and nobody can write."""
     fixed: frozenset[str] = frozenset()
-    """Columns that get their value with their row and keep it."""
+    """Columns whose value is set when the row is inserted and cannot be updated."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DropKey:
 
 @dataclass(frozen=True)
 class Comment:
-    """Words about a table, or about one of its columns."""
+    """A comment on a table, or on one of its columns."""
 
     table: str
     text: str
@@ -87,7 +87,7 @@ Operation = CreateTable | AddColumn | WidenColumn | SetKey | DropKey | Comment
 
 
 def new_columns(operation: Operation) -> Sequence[TypedColumn]:
-    """The columns that come with a change."""
+    """The columns that a change adds."""
     match operation:
         case CreateTable(_, columns):
             return columns
@@ -99,32 +99,32 @@ def new_columns(operation: Operation) -> Sequence[TypedColumn]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a batch asks of a table."""
+    """What a batch needs of a table."""
 
     columns: Sequence[TypedColumn]
     key: Key | None = None
     widened: Sequence[TypedColumn] = ()
-    """Columns that exist and must become wider, with the types they must have."""
+    """Existing columns that must become wider, with the types they need."""
     frozen: bool = False
     max_columns: int = 1_000
     first: Collection[str] = ()
-    """Columns that are never left out for others, if not all can be had: those of a key."""
+    """Columns that come before others if there is no room for all: those of a key."""
     spare: TypedColumn = field(kw_only=True)
-    """The column for what finds no place. It is added when it is needed, whatever else may not be."""
+    """The column ``_unmapped``. It is added whenever it is needed, even if no other column may be."""
     spare_needed: bool = False
 
 
-def patch(table: str, wanted: Wanted, existing: Table | None) -> list[Operation]:
-    """What must be done so that ``table`` (``existing``, if there is one) can take the batch."""
+def plan_patch(table: str, wanted: Wanted, existing: Table | None) -> list[Operation]:
+    """The changes that ``table`` (``existing``, if there is one) needs to hold the batch."""
     first = {*wanted.first, *(wanted.key.columns if wanted.key else ())}
     if existing is None:
-        chosen = within(wanted.max_columns, wanted.columns, first)
+        chosen = columns_within(wanted.max_columns, wanted.columns, first)
         spare = [wanted.spare] if wanted.spare_needed or len(chosen) < len(wanted.columns) else []
         return [CreateTable(table, (*chosen, *spare), wanted.key)]
     operations: list[Operation] = []
     new = [column for column in wanted.columns if column.name not in existing.columns]
     room = 0 if wanted.frozen else max(0, wanted.max_columns - len(existing.columns.keys() - {wanted.spare.name}))
-    taken = within(room, new, first)
+    taken = columns_within(room, new, first)
     operations += [AddColumn(table, column) for column in taken]
     if wanted.spare.name not in existing.columns and (wanted.spare_needed or len(taken) < len(new)):
         operations.append(AddColumn(table, wanted.spare))
@@ -132,12 +132,12 @@ def patch(table: str, wanted: Wanted, existing: Table | None) -> list[Operation]
         there = existing.columns[column.name]
         operations.append(WidenColumn(table, TypedColumn(there.name, column.type), there.type))
     if wanted.key and not set(wanted.key.columns) <= existing.columns.keys() | {column.name for column in taken}:
-        return operations  # a key of columns that are still to come
+        return operations  # the key has columns that no batch has brought yet
     return operations + _key_changes(table, wanted.key, existing)
 
 
-def within(room: int, columns: Sequence[TypedColumn], first: Collection[str]) -> list[TypedColumn]:
-    """As many columns as there is room for, in their order; those named ``first`` are never left out for others."""
+def columns_within(room: int, columns: Sequence[TypedColumn], first: Collection[str]) -> list[TypedColumn]:
+    """As many columns as there is room for, in their order; those named ``first`` have priority."""
     if len(columns) <= room:
         return list(columns)
     ranked = sorted(range(len(columns)), key=lambda place: (columns[place].name not in first, place))
@@ -145,7 +145,7 @@ def within(room: int, columns: Sequence[TypedColumn], first: Collection[str]) ->
 
 
 def _key_changes(table: str, key: Key | None, existing: Table) -> list[Operation]:
-    """Bring our own key to what is wanted. A key of another name is its owner's."""
+    """The changes that make our own key the wanted one. A key with another name is somebody else's, and stays."""
     there = existing.key
     if there is not None and not is_ours(there):
         return []
@@ -158,7 +158,7 @@ OUR_KEY = "_penstock_key"
 
 
 def our_key(table: str, columns: Sequence[str], max_name: int) -> Key | None:
-    """The key that a table gets from us, with a name by which we know it again, and that no other table's key has."""
+    """The key that we give a table, with a unique name by which we recognise it."""
     return Key(column_name([table], max_name - len(OUR_KEY)) + OUR_KEY, tuple(columns)) if columns else None
 
 

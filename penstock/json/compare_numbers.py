@@ -1,21 +1,21 @@
-"""Numbers as they are written, compared exactly: every digit counts, and no exponent is too large."""
+"""Compares numbers exactly as they are written: every digit counts, and no exponent is too large."""
 
 from __future__ import annotations
 
 import re
 
-Exact = tuple[int, int, str]
-"""Two numbers compare as these do. Sign, size and digits; below zero the last two are turned round."""
+NumberKey = tuple[int, int, str]
+"""Numbers compare as their keys do: sign, size and digits; for negative numbers the last two are inverted."""
 
 _NUMBER = re.compile(r"([+-]?)([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]+))?", re.ASCII)
 _TURNED = str.maketrans("0123456789", "9876543210")
 _AFTER_DIGITS = ":"
 _LONGEST_EXPONENT = 4000
-"""In digits; Python makes integers of somewhat more. What is beyond is cut off."""
+"""In digits; Python converts somewhat more to integers. The rest is cut off."""
 
 
-def exact(text: str) -> Exact:
-    """``0.1``, ``.10`` and ``1e-1`` are one. Raises ``ValueError`` for what is no number."""
+def number_key(text: str) -> NumberKey:
+    """``0.1``, ``.10`` and ``1e-1`` have the same key. Raises ``ValueError`` for text that is not a number."""
     sign, whole, fraction, exponent = _parts(text)
     digits = (whole + fraction).lstrip("0")
     if not digits:
@@ -26,7 +26,7 @@ def exact(text: str) -> Exact:
 
 
 def as_json(text: str) -> str:
-    """The number as JSON allows it, which wants digits on both sides of a point, and no zeros or plus before them."""
+    """The number as JSON allows it: digits on both sides of a point, no leading zeros and no plus."""
     sign, whole, fraction, exponent = _parts(text)
     point = f".{fraction}" if fraction else ""
     return f"{sign.strip('+')}{whole.lstrip('0') or '0'}{point}{f'e{exponent}' if exponent else ''}"
