@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -111,6 +112,18 @@ def test_a_library_is_used_only_in_its_rooms(library: str) -> None:
     strangers = [name for name in users if not name.startswith(ROOMS[library])]
     assert strangers == []
     assert users, f"nobody uses {library}"
+
+
+def test_the_engine_asks_what_a_component_can_do_and_not_what_it_is() -> None:
+    asked = [
+        f"{name}: {ast.unparse(call)}"
+        for name, path in modules()
+        if name.startswith(("engine/", "cli/"))
+        for call in ast.walk(_tree(path))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "isinstance"
+        if re.search(r"(Destination|Source|Config)\b", ast.unparse(call.args[1]))
+    ]
+    assert asked == []
 
 
 def test_config_classes_need_nothing_heavy() -> None:

@@ -105,6 +105,16 @@ class DestinationConfig(ComponentConfig):
         word."""
         return None
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether it follows the tables of a source, change by change."""
+        return False
+
+    @property
+    def last_record_wins(self) -> bool:
+        """Whether the order in which records are delivered decides the final value of a row."""
+        return False
+
     def replays_of(self) -> str | None:
         """The route, other than its own, whose replayed records belong here too."""
         return None

@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ import pyarrow as pa
 from penstock.config.component import DestinationConfig
 from penstock.errors import TransientError
 from penstock.outcome import Outcome
+
+if TYPE_CHECKING:
+    from penstock.destinations.sql.destination import SqlDestination
 
 __all__ = [
     "NULL_TABLE_BOOK",
@@ -60,10 +63,6 @@ class Capabilities:
 
     transactions: bool = False
     """A batch and its mark are written together or not at all: delivered exactly once."""
-    queryable: bool = False
-    """It can be queried for rows (``penstock demo`` and ``doctor`` do so)."""
-    max_name: int | None = None
-    """Longest column name, in characters."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +268,10 @@ class Destination(ABC, Generic[ConfigT]):
         """The schema changes that ``write`` would make for these parts of a route, as statements. Changes nothing.
         ``offline``: do not connect, and assume an empty target."""
         return []
+
+    def sql(self) -> SqlDestination[Any] | None:
+        """This destination, if it has tables whose schema can be inspected, planned and changed."""
+        return None
 
     def newest_loads(self) -> Sequence[LoadedTable]:
         """The newest batch of every ledger and route that ever wrote here, table by table, without its failures. Empty

@@ -86,16 +86,12 @@ class RoutePlan:
     @property
     def mirrors(self) -> bool:
         """Whether the destination follows the tables of a source, change by change (``load: mirror``)."""
-        from penstock.destinations.sql.config import SqlConfig
-
-        return isinstance(self.destination_config, SqlConfig) and self.destination_config.mirrors
+        return self.destination_config.mirrors
 
     @property
     def last_record_wins(self) -> bool:
         """Whether the order in which records are delivered decides the final value of a row."""
-        from penstock.destinations.sql.config import SqlConfig
-
-        return isinstance(self.destination_config, SqlConfig) and self.destination_config.last_record_wins
+        return self.destination_config.last_record_wins
 
     @cached_property
     def casts(self) -> Mapping[str, str]:

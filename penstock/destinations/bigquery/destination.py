@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BigqueryDestination(SqlDestination[BigqueryConfig]):
-    capabilities = Capabilities(transactions=True, queryable=True, max_name=300)
+    capabilities = Capabilities(transactions=True)
 
     @cached_property
     def dialect(self) -> BigqueryDialect:

@@ -36,7 +36,7 @@ _turns: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Loc
 
 
 class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
-    capabilities = Capabilities(transactions=False, queryable=True, max_name=127)
+    capabilities = Capabilities(transactions=False)
 
     @cached_property
     def dialect(self) -> ClickhouseDialect:

@@ -30,7 +30,7 @@ _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class DuckdbDestination(SqlDestination[DuckdbConfig]):
-    capabilities = Capabilities(transactions=True, queryable=True, max_name=DUCKDB.max_name)
+    capabilities = Capabilities(transactions=True)
 
     @property
     def dialect(self) -> Dialect:

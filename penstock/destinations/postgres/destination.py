@@ -23,7 +23,7 @@ from penstock.errors import PenstockError, TransientError
 
 
 class PostgresDestination(SqlDestination[PostgresConfig]):
-    capabilities = Capabilities(transactions=True, queryable=True, max_name=63)
+    capabilities = Capabilities(transactions=True)
 
     @cached_property
     def dialect(self) -> PostgresDialect:

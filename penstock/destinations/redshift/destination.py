@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RedshiftDestination(SqlDestination[RedshiftConfig]):
-    capabilities = Capabilities(transactions=True, queryable=True, max_name=127)
+    capabilities = Capabilities(transactions=True)
 
     @cached_property
     def dialect(self) -> RedshiftDialect:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SnowflakeDestination(SqlDestination[SnowflakeConfig]):
-    capabilities = Capabilities(transactions=True, queryable=True, max_name=255)
+    capabilities = Capabilities(transactions=True)
 
     @cached_property
     def dialect(self) -> SnowflakeDialect:

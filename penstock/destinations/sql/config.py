@@ -178,7 +178,6 @@ class SqlConfig(DestinationConfig):
 
     @property
     def last_record_wins(self) -> bool:
-        """Whether the order of records decides the final state of a row."""
         return self.mirrors or (bool(self.primary_key) and self.version_column is None)
 
     @property

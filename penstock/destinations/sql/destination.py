@@ -65,6 +65,9 @@ class SqlDestination(Destination[SqlConfigT]):
     @abstractmethod
     def dialect(self) -> Dialect: ...
 
+    def sql(self) -> SqlDestination[SqlConfigT]:
+        return self
+
     @abstractmethod
     def session(self) -> AbstractContextManager[Session]:
         """A connection for one batch; raises ``TransientError`` if it cannot be opened."""

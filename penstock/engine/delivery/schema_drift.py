@@ -12,7 +12,6 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 
 from penstock.destinations.contract import AnyDestination
-from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
@@ -43,17 +42,18 @@ class DriftDetector:
         """Record the shape of each table of a batch that is not known for sure. ``again``: the batch was tried before,
         and may have made what changed since the last look."""
         unsure = [name for name in tables if name not in self._known]
-        if not unsure or not isinstance(destination, SqlDestination):
+        target = destination.sql()
+        if not unsure or target is None:
             return
-        unsure = _changeable_tables(unsure, book.filled_tables(), destination.config.max_tables)
-        with destination.read_only_session() as session:
+        unsure = _changeable_tables(unsure, book.filled_tables(), target.config.max_tables)
+        with target.read_only_session() as session:
             for name in unsure:
                 try:
                     real = None if session is None else session.table(name)
                 except (TransientError, RefusedError):
                     continue  # the write will meet the same error, and report it for this table alone
                 last = book.last_look(name) if again else None
-                made = () if last is None else drift_statements(destination.dialect, name, last.shape, real, last.noted)
+                made = () if last is None else drift_statements(target.dialect, name, last.shape, real, last.noted)
                 book.looked(name, to_text(real), [f"{statement} {FOUND.format(number=number)}" for statement in made])
                 self._known.add(name)
 

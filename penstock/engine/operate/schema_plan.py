@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.destinations.contract import Part
-from penstock.destinations.sql.destination import SqlDestination
 from penstock.engine.delivery.task import read_failed, run_task
 from penstock.engine.delivery.task_report import TaskReport
 from penstock.engine.operate.samples import SampleRange
@@ -46,7 +45,7 @@ class PlannedChanges:
 def plan_changes(plan: RoutePlan, sample: Iterable[SampleRange], offline: bool = False) -> PlannedChanges:
     """Run the route's steps and stager over the sample and ask its destination. ``offline``: do not even look at it."""
     destination = plan.destination()
-    if not isinstance(destination, SqlDestination):
+    if destination.sql() is None:
         return PlannedChanges(plan.name, plan.destination_name, None)
     if plan.rest:
         raise PenstockError(

@@ -144,8 +144,8 @@ def _survey(session: Session, destination: SqlDestination[Any], table: Table) ->
 
 
 def _sql(plan: RoutePlan) -> SqlDestination[Any]:
-    destination = plan.destination()
-    if not isinstance(destination, SqlDestination):
+    destination = plan.destination().sql()
+    if destination is None:
         raise PenstockError(
             "PEN-ENG-012",
             f"route '{plan.name}' goes to '{plan.destination_name}', which has no tables.",
