@@ -33,7 +33,6 @@ NAMED_POINTS = (
 write; after the destination's commit and before the ledger's. Each kills its process the nth time it gets there."""
 
 KILLS: Sequence[Hazard] = [Kill(role) for role in ROLES]
-PAUSE_OF_LONG_RUNS = 0.05
 LASTING = 2
 """How many hazards may last at the same time."""
 
@@ -66,7 +65,7 @@ def chaos(
     began = time.monotonic()
     project = Project(folder, ",".join(f"{point}=kill" for point in points), database)
     struck: Counter[str] = Counter()
-    poster = Poster(project.port) if database is None else Poster(project.port, pause=PAUSE_OF_LONG_RUNS)
+    poster = Poster(project.port)
     scene = Scene(project, poster, random.Random(seed))
 
     def strike(number: int, hazard: Hazard, scene: Scene) -> None:
