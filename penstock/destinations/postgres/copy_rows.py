@@ -23,6 +23,18 @@ def csv_pieces(reader: pa.RecordBatchReader, by: Sequence[str] = ()) -> Iterator
     return prefetch_converted(_text, _slices(reader, keys))
 
 
+class CountedRows:
+    """Rows that are counted as they are read."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.rows = 0
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, map(self._count, reader))
+
+    def _count(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.rows += batch.num_rows
+        return batch
+
+
 def with_columns(reader: pa.RecordBatchReader, columns: Sequence[str]) -> pa.RecordBatchReader:
     """The same rows with all of these columns, null where they lack one."""
     missing = [name for name in columns if name not in reader.schema.names]

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.postgres.copy_rows import csv_pieces, with_columns
+from penstock.destinations.postgres.copy_rows import CountedRows, csv_pieces, with_columns
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.errors import About, as_penstock_error
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
@@ -23,7 +23,7 @@ from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransact
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, last_expired_batch, mark_from_row
-from penstock.errors import TransientError
+from penstock.errors import RefusedError, TransientError
 
 _STAGED = "_penstock_staged"
 _NUMBERED, _NUMBER = "_penstock_numbered", "#number"
@@ -160,7 +160,7 @@ class PostgresSession(Session):
         target = self.dialect.relation(load.table.name)
         try:
             with self._connection.transaction():
-                self._copy(cursor, target, load)
+                _refuse_dropped(*self._copy(cursor, target, load))
         except (psycopg.errors.FeatureNotSupported, psycopg.errors.WrongObjectType):
             # COPY writes neither to tables with row-level security nor through a view; INSERT may.
             columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
@@ -186,13 +186,17 @@ class PostgresSession(Session):
                 f" FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
             )
         )
-        self._copy(cursor, staged, load, [load.table.columns[name].name for name in merge.key])
+        given, _ = self._copy(cursor, staged, load, [load.table.columns[name].name for name in merge.key])
         if merge.in_turns:
             # Few rows have turns; without these statistics PostgreSQL would read the whole table.
             cursor.execute(_text(f"ANALYZE {staged}"))
+        if merge.version is not None:
+            given = self._newer_rows(cursor, load, merge) if self._has_row_triggers(cursor, load.table.name) else 0
         try:
             with self._connection.transaction():
                 cursor.execute(_text(self.dialect.merge(load.table, staged, columns, merge)))
+                if set(columns) > set(merge.key):
+                    _refuse_dropped(given, cursor.rowcount)
         except psycopg.errors.CardinalityViolation:
             self._merge_equal_keys(cursor, load, merge)
 
@@ -203,7 +207,7 @@ class PostgresSession(Session):
         keys, columns = ([real[name].name for name in names] for names in (merge.key, load.rows.columns()))
         try:
             with self._connection.transaction():
-                self._copy(cursor, self.dialect.relation(load.table.name), load, keys, columns)
+                _refuse_dropped(*self._copy(cursor, self.dialect.relation(load.table.name), load, keys, columns))
         except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):
             return False
         return True
@@ -230,6 +234,24 @@ class PostgresSession(Session):
             some = f"(SELECT * FROM {rows} WHERE {number} = {time})"
             cursor.execute(_text(self.dialect.merge(load.table, some, columns, replace(merge, in_turns=False))))
 
+    def _has_row_triggers(self, cursor: psycopg.Cursor[tuple[object, ...]], table: str) -> bool:
+        """Whether the table has triggers that see a row before it is written, and may drop it."""
+        return bool(cursor.execute(_ROW_TRIGGERS, (self.dialect.relation(table),)).fetchone())
+
+    def _newer_rows(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> int:
+        """How many staged rows the merge will write: the table has no row of their key, or an older one."""
+        columns, table = load.rows.columns(), load.table
+        due = self.dialect.due_rows(table, self.dialect.identifier(_STAGED), columns, merge)
+        key = self.dialect.identifier(table.columns[merge.key[0]].name)
+        newer = self.dialect.is_newer(table, columns, merge) or "true"
+        cursor.execute(
+            _text(
+                f"SELECT count(*) FROM {due} AS s LEFT JOIN {self.dialect.relation(table.name)} AS t"
+                f" ON {self.dialect.key_match(table, merge)} WHERE t.{key} IS NULL OR ({newer})"
+            )
+        )
+        return int(str((cursor.fetchone() or (0,))[0]))
+
     def _real(self, load: Load) -> str:
         return self.dialect.names([load.table.columns[name].name for name in load.rows.columns()])
 
@@ -240,14 +262,19 @@ class PostgresSession(Session):
         load: Load,
         by: Sequence[str] = (),
         columns: Sequence[str] = (),
-    ) -> None:
-        """``columns`` are NULL in rows that do not carry them; any other absent column gets its default."""
+    ) -> tuple[int, int]:
+        """``columns`` are NULL in rows that do not carry them; any other absent column gets its default. Returns how
+        many rows were given to the database, and how many it says it has kept."""
+        given = kept = 0
         for rows in load.rows.readers():
-            reader = with_columns(rows, columns)
+            counted = CountedRows(rows)
+            reader = with_columns(counted.reader, columns)
             names = self.dialect.names(reader.schema.names)
             with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
                 for text in csv_pieces(reader, by):
                     copy.write(text)
+            given, kept = given + counted.rows, kept + cursor.rowcount
+        return given, kept
 
     def _write_mark(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
         batch = mark.batch
@@ -315,6 +342,20 @@ class PostgresSession(Session):
             raise as_penstock_error(error, about) from error
 
 
+def _refuse_dropped(given: int, kept: int) -> None:
+    """Raise ``RefusedError`` if the database has dropped rows: nothing else would tell of them."""
+    if kept < given:
+        raise RefusedError(
+            "PEN-DST-096",
+            "PostgreSQL took the row and did not keep it: a trigger of the table drops it (it returns NULL).",
+            "Nothing of it was written.",
+        )
+
+
+_ROW_TRIGGERS = (
+    "SELECT 1 FROM pg_trigger"
+    " WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3"
+)
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _MARK_COLUMNS = (
     "scope text, route text, batch bigint, table_name text, loaded bigint, failures text,"

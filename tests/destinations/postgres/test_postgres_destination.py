@@ -352,6 +352,51 @@ def test_a_row_that_a_trigger_of_the_table_forbids_fails_alone(database: Databas
     assert receipt.failures.column("message").to_pylist() == ["PostgreSQL says: three is unlucky"]
 
 
+@pytest.mark.parametrize(
+    ("options", "key", "event", "before"),
+    [
+        ({}, "", "INSERT", 0),
+        ({"primary_key": ["id"]}, "PRIMARY KEY", "INSERT", 0),
+        ({"primary_key": ["id"]}, "PRIMARY KEY", "INSERT", 2),
+        ({"primary_key": ["id"]}, "PRIMARY KEY", "UPDATE", 6),
+        ({"primary_key": ["id"], "version_column": "v"}, "PRIMARY KEY", "INSERT", 2),
+        ({"primary_key": ["id"], "version_column": "v"}, "PRIMARY KEY", "UPDATE", 6),
+    ],
+)
+def test_a_row_that_a_trigger_drops_without_a_word_fails_alone(
+    database: Database, tmp_path: Path, options: dict[str, object], key: str, event: str, before: int
+) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask(
+        f"CREATE TABLE events (id bigint {key}, v bigint);"
+        f"INSERT INTO events SELECT n, 0 FROM generate_series(0, {before - 1}) n;"
+        "CREATE FUNCTION no_threes() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF NEW.id = 3 THEN RETURN NULL; END IF; RETURN NEW; END $$;"
+        f"CREATE TRIGGER no_threes BEFORE {event} ON events FOR EACH ROW EXECUTE FUNCTION no_threes()"
+    )
+    (receipt,) = Warehouse(database, tmp_path, **options).load(*({"id": n, "v": 1} for n in range(6)))
+    assert receipt.rows == 5
+    assert receipt.failures is not None
+    assert receipt.failures.column("offset").to_pylist() == [3]
+    assert "a trigger of the table drops it" in receipt.failures.column("message")[0].as_py()
+    assert database.ask("SELECT count(*) FROM events WHERE v = 1") == [(5,)]
+
+
+def test_rows_that_are_older_than_those_of_a_table_with_a_trigger_are_not_taken_for_dropped(
+    database: Database, tmp_path: Path
+) -> None:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask(
+        "CREATE TABLE events (id bigint PRIMARY KEY, v bigint); INSERT INTO events VALUES (1, 9), (2, 1);"
+        "CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;"
+        "CREATE TRIGGER same BEFORE INSERT OR UPDATE ON events FOR EACH ROW EXECUTE FUNCTION same()"
+    )
+    warehouse = Warehouse(database, tmp_path, primary_key=["id"], version_column="v")
+    (receipt,) = warehouse.load({"id": 1, "v": 5}, {"id": 2, "v": 5}, {"id": 3, "v": 5}, {"id": 3, "v": 4})
+    assert (receipt.rows, receipt.failures) == (4, None)
+    assert database.ask("SELECT id, v FROM events ORDER BY id") == [(1, 9), (2, 5), (3, 5)]
+
+
 def test_rows_that_clash_with_each_other_fail_and_the_others_load(database: Database, tmp_path: Path) -> None:
     database.ask(f'CREATE SCHEMA "{database.schema}"')
     database.ask("CREATE TABLE events (id bigint, email text UNIQUE)")
