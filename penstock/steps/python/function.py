@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import sys
 import typing
 from collections.abc import Callable
@@ -17,6 +16,8 @@ import pyarrow as pa
 from penstock.errors import RouteError
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.python.config import PythonConfig, Shape
+from penstock.steps.python.interrupts import Interrupts
+from penstock.steps.python.written_numbers import JsonNumbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,29 +26,30 @@ Treatment = Callable[[pa.RecordBatch], pa.RecordBatch]
 """From records to records. Raises whatever the function raises, and ``TypeError`` for what is no batch of records."""
 
 
-def load(config: PythonConfig) -> Treatment:
+def load(config: PythonConfig, interrupts: Interrupts) -> Treatment:
     """The function of a config as one over record batches."""
-    function = _function(config.file, config.function)
+    function = _function(config.file, config.function, interrupts)
     shape = config.batch or _annotated(function) or Shape.ARROW
 
     def over_arrow(batch: pa.RecordBatch) -> pa.RecordBatch:
         return _from_arrow(function(pa.Table.from_batches([batch])))
 
     def over_pandas(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return _from_pandas(function(_to_pandas(batch)))
+        numbers = JsonNumbers()
+        return _from_pandas(function(_to_pandas(batch, numbers)), numbers)
 
     return over_pandas if shape is Shape.PANDAS else over_arrow
 
 
-def _function(file: Path, name: str) -> Callable[[Any], Any]:
+def _function(file: Path, name: str, interrupts: Interrupts) -> Callable[[Any], Any]:
     # So that the file can import its neighbours.
     sys.path.insert(0, str(file.parent))
     try:
         found = getattr(_module(file), name)
-    except KeyboardInterrupt:
-        raise
     # Also what is not an Exception, such as sys.exit().
     except BaseException as error:
+        if interrupts.heard:
+            raise
         raise RouteError(
             "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Mend the file."
         ) from error
@@ -104,19 +106,19 @@ def _from_arrow(result: object) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
 
 
-def _to_pandas(batch: pa.RecordBatch) -> pd.DataFrame:
+def _to_pandas(batch: pa.RecordBatch, numbers: JsonNumbers) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, Any] = {name: batch.column(name).to_pandas() for name in ("partition", "offset", "timestamp")}
     for name in ("namespace", "op", "mode", "key"):
         columns[name] = pd.Series(batch.column(name).to_pylist(), dtype=object)
     columns["headers"] = pd.Series([dict(each or ()) for each in batch.column("headers").to_pylist()], dtype=object)
-    parsed = [None if data is None else json.loads(data) for data in batch.column("data").to_pylist()]
+    parsed = [None if data is None else numbers.read(data) for data in batch.column("data").to_pylist()]
     columns["data"] = pd.Series(parsed, dtype=object)
     return pd.DataFrame(columns)
 
 
-def _from_pandas(result: object) -> pa.RecordBatch:
+def _from_pandas(result: object, numbers: JsonNumbers) -> pa.RecordBatch:
     import pandas as pd
 
     if not isinstance(result, pd.DataFrame):
@@ -126,17 +128,11 @@ def _from_pandas(result: object) -> pa.RecordBatch:
     for field in RECORD_SCHEMA:
         values: list[Any] = result[field.name].tolist()
         if field.name == "data":
-            values = [_json(value) for value in values]
+            values = [value if value is None or isinstance(value, bytes) else numbers.write(value) for value in values]
         elif field.name == "headers":
             values = [None if value is None else list(value.items()) for value in values]
         arrays.append(pa.array(values, field.type, from_pandas=True))
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
-
-
-def _json(value: object) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _require_columns(names: list[str]) -> None:

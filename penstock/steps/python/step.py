@@ -14,6 +14,7 @@ from penstock.steps.contract import ArrowStep
 from penstock.steps.outcomes import failures
 from penstock.steps.python.config import PythonConfig
 from penstock.steps.python.function import Treatment, load
+from penstock.steps.python.interrupts import Interrupts
 from penstock.steps.python.results import accounted
 
 PYTHON_ERROR = "python_error"
@@ -33,13 +34,13 @@ class Python(ArrowStep[PythonConfig]):
         if batch.num_rows == 0:
             return Outcome(batch)
         # Standard output is the verb's own: with --json a script reads it.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), Interrupts() as interrupts:
             if self._treat is None:
-                self._treat = load(self.config)
-            return _treated(batch, self._treat)
+                self._treat = load(self.config, interrupts)
+            return _treated(batch, self._treat, interrupts)
 
 
-def _treated(batch: pa.RecordBatch, treat: Treatment) -> Outcome:
+def _treated(batch: pa.RecordBatch, treat: Treatment, interrupts: Interrupts) -> Outcome:
     """From the first row to the last: a piece that the function raises for is halved down to its first bad row, and
     behind that the pieces become longer again, each twice the one before. So a bad row among good ones costs calls as
     the logarithm of the batch, bad rows that stand together cost one call each, and however many there are, the
@@ -52,10 +53,10 @@ def _treated(batch: pa.RecordBatch, treat: Treatment) -> Outcome:
         piece = batch.slice(start, length)
         try:
             outcomes.append(accounted(piece, treat(piece)))
-        except KeyboardInterrupt:
-            raise
         # Also what is not an Exception, such as sys.exit(): the function only affects the rows that it was given.
         except BaseException as error:
+            if interrupts.heard:
+                raise
             if piece.num_rows > 1:
                 suspect = start + piece.num_rows
                 length = piece.num_rows // 2

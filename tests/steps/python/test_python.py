@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import re
@@ -20,11 +21,14 @@ from penstock.config.problems import ConfigError
 from penstock.errors import RouteError
 from penstock.steps.python.config import PythonConfig
 from penstock.steps.python.step import Python
+from penstock.steps.python.written_numbers import JsonNumbers
 from tests.contract.step import StepContract, batch_of, failed, kept
 
 FUNCTIONS = """
 from __future__ import annotations
 import json
+import os
+import signal
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +52,8 @@ def words(table): return table.set_column(8, "data", pa.array(["{}"] * table.num
 def frame(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame[[data["n"] != 0 for data in frame["data"]]]
     return frame.assign(data=[{**data, "n": data["n"] + neighbour.ONE} for data in frame["data"]], namespace="new")
+def seen(frame: pd.DataFrame): return frame.assign(data=[{**data, "seen": 1} for data in frame["data"]])
+def doubled(frame: pd.DataFrame): return frame.assign(data=[{"n": data["n"] * 2} for data in frame["data"]])
 def nan(frame: pd.DataFrame): return frame.assign(data=[{"n": float("nan")}] * len(frame))
 def wants_frame(frame): return frame.assign(op="update")
 def leaves(table):
@@ -55,6 +61,7 @@ def leaves(table):
         raise SystemExit(3)
     return table
 def interrupted(table): raise KeyboardInterrupt
+def while_interrupted(table): os.kill(os.getpid(), signal.SIGINT)
 def no_text(table): raise ValueError("\\udc80")
 def own_words(table):
     words = [data.decode() for data in table["data"].to_pylist()]
@@ -160,7 +167,13 @@ def test_a_function_that_ends_the_program_fails_the_rows_that_it_does_so_for(fil
 
 def test_who_interrupts_the_program_is_heard(file: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(file, "interrupted", b"{}", b"{}")
+        run(file, "while_interrupted", b"{}")
+
+
+def test_a_function_that_raises_an_interrupt_itself_fails_like_any_other(file: Path) -> None:
+    outcome = run(file, "interrupted", b"{}", b'{"n":1}')
+    assert failed(outcome) == [(100, "python_error"), (101, "python_error")]
+    assert outcome.failures.column("message").to_pylist() == ["KeyboardInterrupt: "] * 2
 
 
 def test_an_exception_whose_text_is_no_unicode_can_be_told(file: Path) -> None:
@@ -307,3 +320,29 @@ def test_the_path_starts_at_the_config_and_a_mistake_is_told_with_its_line(tmp_p
         load(tmp_path / "pipeline.yaml")
     (tmp_path / "steps.py").write_text("f = len\n")
     assert json.loads(load(tmp_path / "pipeline.yaml").model_dump_json())["name"] == "shop"
+
+
+NUMBERS = ["12345678901234567.89", "99999999999999999999.999999999999999999", "1e-400", "1e400", "-0", "-0.0", "1.50",
+           "1E2", "0.1", "7", "123456789012345678901234567890"]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_in_pandas_too_a_number_that_it_leaves_alone_is_as_it_was_written(file: Path, number: str) -> None:
+    document = f'{{"n":{number},"in":[{{"deep":{number}}}],"text":"{number}"}}'
+    outcome = run(file, "seen", document.encode())
+    assert outcome.kept.column("data").to_pylist() == [f'{document[:-1]},"seen":1}}'.encode()]
+
+
+@given(
+    st.lists(st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True), min_size=1)
+)
+def test_whatever_numbers_there_are_they_stay(numbers: list[str]) -> None:
+    reader = JsonNumbers()
+    documents = [f'{{"n":[{",".join(numbers)}]}}'.encode(), f'[{numbers[0]},{{"x":{numbers[-1]}}}]'.encode()]
+    values = [copy.deepcopy(reader.read(document)) for document in documents]
+    assert [reader.write(value) for value in values] == documents
+
+
+def test_what_it_computes_is_a_number_of_python(file: Path) -> None:
+    outcome = run(file, "doubled", b'{"n":1.50}', b'{"n":-0}', b'{"n":2}')
+    assert outcome.kept.column("data").to_pylist() == [b'{"n":3.0}', b'{"n":-0.0}', b'{"n":4}']
