@@ -32,9 +32,7 @@ class Layout:
         return self.root / "checkpoints"
 
     def checkpoint(self, route: str, scope: str, generation: int = 0) -> Path:
-        """A checkpoint is valid only with the ledger it was written with, and until the route is moved back."""
-        turn = f"-{generation}" if generation else ""
-        return self.checkpoints / f"{route}-{scope[:8]}{turn}"
+        return self.checkpoints / checkpoint_name(route, scope, generation)
 
     @property
     def archive(self) -> Path:
@@ -60,3 +58,8 @@ class Layout:
 
     def source_state(self, source: str) -> Path:
         return self.root / "sources" / source
+
+
+def checkpoint_name(route: str, scope: str, generation: int) -> str:
+    """A checkpoint is valid only with the ledger it was written with, and until the route is moved back."""
+    return f"{route}-{scope[:8]}" + (f"-{generation}" if generation else "")

@@ -304,3 +304,49 @@ def test_a_route_that_left_nothing_but_a_checkpoint_can_go_on_behind_it(site: Si
     assert site.deliver() == ""
     assert site.rows() == [30]
     assert site.totals() == (4, 1, 3, 0)
+
+
+FILES = """\
+name: shop
+data_dir: ./data
+sources:
+  web: {type: file, path: ./web.ndjson}
+routes:
+  a: {from: web, to: {type: file, path: ./out}}
+"""
+
+
+def lines(site: Site) -> list[str]:
+    return sorted(line for file in (site.folder / "out").glob("*") for line in file.read_text().splitlines())
+
+
+def note_checkpoint(site: Site, end: int) -> None:
+    """As Spark does when a batch is done: after the ledger has it."""
+    pipeline = site.open()
+    checkpoint = pipeline.layout.checkpoint("a", pipeline.ledger.scope, pipeline.ledger.generation("a"))
+    pipeline.ledger.close()
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets" / "0").write_text(f'v1\n{{}}\n{{"0": {end}}}')
+    (checkpoint / "commits" / "0").write_text("v1\n{}")
+
+
+def test_an_older_ledger_beside_a_newer_checkpoint_halts_a_route_whose_destination_keeps_no_marks(site: Site) -> None:
+    site.write(FILES)
+    site.append(range(3))
+    assert site.deliver() == ""
+    note_checkpoint(site, 3)
+    site.keep("older")
+    site.append(range(3, 5))
+    assert site.deliver() == ""
+    note_checkpoint(site, 5)
+    for file in (site.folder / "older").glob("ledger.db*"):
+        shutil.copy(file, site.data / file.name)
+    site.append([5])
+    halted = site.deliver()
+    assert "PEN-RTE-024" in halted
+    assert "penstock offset adopt a" in halted
+    assert site.adopt().stretches == {0: (3, 5)}
+    assert site.deliver() == ""
+    assert len(lines(site)) == len(set(lines(site))) == 6
+    assert site.totals() == (6, 4, 2, 0)

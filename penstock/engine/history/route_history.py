@@ -5,6 +5,7 @@ would then silently skip records or deliver them twice. So a route checks before
 operator if it finds a contradiction:
 
 - The ledger knows which writers assigned the offsets that were delivered; the log must know the same (``forks``).
+- Spark's checkpoint of a route must not be ahead of the ledger that it belongs to.
 - The destination's marks of this ledger and route must be ones that the ledger can have issued.
 - A route without a past in this ledger must not find one: marks of this log under another ledger or under the name of a
   route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
@@ -21,8 +22,9 @@ from pathlib import Path
 from penstock.destinations.contract import AnyDestination, Batch, LoadedTable
 from penstock.engine.history.adoption import LogPart, shared_ranges
 from penstock.engine.history.batch_origin import Origin
+from penstock.engine.layout import checkpoint_name
 from penstock.engine.ledger import Ledger
-from penstock.engine.spark.spark_checkpoints import checkpoints_of
+from penstock.engine.spark.spark_checkpoints import checkpoints_of, delivered_up_to
 from penstock.errors import ContradictionError
 from penstock.log.lineage import LINEAGE_FILE
 from penstock.log.local_log import LocalLog
@@ -65,6 +67,24 @@ class History:
             found = self._on_disk(route)
             if found:
                 raise self._conflict(route, route, found)
+            return
+        standing = {partition: position.committed for partition, position in self.ledger.offsets(route).items()}
+        for partition, end in self.delivered_by_spark(route).items():
+            if standing.get(partition, end) < end:
+                raise ContradictionError(
+                    "PEN-RTE-024",
+                    f"route '{route}' stands at offset {standing[partition]} of partition {partition} in this"
+                    f" ledger, and its checkpoint on disk has delivered up to offset {end}: an older copy of the ledger"
+                    " was put back.",
+                    f"Put the newer one back. Or go on after what was delivered: penstock offset adopt {route}",
+                )
+
+    def delivered_by_spark(self, route: str) -> dict[int, int]:
+        """How far the route's own checkpoint says that it has come: never further than the ledger it belongs to."""
+        if self.checkpoints is None:
+            return {}
+        name = checkpoint_name(route, self.ledger.scope, self.ledger.generation(route))
+        return delivered_up_to(self.checkpoints / name)
 
     def check_target(self, route: str, sources: Sequence[str], destination: AnyDestination) -> None:
         """Raises ``ContradictionError`` unless the destination's marks agree too, and ``TransientError`` if the

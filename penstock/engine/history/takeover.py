@@ -179,7 +179,7 @@ def _from_holds(
     say is done."""
     held = pipeline.log.holds.get().get(other, {})
     left = pipeline.history().other_checkpoints(other)
-    known = [held, *map(delivered_up_to, left)]
+    known = [held, pipeline.history().delivered_by_spark(other), *map(delivered_up_to, left)]
     ends = {p: max(ends.get(p, 0) for ends in known) for p in positions}
     ends = {p: min(end, pipeline.log.bounds(p).end) for p, end in ends.items()}
     ranges = {p: (positions[p], end) for p, end in ends.items() if positions[p] < end and p not in starts}

@@ -76,8 +76,8 @@ class Batches(WaitingTables, Summaries):
                         "PEN-LGR-003",
                         f"route '{route}' was given partition {partition} from offset {start}, but stands at"
                         f" {committed}.",
-                        "The route's checkpoint is not of this ledger: stop the pipeline, remove the checkpoint folder"
-                        " of the route and start again; it goes on from the ledger's offset.",
+                        "The route's checkpoint is not of this ledger. Stop the pipeline, then go on after what the"
+                        f" route has delivered: penstock offset adopt {route}",
                     )
             if pending is not None:
                 if dict(pending.ranges) == dict(ranges):
