@@ -251,7 +251,7 @@ class Collector:
             if key is None and not body.complete:
                 raise Refused(responses.closing(responses.NO_KEY_NEARBY))
             self._admit(request, key)
-            request.key_in_body = True
+            body.known = request.key_in_body = True
             return await body.rest()
         finally:
             body.close()

@@ -6,10 +6,11 @@ import json
 import resource
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
@@ -129,6 +130,40 @@ def test_a_body_that_went_silent_makes_room_for_others(tmp_path: Path) -> None:
             assert answered(silent).startswith(b"HTTP/1.1 503")
             eventually(lambda: web.pending_bytes() == 0, "both being let go")
         assert numbers(web.records()) == [1, 1, 1]
+
+
+def test_bodies_of_unknown_senders_make_room_for_the_known_although_they_are_not_silent(tmp_path: Path) -> None:
+    start = b"POST /v1/batch HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n{" + b" " * 40_000
+    body = json.dumps({"n": 1, "pad": "x" * 30_000})
+    with (
+        collector(tmp_path, limits={"pending_bytes": 200_000, "body_timeout": "60s"}) as web,
+        connections(web, 20, start) as strangers,
+        drip(strangers),
+    ):
+        eventually(lambda: web.pending_bytes() > 100_000, "the room being full of them")
+        answers = [web.post(JS, body).status_code for _ in range(10)]
+        assert answers == [200] * 10
+    assert numbers(web.records()) == [1] * 10
+
+
+@contextmanager
+def drip(opened: Sequence[socket.socket]) -> Iterator[None]:
+    """Send a blank on each of these again and again, so that none is silent."""
+    done = Event()
+
+    def send() -> None:
+        while not done.wait(0.05):
+            for connection in opened:
+                with suppress(OSError):
+                    connection.sendall(b" ")
+
+    sender = Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        done.set()
+        sender.join()
 
 
 def test_a_key_in_the_body_is_checked_before_the_rest_is_read(tmp_path: Path) -> None:

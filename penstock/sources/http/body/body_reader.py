@@ -1,8 +1,9 @@
 """Reads a request's body: within its size, within its time, and within what a worker may hold at once.
 
 Bytes count as held (``tally.pending_bytes``) from the moment they have arrived until ``release``; what a client merely
-announces costs nothing. When there is no room for what arrives, the bodies that have been silent for longest are ended;
-if none is silent, the newcomer is refused. Bodies above ``SMALL_BYTES`` leave a quarter of the room to the others.
+announces costs nothing. When there is no room for what arrives, the bodies that have been silent for longest are ended,
+and for a known sender those of unknown ones, silent or not; otherwise the newcomer is refused. Bodies above
+``SMALL_BYTES`` leave a quarter of the room to the others.
 """
 
 from __future__ import annotations
@@ -65,13 +66,15 @@ class BodyBudget:
         self._arriving.pop(body, None)
 
     def _make_room(self, size: int, limit: int, own: ArrivingBody | None) -> int:
-        """End the bodies that have been silent for longest; returns what is held then."""
-        now = asyncio.get_running_loop().time()
-        waiting = [(last, body) for body, last in self._arriving.items() if body is not own]
-        for last, body in sorted(waiting, key=lambda found: found[0]):
-            if self._tally.pending_bytes + size <= limit or now - last < SILENT_SECONDS:
+        """End bodies of unknown senders if this one is known, then those that have been silent, the longest first;
+        returns what is held then."""
+        now, known = asyncio.get_running_loop().time(), own is None or own.known
+        waiting = [(body.known, last, body) for body, last in self._arriving.items() if body is not own]
+        for theirs, last, body in sorted(waiting, key=lambda found: found[:2]):
+            if self._tally.pending_bytes + size <= limit:
                 break
-            body.give_up(responses.closing(responses.OVERLOADED))
+            if now - last >= SILENT_SECONDS or (known and not theirs):
+                body.give_up(responses.closing(responses.OVERLOADED))
         return self._tally.pending_bytes
 
 
@@ -92,11 +95,11 @@ class BodyReader:
         length = self._announced(headers)
         if length is not None and length <= SMALL_BYTES:
             return self.read_in_time(incoming(), charged=True)
-        return ArrivingBody(self, incoming, client, length).rest()
+        return ArrivingBody(self, incoming, client, length, known=True).rest()
 
     def open(self, headers: Headers, incoming: Incoming, client: str) -> ArrivingBody:
-        """Open the body to read it in parts."""
-        return ArrivingBody(self, incoming, client, self._announced(headers))
+        """Open the body of a sender who is not known yet, to read it in parts."""
+        return ArrivingBody(self, incoming, client, self._announced(headers), known=False)
 
     def expire_late(self, now: float) -> None:
         """End the requests whose body has not arrived in time; called about twice a second."""
@@ -150,7 +153,7 @@ class BodyReader:
 class ArrivingBody:
     """A body that is read chunk by chunk. What has arrived stays charged until it is handed over or given up."""
 
-    def __init__(self, reader: BodyReader, incoming: Incoming, client: str, length: int | None) -> None:
+    def __init__(self, reader: BodyReader, incoming: Incoming, client: str, length: int | None, known: bool) -> None:
         self._reader = reader
         self._room = reader.room
         self._stream = aiter(incoming)
@@ -161,6 +164,8 @@ class ArrivingBody:
         self._parts: list[bytes] = []
         self.held = 0
         self.complete = False
+        self.known = known
+        """Whether its sender has shown a token."""
 
     async def prefix(self, size: int) -> bytes:
         """The first bytes of the body, at least ``size`` unless it has fewer. They stay part of it."""
