@@ -7,6 +7,7 @@ statement there) and ``rows`` (what a query gives).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,15 @@ class OwnTablesContract:
         named = self.rows(OVERFLOW, "id, _penstock_table")
         assert named == [(1, "c"), (2, "d"), (4, "c")]
         assert {name for table in receipt.tables for name in table.staged_as} == {"a", "b", "c", "d"}
+
+    def test_tables_of_other_routes_do_not_count_for_the_limit(self) -> None:
+        others = self.make(table="{{ kind }}", adopt=[])
+        parts = Staging(others, self.folder).stage(events(*({"id": 1, "kind": kind} for kind in "xyz")))
+        others.write(replace(batch(1), route="other"), parts, self.book)
+        receipt = self.load(2, *({"id": n, "kind": kind} for n, kind in enumerate("abcx")), max_tables=2)
+        assert (receipt.rows, self.codes(receipt)) == (4, [])
+        assert (self.rows("a"), self.rows("b"), self.rows("x")) == ([(0,)], [(1,)], [(1,), (3,)])
+        assert self.rows(OVERFLOW, "id, _penstock_table") == [(2, "c")]
 
     def test_a_batch_that_overflowed_and_is_tried_again_under_a_higher_limit_is_not_doubled(
         self,

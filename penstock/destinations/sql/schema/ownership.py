@@ -12,8 +12,9 @@ would be written a second time elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
@@ -46,7 +47,7 @@ class OwnTables:
 
     def __init__(self) -> None:
         self._settled: set[str] = set()
-        self._loaded_before: frozenset[str] | None = None
+        self._loaded_before: _LoadedBefore | None = None
 
     def place_tables(
         self, session: Session, limits: Limits, batch: Batch, tables: Collection[str], book: TableBook
@@ -67,11 +68,13 @@ class OwnTables:
 
     def peek(self, session: Session, limits: Limits, route: str, tables: Sequence[str]) -> Placement:
         """The same as far as the target alone can tell, without changing anything: for plans."""
-        own = _tables_of_route(session.registered_tables(), route) | {name for _, _, name in _marked_tables(session)}
+        registered, marked = session.registered_tables(), _marked_tables(session)
+        anybodys = {table for table, _ in registered} | {table for _, _, table in marked}
+        own = _tables_of_route(registered, route) | {table for _, maker, table in marked if maker == route}
         foreign: set[str] = set()
         beyond: set[str] = set()
         for table in tables:
-            if table in own or table in limits.adopted:
+            if table in anybodys or table in limits.adopted:
                 continue
             if limits.most is not None and len(own) >= limits.most:
                 beyond.add(table)
@@ -92,12 +95,12 @@ class OwnTables:
         with session.lock_schema(REGISTRY, book):
             registered = session.registered_tables()
             anybodys = {table for table, _ in registered}
-            own = _tables_of_route(registered, batch.route) | before
+            own = _tables_of_route(registered, batch.route) | before.by_route
             made: list[str] = []
             for table in tables:
                 if table in anybodys:
                     continue
-                if table not in before:
+                if table not in before.tables:
                     if limits.most is not None and len(own) >= limits.most:
                         found.overflowing |= {table}
                         continue
@@ -109,15 +112,22 @@ class OwnTables:
             if made:
                 session.register_tables(made, batch.route)
 
-    def _loaded_before_registry(self, session: Session, batch: Batch, book: TableBook) -> frozenset[str]:
+    def _loaded_before_registry(self, session: Session, batch: Batch, book: TableBook) -> _LoadedBefore:
         """Tables that this route, or others, loaded before tables were registered at the target."""
         if self._loaded_before is None:
             marks = _marked_tables(session)
             here = any((scope, route) == (batch.scope, batch.route) for scope, route, _ in marks)
             # The ledger speaks about the target that was loaded then, which another one may have replaced.
             recorded = book.filled_tables() if here else ()
-            self._loaded_before = frozenset([*(table for _, _, table in marks), *recorded])
+            by_route = {table for _, route, table in marks if route == batch.route}.union(recorded)
+            self._loaded_before = _LoadedBefore(by_route.union(table for _, _, table in marks), by_route)
         return self._loaded_before
+
+
+class _LoadedBefore(NamedTuple):
+    tables: Collection[str]
+    by_route: Set[str]
+    """Those that count for the route's limit."""
 
 
 @dataclass
