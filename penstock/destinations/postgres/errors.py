@@ -33,6 +33,16 @@ def as_penstock_error(error: psycopg.Error, about: About = About.ROWS) -> Pensto
     return TableRefusedError("PEN-DST-093", message, "Fix the table, then: penstock failed replay")
 
 
+def refuse_dropped_rows(given: int, kept: int) -> None:
+    """Raise ``RefusedError`` if the database has dropped rows: nothing else would tell of them."""
+    if kept < given:
+        raise RefusedError(
+            "PEN-DST-096",
+            "PostgreSQL took the row and did not keep it: a trigger of the table drops it (it returns NULL).",
+            "Nothing of it was written.",
+        )
+
+
 def _is_policy(state: str, said: str) -> bool:
     """A row that a policy refuses has the code of a missing permission; only the message tells them apart."""
     return state == "42501" and "row-level security policy" in said

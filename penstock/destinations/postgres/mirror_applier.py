@@ -12,8 +12,9 @@ import pyarrow as pa
 from psycopg import sql
 
 from penstock import faults
-from penstock.destinations.postgres.copy_rows import csv_pieces
+from penstock.destinations.postgres.copy_rows import CountedRows, csv_pieces
 from penstock.destinations.postgres.dialect import PostgresDialect
+from penstock.destinations.postgres.errors import refuse_dropped_rows
 from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.mirror import mirror_statements
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
@@ -78,15 +79,19 @@ class PostgresMirrorTransaction(MirrorTransaction):
         if changes.count and not (changes.inserts and not changes.fills and self._try_copy(changes, table)):
             if not changes.fills:
                 self._stage(COMING, mirror_statements.coming_columns(self._dialect, changes), table, changes.come())
+            kept = 0
             for statement in self._upserts(changes):
                 self._run(statement)
+                # What is nothing but its key may be there already.
+                kept += changes.count if statement.endswith(_NOTHING) else self._cursor.rowcount
+            refuse_dropped_rows(changes.count, kept)
             self._run(f"DROP TABLE {COMING}")
 
     def _try_copy(self, changes: Changes, table: str) -> bool:
         """Try to copy the rows straight into the table; returns whether it worked."""
         try:
             with self._cursor.connection.transaction():
-                self._copy(table, changes.come())
+                refuse_dropped_rows(*self._copy(table, changes.come()))
         except psycopg.errors.UniqueViolation:
             if not changes.key:
                 raise
@@ -97,13 +102,15 @@ class PostgresMirrorTransaction(MirrorTransaction):
         self._run(f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA")
         self._copy(name, iter(rows))
 
-    def _copy(self, relation: str, rows: Iterator[pa.RecordBatch]) -> None:
+    def _copy(self, relation: str, rows: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+        """Returns how many rows were given to the database, and how many it says it has kept."""
         first = next(rows)
         names = self._dialect.names(first.schema.names)
-        reader = pa.RecordBatchReader.from_batches(first.schema, _all(first, rows))
+        counted = CountedRows(pa.RecordBatchReader.from_batches(first.schema, _all(first, rows)))
         with self._cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-            for text in csv_pieces(reader):
+            for text in csv_pieces(counted.reader):
                 copy.write(text)
+        return counted.rows, self._cursor.rowcount
 
     def _upserts(self, changes: Changes) -> Iterator[str]:
         table = self._dialect.relation(changes.table.name)
@@ -121,7 +128,7 @@ class PostgresMirrorTransaction(MirrorTransaction):
     def _update(self, changes: Changes, columns: Sequence[str]) -> str:
         changed = [name for name in columns if name not in changes.key and name not in changes.table.fixed]
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changed]
-        return f"UPDATE SET {assignments({name: f'EXCLUDED.{name}' for name in names})}" if names else "NOTHING"
+        return f"UPDATE SET {assignments({name: f'EXCLUDED.{name}' for name in names})}" if names else _NOTHING
 
     def _delete_equals(self, changes: Changes) -> str:
         """Rows are equal if their text is equal: that works for every type, and for NULL."""
@@ -132,6 +139,9 @@ class PostgresMirrorTransaction(MirrorTransaction):
 
     def _run(self, statement: str) -> None:
         self._cursor.execute(_text(statement))
+
+
+_NOTHING = "NOTHING"
 
 
 def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,13 +17,13 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copy_rows import CountedRows, csv_pieces, with_columns
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.errors import About, as_penstock_error
+from penstock.destinations.postgres.errors import About, as_penstock_error, refuse_dropped_rows
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
 from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransaction
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, last_expired_batch, mark_from_row
-from penstock.errors import RefusedError, TransientError
+from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"
 _NUMBERED, _NUMBER = "_penstock_numbered", "#number"
@@ -160,7 +160,7 @@ class PostgresSession(Session):
         target = self.dialect.relation(load.table.name)
         try:
             with self._connection.transaction():
-                _refuse_dropped(*self._copy(cursor, target, load))
+                refuse_dropped_rows(*self._copy(cursor, target, load))
         except (psycopg.errors.FeatureNotSupported, psycopg.errors.WrongObjectType):
             # COPY writes neither to tables with row-level security nor through a view; INSERT may.
             columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
@@ -196,7 +196,7 @@ class PostgresSession(Session):
             with self._connection.transaction():
                 cursor.execute(_text(self.dialect.merge(load.table, staged, columns, merge)))
                 if set(columns) > set(merge.key):
-                    _refuse_dropped(given, cursor.rowcount)
+                    refuse_dropped_rows(given, cursor.rowcount)
         except psycopg.errors.CardinalityViolation:
             self._merge_equal_keys(cursor, load, merge)
 
@@ -207,7 +207,7 @@ class PostgresSession(Session):
         keys, columns = ([real[name].name for name in names] for names in (merge.key, load.rows.columns()))
         try:
             with self._connection.transaction():
-                _refuse_dropped(*self._copy(cursor, self.dialect.relation(load.table.name), load, keys, columns))
+                refuse_dropped_rows(*self._copy(cursor, self.dialect.relation(load.table.name), load, keys, columns))
         except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):
             return False
         return True
@@ -340,16 +340,6 @@ class PostgresSession(Session):
             yield
         except psycopg.Error as error:
             raise as_penstock_error(error, about) from error
-
-
-def _refuse_dropped(given: int, kept: int) -> None:
-    """Raise ``RefusedError`` if the database has dropped rows: nothing else would tell of them."""
-    if kept < given:
-        raise RefusedError(
-            "PEN-DST-096",
-            "PostgreSQL took the row and did not keep it: a trigger of the table drops it (it returns NULL).",
-            "Nothing of it was written.",
-        )
 
 
 _ROW_TRIGGERS = (

@@ -177,6 +177,21 @@ def test_one_bad_change_among_many_is_found(replica: Replica, target: PostgresTa
     assert target.database.ask("SELECT count(*) FROM users") == [(4_998,)]
 
 
+def test_a_change_that_a_trigger_drops_without_a_word_fails_alone(replica: Replica, target: PostgresTarget) -> None:
+    target.run(
+        "CREATE TABLE users (id bigint PRIMARY KEY, name text);"
+        "CREATE FUNCTION drop_bad() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF NEW.name = 'bad' THEN RETURN NULL; END IF; RETURN NEW; END $$;"
+        "CREATE TRIGGER drop_bad BEFORE INSERT OR UPDATE ON users FOR EACH ROW EXECUTE FUNCTION drop_bad()"
+    )
+    source = Source({"id": "bigint", "name": "text"})
+    first = replica.load(*(source.insert(id=n, name="bad" if n == 7 else "fine") for n in range(20)))
+    assert [offset for offset, _, _ in failures(first)] == [7]
+    second = replica.load(*(source.update({"id": n}, id=n, name="bad" if n == 3 else "new") for n in range(5)))
+    assert [offset for offset, _, _ in failures(second)] == [23]
+    assert target.database.ask("SELECT name, count(*) FROM users GROUP BY 1 ORDER BY 1") == [("fine", 15), ("new", 4)]
+
+
 def test_a_server_that_goes_away_takes_nothing_with_it(replica: Replica, target: PostgresTarget) -> None:
     source = Source({"id": "bigint", "name": "text"})
     replica.load(source.insert(id=1, name="a"))
