@@ -14,6 +14,7 @@ from threading import Thread
 import pytest
 
 from penstock.engine.layout import Layout
+from penstock.engine.ledger import Ledger, RouteState, sqlite_url
 from penstock.engine.operate.doctor import Verdict, check_address, check_java, check_python, check_space, java_version
 from penstock.log.format.log_files import segment_path
 from tests.cli.projects import CONFIG, Project
@@ -83,6 +84,16 @@ def test_a_log_that_is_older_than_the_ledger_is_a_failure(shop: Project) -> None
     assert ran.code == 1
     (failure,) = [each for each in json.loads(ran.out) if each["verdict"] == "fail"]
     assert "up to offset 99, but this log has other records, or none, from offset 8 on" in failure["found"]
+
+
+def test_a_route_that_crashed_is_a_failure(shop: Project) -> None:
+    ledger = Ledger.open(sqlite_url(Layout(shop.folder / "data").ledger), "shop")
+    ledger.set_state("warehouse", RouteState.CRASHED, "ValueError: a broken wheel")
+    ledger.close()
+    ran = shop.penstock("doctor", "--json")
+    assert ran.code == 1
+    (found,) = [each for each in json.loads(ran.out) if each["verdict"] == "fail"]
+    assert (found["subject"], found["found"]) == ("route warehouse", "it crashed: ValueError: a broken wheel")
 
 
 def test_a_database_that_is_away_is_to_be_started(fresh: Project) -> None:

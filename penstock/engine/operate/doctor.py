@@ -291,15 +291,19 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
                 f" from it: penstock offset adopt {route} NEW. To give them up: penstock offset drop {route}",
             )
         for route in config.routes:
+            past = list(_run_check(f"route {route}", _check_history(pipeline, route)))
+            yield from past
             activity = pipeline.ledger.activity(route)
-            if activity is not None and activity.state is RouteState.HALTED:
+            if activity is not None and activity.state is RouteState.CRASHED:
+                fix = "An engine that runs starts it again and again: see what `penstock run` says of it."
+                yield Finding(f"route {route}", Verdict.FAIL, f"it crashed: {activity.message}", fix)
+            if activity is not None and activity.state is RouteState.HALTED and not past:
                 yield Finding(f"route {route}", Verdict.WARN, activity.message)
             yield from _check_waiting(
                 pipeline,
                 route,
                 "They are loaded once it takes rows; nothing is lost meanwhile, and the log is kept for them.",
             )
-            yield from _run_check(f"route {route}", _check_history(pipeline, route))
             for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route)):
                 yield Finding(f"route {route}", Verdict.FAIL, gap.what, gap.fix)
     finally:
