@@ -48,7 +48,7 @@ def _function(file: Path, name: str, interrupts: Interrupts) -> Callable[[Any], 
         found = getattr(_module(file), name)
     # Also what is not an Exception, such as sys.exit().
     except BaseException as error:
-        if interrupts.heard:
+        if interrupts.caused(error):
             raise
         raise RouteError(
             "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Mend the file."

@@ -9,25 +9,28 @@ from typing import Self
 
 
 class Interrupts:
-    """``heard`` says whether the signal came inside the block. A function that raises ``KeyboardInterrupt`` without it
-    has failed like any other."""
+    """Hears the signal inside the block, and passes it on to whoever heard it before."""
 
     def __init__(self) -> None:
-        self.heard = False
-        self._listens = False
+        self._heard = False
+        self._before: signal._HANDLER = None
 
     def __enter__(self) -> Self:
-        # Signals reach the main thread alone, and who has a handler of their own hears them.
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._hear)
-            self._listens = True
+        # Signals reach the main thread alone.
+        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            self._before = signal.signal(signal.SIGINT, self._hear)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._listens:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def caused(self, error: BaseException) -> bool:
+        """Whether a person is behind it. A function that raises ``KeyboardInterrupt`` by itself has failed like any
+        other."""
+        return self._heard and isinstance(error, KeyboardInterrupt)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.heard = True
-        raise KeyboardInterrupt
+        self._heard = True
+        if callable(self._before):
+            self._before(number, frame)

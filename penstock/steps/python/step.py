@@ -55,7 +55,7 @@ def _treated(batch: pa.RecordBatch, treat: Treatment, interrupts: Interrupts) ->
             outcomes.append(accounted(piece, treat(piece)))
         # Also what is not an Exception, such as sys.exit(): the function only affects the rows that it was given.
         except BaseException as error:
-            if interrupts.heard:
+            if interrupts.caused(error):
                 raise
             if piece.num_rows > 1:
                 suspect = start + piece.num_rows

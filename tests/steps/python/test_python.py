@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
@@ -165,9 +166,19 @@ def test_a_function_that_ends_the_program_fails_the_rows_that_it_does_so_for(fil
     assert outcome.failures.to_pylist()[0]["message"] == "SystemExit: 3"
 
 
-def test_who_interrupts_the_program_is_heard(file: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(file, "while_interrupted", b"{}")
+def _another_handler(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, _another_handler])
+def test_who_interrupts_the_program_is_heard(file: Path, handler: Any) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(file, "while_interrupted", b"{}")
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_function_that_raises_an_interrupt_itself_fails_like_any_other(file: Path) -> None:
