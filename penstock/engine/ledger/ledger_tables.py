@@ -44,231 +44,104 @@ class Tables:
 def tables(schema: str | None) -> Tables:
     """``schema`` keeps pipelines apart that share one PostgreSQL; SQLite has a file per pipeline instead."""
     metadata = sa.MetaData(schema=schema)
-    text, big = sa.Text(), sa.BigInteger()
+    text, integer, big, real = sa.Text(), sa.Integer(), sa.BigInteger(), sa.Float()
 
-    def column(name: str, kind: sa.types.TypeEngine[Any], key: bool = False) -> sa.Column[Any]:
-        return sa.Column(name, kind, primary_key=key, nullable=False, autoincrement=False)
+    def table(name: str, *parts: list[sa.Column[Any]] | sa.CheckConstraint) -> sa.Table:
+        items = (item for part in parts for item in (part if isinstance(part, list) else [part]))
+        return sa.Table(name, metadata, *items)
 
     return Tables(
         metadata,
-        about=sa.Table("about", metadata, column("key", text, key=True), column("value", text)),
-        partitions=sa.Table(
-            "partitions", metadata, column("partition", sa.Integer(), key=True), column("identity", text)
-        ),
-        offsets=sa.Table(
+        about=table("about", _key(key=text), _values(value=text)),
+        partitions=table("partitions", _key(partition=integer), _values(identity=text)),
+        offsets=table(
             "offsets",
-            metadata,
-            column("route", text, key=True),
-            column("partition", sa.Integer(), key=True),
-            column("committed", big),
-            column("hold", big),
+            _key(route=text, partition=integer),
+            _values(committed=big, hold=big),
             sa.CheckConstraint("hold <= committed", name="hold_is_not_ahead"),
         ),
-        batches=sa.Table(
+        batches=table(
             "batches",
-            metadata,
-            column("route", text, key=True),
-            column("number", big, key=True),
-            column("ranges", text),
-            column("began_at", sa.Float()),
-            sa.Column("committed_at", sa.Float()),
-            sa.Column("items", big),
-            sa.Column("added", big),
-            sa.Column("loaded", big),
-            sa.Column("skipped", big),
-            sa.Column("failed", big),
-            sa.Column("waiting", big),
-            sa.Column("seconds", sa.Float()),
+            _key(route=text, number=big),
+            _values(ranges=text, began_at=real),
+            _set_at_commit(committed_at=real, items=big, added=big, loaded=big),
+            _set_at_commit(skipped=big, failed=big, waiting=big, seconds=real),
         ),
-        deliveries=sa.Table(
+        deliveries=table(
             "deliveries",
-            metadata,
-            column("route", text, key=True),
-            column("number", big, key=True),
-            column("target", text, key=True),
-            column("rows", big),
-            column("status", text),
-            sa.Column("merged", big, nullable=False, server_default="0"),
+            _key(route=text, number=big, target=text),
+            _values(rows=big, status=text),
+            [sa.Column("merged", big, nullable=False, server_default="0")],
         ),
-        table_totals=sa.Table(
-            "table_totals",
-            metadata,
-            column("route", text, key=True),
-            column("target", text, key=True),
-            column("rows", big),
-            column("merged", big),
-        ),
-        skips=sa.Table(
-            "skips",
-            metadata,
-            column("route", text, key=True),
-            column("step", text, key=True),
-            column("items", big),
-        ),
-        additions=sa.Table(
-            "additions",
-            metadata,
-            column("route", text, key=True),
-            column("step", text, key=True),
-            column("items", big),
-        ),
-        totals=sa.Table(
+        table_totals=table("table_totals", _key(route=text, target=text), _values(rows=big, merged=big)),
+        skips=table("skips", _key(route=text, step=text), _values(items=big)),
+        additions=table("additions", _key(route=text, step=text), _values(items=big)),
+        totals=table(
             "totals",
-            metadata,
-            column("route", text, key=True),
-            column("items", big),
-            column("added", big),
-            column("loaded", big),
-            column("skipped", big),
-            column("failed", big),
-            column("waiting", big),
-            column("failed_entries", big),
-            column("failed_bytes", big),
+            _key(route=text),
+            _values(items=big, added=big, loaded=big, skipped=big, failed=big, waiting=big),
+            _values(failed_entries=big, failed_bytes=big),
             sa.CheckConstraint("items + added = loaded + skipped + failed + waiting", name="everything_accounted"),
         ),
-        states=sa.Table(
-            "states",
-            metadata,
-            column("route", text, key=True),
-            column("state", text),
-            column("since", sa.Float()),
-            column("message", text),
-        ),
-        halts=sa.Table(
+        states=table("states", _key(route=text), _values(state=text, since=real, message=text)),
+        halts=table(
             "halts",
-            metadata,
-            column("route", text, key=True),
-            column("partition", sa.Integer()),
-            column("offset", big),
-            column("step", text),
-            column("code", text),
-            column("message", text),
-            column("at", sa.Float()),
+            _key(route=text),
+            _values(partition=integer, offset=big, step=text, code=text, message=text, at=real),
         ),
-        acknowledged=sa.Table(
+        acknowledged=table(
             "acknowledged",
-            metadata,
-            column("route", text, key=True),
-            column("partition", sa.Integer(), key=True),
-            column("first", big, key=True),
-            column("end", big),
+            _key(route=text, partition=integer, first=big),
+            _values(end=big),
             sa.CheckConstraint('"first" < "end"', name="something_is_acknowledged"),
         ),
-        interventions=sa.Table(
+        interventions=table(
             "interventions",
-            metadata,
-            sa.Column("number", sa.Integer(), primary_key=True, autoincrement=True),
-            column("at", sa.Float()),
-            column("route", text),
-            column("act", text),
-            column("who", text),
-            column("reason", text),
-            column("partition", sa.Integer()),
-            column("first", big),
-            column("end", big),
+            _numbered(),
+            _values(at=real, route=text, act=text, who=text, reason=text, partition=integer, first=big, end=big),
         ),
-        courses=sa.Table(
-            "courses",
-            metadata,
-            column("route", text, key=True),
-            column("generation", sa.Integer()),
-            column("last_number", big),
-        ),
-        replays=sa.Table(
-            "replays",
-            metadata,
-            column("route", text, key=True),
-            column("partition", sa.Integer()),
-            column("offset", big),
-            column("entries", text),
-        ),
-        settled=sa.Table(
-            "settled",
-            metadata,
-            column("route", text, key=True),
-            column("entry", big, key=True),
-            column("action", text),
-            column("at", sa.Float()),
-        ),
-        waiting=sa.Table(
+        courses=table("courses", _key(route=text), _values(generation=integer, last_number=big)),
+        replays=table("replays", _key(route=text), _values(partition=integer, offset=big, entries=text)),
+        settled=table("settled", _key(route=text, entry=big), _values(action=text, at=real)),
+        waiting=table(
             "waiting",
-            metadata,
-            column("route", text, key=True),
-            column("number", big, key=True),
-            column("target", text, key=True),
-            column("delivered_as", text),
-            column("ranges", text),
-            column("passed_over", text),
-            column("acknowledged", text),
-            column("rows", big),
-            column("since", sa.Float()),
-            column("attempts", sa.Integer()),
-            column("reason", text),
+            _key(route=text, number=big, target=text),
+            _values(delivered_as=text, ranges=text, passed_over=text, acknowledged=text),
+            _values(rows=big, since=real, attempts=integer, reason=text),
             sa.CheckConstraint("rows > 0", name="something_waits"),
         ),
-        waiting_offsets=sa.Table(
+        waiting_offsets=table(
             "waiting_offsets",
-            metadata,
-            column("route", text, key=True),
-            column("number", big, key=True),
-            column("target", text, key=True),
-            column("partition", sa.Integer(), key=True),
-            column("first", big),
-            column("end", big),
+            _key(route=text, number=big, target=text, partition=integer),
+            _values(first=big, end=big),
         ),
-        columns=sa.Table(
-            "columns",
-            metadata,
-            column("route", text, key=True),
-            column("target", text, key=True),
-            column("name", text, key=True),
-            column("paths", text),
-            column("since", sa.Float()),
-        ),
-        changes=sa.Table(
-            "changes",
-            metadata,
-            sa.Column("number", sa.Integer(), primary_key=True, autoincrement=True),
-            column("at", sa.Float()),
-            column("route", text),
-            column("target", text),
-            column("statement", text),
-        ),
-        shapes=sa.Table(
-            "shapes",
-            metadata,
-            column("route", text, key=True),
-            column("target", text, key=True),
-            column("shape", text),
-            column("last_change", sa.Integer()),
-        ),
-        locks=sa.Table(
-            "locks", metadata, column("name", text, key=True), column("holder", text), column("until", sa.Float())
-        ),
-        lineages=sa.Table(
-            "lineages",
-            metadata,
-            column("route", text, key=True),
-            column("partition", sa.Integer(), key=True),
-            column("entries", text),
-        ),
-        adopted=sa.Table(
+        columns=table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real)),
+        changes=table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text)),
+        shapes=table("shapes", _key(route=text, target=text), _values(shape=text, last_change=integer)),
+        locks=table("locks", _key(name=text), _values(holder=text, until=real)),
+        lineages=table("lineages", _key(route=text, partition=integer), _values(entries=text)),
+        adopted=table(
             "adopted",
-            metadata,
-            column("route", text, key=True),
-            column("place", sa.Integer(), key=True),
-            column("ranges", text),
-            column("tables", text),
-            column("settled", sa.Integer()),
-            sa.Column("wanting", text, nullable=False, server_default="[]"),
+            _key(route=text, place=integer),
+            _values(ranges=text, tables=text, settled=integer),
+            [sa.Column("wanting", text, nullable=False, server_default="[]")],
         ),
-        accepted=sa.Table(
-            "accepted",
-            metadata,
-            column("route", text, key=True),
-            column("act", text),
-            column("number", big),
-            column("at", sa.Float()),
-        ),
-        places=sa.Table("places", metadata, column("route", text, key=True), column("place", text)),
+        accepted=table("accepted", _key(route=text), _values(act=text, number=big, at=real)),
+        places=table("places", _key(route=text), _values(place=text)),
     )
+
+
+def _key(**kinds: sa.types.TypeEngine[Any]) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, primary_key=True, autoincrement=False) for name, kind in kinds.items()]
+
+
+def _values(**kinds: sa.types.TypeEngine[Any]) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
+
+
+def _set_at_commit(**kinds: sa.types.TypeEngine[Any]) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind) for name, kind in kinds.items()]
+
+
+def _numbered() -> list[sa.Column[Any]]:
+    return [sa.Column("number", sa.Integer(), primary_key=True, autoincrement=True)]
