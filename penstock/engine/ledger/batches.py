@@ -29,6 +29,7 @@ from penstock.engine.ledger.accounts import (
     Standing,
     WaitingPart,
 )
+from penstock.engine.ledger.database import add_to_row, put_row
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text
 from penstock.engine.ledger.summaries import Summaries
 from penstock.engine.ledger.waiting_tables import WaitingTables
@@ -155,25 +156,17 @@ class Batches(WaitingTables, Summaries):
         for partition, (_, end) in batch.ranges.items():
             waits_from = self._waits_from(connection, route, partition, end)
             values = {"committed": end, "hold": min(waits_from, s.holds.get(partition, end))}
-            moved = connection.execute(
-                sa.update(t.offsets)
-                .where(t.offsets.c.route == route, t.offsets.c.partition == partition)
-                .values(values)
-            )
-            if moved.rowcount == 0:
-                connection.execute(sa.insert(t.offsets).values(route=route, partition=partition, **values))
             passed = {"route": route, "partition": partition}
+            put_row(connection, t.offsets, passed, values, values)
             connection.execute(sa.delete(t.halts).filter_by(**passed).where(t.halts.c.offset < end))
             connection.execute(sa.delete(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.end <= end))
             begun = sa.update(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.first < end)
             connection.execute(begun.values(first=end))
-        known = sa.delete(t.deliveries).where(t.deliveries.c.route == route, t.deliveries.c.number == batch.number)
-        connection.execute(known)
+        connection.execute(sa.delete(t.deliveries).filter_by(route=route, number=batch.number))
         self._count_settled(connection, route, batch.number, s, s.items, s.items_waiting)
         for table in (t.batches, t.deliveries):
-            connection.execute(
-                sa.delete(table).where(table.c.route == route, table.c.number <= batch.number - KEPT_BATCHES)
-            )
+            old = table.c.number <= batch.number - KEPT_BATCHES
+            connection.execute(sa.delete(table).filter_by(route=route).where(old))
 
     def settle_waiting(self, part: WaitingPart, settlement: Settlement) -> bool:
         """Record what became of a table's part of a batch that was committed without it. Returns ``False``, and counts
@@ -216,26 +209,12 @@ class Batches(WaitingTables, Summaries):
         )  # fmt: skip
         for receipt in s.tables:
             connection.execute(sa.insert(t.deliveries).values(_delivery(route, number, receipt)))
-            self._count_rows(connection, route, receipt)
+            rows = {"rows": receipt.rows, "merged": receipt.merged}
+            add_to_row(connection, t.table_totals, {"route": route, "target": receipt.table}, rows)
         for step, skipped in s.skipped.items():
-            self._count(connection, t.skips, route, step, skipped)
+            add_to_row(connection, t.skips, {"route": route, "step": step}, {"items": skipped})
         for step, added in s.added.items():
-            self._count(connection, t.additions, route, step, added)
-
-    def _count(self, connection: sa.Connection, by_step: sa.Table, route: str, step: str, items: int) -> None:
-        counted = connection.execute(
-            sa.update(by_step).filter_by(route=route, step=step).values(items=by_step.c["items"] + items)
-        )
-        if counted.rowcount == 0:
-            connection.execute(sa.insert(by_step).values(route=route, step=step, items=items))
-
-    def _count_rows(self, connection: sa.Connection, route: str, receipt: TableReceipt) -> None:
-        t = self._t.table_totals
-        known = sa.update(t).filter_by(route=route, target=receipt.table)
-        counted = connection.execute(known.values(rows=t.c.rows + receipt.rows, merged=t.c.merged + receipt.merged))
-        if counted.rowcount == 0:
-            new = {"route": route, "target": receipt.table, "rows": receipt.rows, "merged": receipt.merged}
-            connection.execute(sa.insert(t).values(new))
+            add_to_row(connection, t.additions, {"route": route, "step": step}, {"items": added})
 
     def acknowledged_in(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
         """The offsets in these ranges that an operator has acknowledged."""
@@ -257,32 +236,17 @@ class Batches(WaitingTables, Summaries):
         with self.reading() as connection:
             rows = connection.execute(query).all()
         others = self.overflowing(batch) if any(row.status == LOADED_FOR_OTHERS for row in rows) else ()
+        meant_for = {LOADED: (), LOADED_FOR_OTHERS: others}
         return [
-            TableReceipt(
-                row.target,
-                row.rows,
-                repeated=True,
-                merged=row.merged,
-                meant_for=others if row.status == LOADED_FOR_OTHERS else (),
-            )
+            TableReceipt(row.target, row.rows, repeated=True, merged=row.merged, meant_for=meant_for[row.status])
             for row in rows
         ]
 
     def note_overflow(self, batch: Batch, tables: Collection[str]) -> None:
         """Note that the rows of these tables go to the overflow table, at every attempt of the batch under way."""
-        rows = [
-            {
-                "route": batch.route,
-                "number": batch.number,
-                "target": table,
-                "rows": 0,
-                "status": OVERFLOWING,
-                "merged": 0,
-            }
-            for table in tables
-        ]
+        note = {"route": batch.route, "number": batch.number, "rows": 0, "status": OVERFLOWING, "merged": 0}
         with self.writing() as connection:
-            connection.execute(sa.insert(self._t.deliveries), rows)
+            connection.execute(sa.insert(self._t.deliveries), [{**note, "target": table} for table in tables])
 
     def note_passed_over(self, batch: Batch) -> None:
         """Note, before it is written, that a batch under way leaves out acknowledged records: they stay left out until
@@ -303,19 +267,14 @@ class Batches(WaitingTables, Summaries):
     def batches(self, route: str, last: int = 20) -> list[CommittedBatch]:
         """The newest committed batches, newest first."""
         b = self._t.batches
-        query = (
-            sa.select(b)
-            .where(b.c.route == route, b.c.committed_at.is_not(None))
-            .order_by(b.c.number.desc())
-            .limit(last)
-        )
+        query = sa.select(b).where(b.c.route == route, b.c.committed_at.is_not(None)).order_by(b.c.number.desc())
         with self.reading() as connection:
             return [
                 CommittedBatch(
                     row.number, ranges_from_text(row.ranges), row.committed_at, row.items, row.loaded, row.skipped,
                     row.failed, row.waiting, row.seconds,
                 )
-                for row in connection.execute(query)
+                for row in connection.execute(query.limit(last))
             ]  # fmt: skip
 
     def _standing(self, connection: sa.Connection, route: str) -> Standing:
@@ -357,16 +316,15 @@ class Batches(WaitingTables, Summaries):
     ) -> None:
         """Replace the known writers of the offsets from ``start`` on by those of ``lineage``."""
         lineages = self._t.lineages
-        known = connection.execute(sa.select(lineages.c.entries).filter_by(route=route, partition=partition)).scalar()
+        key = {"route": route, "partition": partition}
+        known = connection.execute(sa.select(lineages.c.entries).filter_by(**key)).scalar()
         entries = [entry for entry in json.loads(known or "[]") if entry[0] < start]
         for first, writer in lineage.incarnations:
             if not entries or entries[-1][1] != writer:
                 entries.append([first, writer])
         text = json.dumps(entries[-KEPT_WRITERS:])
-        if known is None:
-            connection.execute(sa.insert(lineages).values(route=route, partition=partition, entries=text))
-        elif known != text:
-            connection.execute(sa.update(lineages).filter_by(route=route, partition=partition).values(entries=text))
+        if known != text:
+            put_row(connection, lineages, key, {"entries": text}, {"entries": text})
 
     def _abandon(self, connection: sa.Connection, route: str) -> None:
         """Abandon the batch under way, if any, and its number with it."""

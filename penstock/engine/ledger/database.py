@@ -6,7 +6,7 @@ Nothing is ever half written: ``writing`` is one transaction, durable when it en
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -129,6 +129,23 @@ class Database:
             if connection.dialect.name != "sqlite":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+
+def put_row(
+    connection: sa.Connection,
+    table: sa.Table,
+    key: Mapping[str, object],
+    values: Mapping[str, Any],
+    new: Mapping[str, Any],
+) -> None:
+    """Set these values in the row of a key; where there is none, insert it with ``new`` instead."""
+    if connection.execute(sa.update(table).filter_by(**key).values(**values)).rowcount == 0:
+        connection.execute(sa.insert(table).values(**key, **new))
+
+
+def add_to_row(connection: sa.Connection, table: sa.Table, key: Mapping[str, str], numbers: Mapping[str, int]) -> None:
+    """Add to the numbers of a row, which is new if there is none."""
+    put_row(connection, table, key, {name: table.c[name] + number for name, number in numbers.items()}, numbers)
 
 
 def _add_columns(connection: sa.Connection, table: sa.Table, schema: str | None) -> None:

@@ -26,6 +26,7 @@ from penstock.engine.ledger.accounts import (
     Standing,
 )
 from penstock.engine.ledger.batches import LOADED, Batches
+from penstock.engine.ledger.database import add_to_row
 from penstock.errors import LedgerError
 
 
@@ -265,7 +266,7 @@ class Interventions(Batches):
         c = self._t.totals.c
         let_go = {"waiting": c.waiting - items, "skipped": c.skipped + items}
         connection.execute(sa.update(self._t.totals).where(c.route == route).values(let_go))
-        self._count(connection, self._t.skips, route, label, items)
+        add_to_row(connection, self._t.skips, {"route": route, "step": label}, {"items": items})
 
     def _record(
         self, connection: sa.Connection, act: Act, route: str, operator: Operator, places: Mapping[int, tuple[int, int]]

@@ -76,9 +76,7 @@ class RouteHistories(Interventions):
         with self.reading() as connection:
             told = connection.execute(sa.select(t.accepted).filter_by(route=route)).first()
             given_up = connection.execute(sa.select(t.courses.c.last_number).filter_by(route=route)).scalar()
-            done = sa.select(t.batches.c.number).where(
-                t.batches.c.route == route, t.batches.c.committed_at.is_not(None)
-            )
+            done = sa.select(t.batches).filter_by(route=route).where(t.batches.c.committed_at.is_not(None))
             return told is not None or bool(given_up) or connection.execute(done.limit(1)).first() is not None
 
     def places(self) -> dict[str, str]:
@@ -151,19 +149,12 @@ class RouteHistories(Interventions):
                 connection.execute(
                     sa.update(t.offsets).filter_by(route=route, partition=partition).values(committed=start, hold=hold)
                 )
-                ahead = t.acknowledged.c
-                connection.execute(
-                    sa.delete(t.acknowledged).where(
-                        ahead.route == route, ahead.partition == partition, ahead.end > start
-                    )
-                )
+                ahead = sa.delete(t.acknowledged).filter_by(route=route, partition=partition)
+                connection.execute(ahead.where(t.acknowledged.c.end > start))
                 self._note_lineage(connection, route, partition, Lineage(), start)
             highest = max(course.last_number, adoption.last_number, self._highest(connection, route))
-            connection.execute(
-                sa.update(t.courses)
-                .filter_by(route=route)
-                .values(generation=course.generation + 1, last_number=highest)
-            )
+            moved = {"generation": course.generation + 1, "last_number": highest}
+            connection.execute(sa.update(t.courses).filter_by(route=route).values(moved))
             connection.execute(sa.delete(t.halts).filter_by(route=route))
             connection.execute(sa.delete(t.adopted).filter_by(route=route))
             for place, batch in enumerate(adoption.batches):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import EARLIER, OVERFLOWING, PASSING_OVER, Activity, RouteState, TableCount, Totals
-from penstock.engine.ledger.database import Database
+from penstock.engine.ledger.database import Database, put_row
 from penstock.redaction import redacted
 
 
@@ -52,16 +52,10 @@ class Summaries(Database):
         t = self._t
         rows = connection.execute(sa.select(t.table_totals).filter_by(route=route))
         found = {row.target: TableCount(row.rows, row.merged) for row in rows}
-        begun = sa.and_(
-            t.batches.c.route == t.deliveries.c.route,
-            t.batches.c.number == t.deliveries.c.number,
-            t.batches.c.committed_at.is_(None),
-        )
-        under_way = (
-            sa.select(t.deliveries)
-            .join(t.batches, begun)
-            .where(t.deliveries.c.route == route, t.deliveries.c.status.not_in((OVERFLOWING, PASSING_OVER)))
-        )
+        b, d = t.batches.c, t.deliveries.c
+        begun = sa.and_(b.route == d.route, b.number == d.number, b.committed_at.is_(None))
+        loaded = sa.and_(d.route == route, d.status.not_in((OVERFLOWING, PASSING_OVER)))
+        under_way = sa.select(t.deliveries).join(t.batches, begun).where(loaded)
         for row in connection.execute(under_way):
             found[row.target] = replace(found.get(row.target, TableCount()), under_way=row.rows)
         return dict(sorted(found.items()))
@@ -78,9 +72,7 @@ class Summaries(Database):
 
     def _set_state(self, connection: sa.Connection, route: str, state: RouteState, message: str = "") -> None:
         values = {"state": state.value, "since": time.time(), "message": redacted(message)}
-        known = connection.execute(sa.update(self._t.states).filter_by(route=route).values(values))
-        if known.rowcount == 0:
-            connection.execute(sa.insert(self._t.states).values(route=route, **values))
+        put_row(connection, self._t.states, {"route": route}, values, values)
 
     def activity(self, route: str) -> Activity | None:
         with self.reading() as connection:

@@ -17,6 +17,7 @@ from penstock import faults
 from penstock.destinations.contract import Batch
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
+from penstock.engine.ledger.database import put_row
 from penstock.engine.ledger.target_locks import LEASE, hold_lock
 
 
@@ -77,8 +78,7 @@ class RouteBook:
                 self._note(connection, table, statement)
             last = connection.execute(sa.select(sa.func.max(numbers))).scalar() or 0
             values = {"shape": shape, "last_change": last}
-            if connection.execute(sa.update(shapes).filter_by(**place).values(values)).rowcount == 0:
-                connection.execute(sa.insert(shapes).values(**place, **values))
+            put_row(connection, shapes, place, values, values)
 
     def last_look(self, table: str) -> Look | None:
         place = {"route": self._route, "target": table}
@@ -108,11 +108,8 @@ class RouteBook:
         with self._ledger.writing() as connection:
             for name, paths in new.items():
                 values = {"paths": json.dumps(paths)}
-                done = connection.execute(sa.update(self._t.columns).filter_by(**place, name=name).values(values))
-                if done.rowcount == 0:
-                    connection.execute(
-                        sa.insert(self._t.columns).values(**place, name=name, **values, since=time.time())
-                    )
+                new_values = {**values, "since": time.time()}
+                put_row(connection, self._t.columns, {**place, "name": name}, values, new_values)
 
     def filled_tables(self) -> list[str]:
         c = self._t.columns.c
