@@ -49,6 +49,15 @@ class Component:
         return _load(self.implementation)
 
 
+def built_in(package: str, config_class: str, implementation_class: str, summary: str) -> Component:
+    """The card of a component of ours: its folder gives its kind and its name, and has the usual files."""
+    _, folder, name = package.split(".")
+    kind = Kind(folder.removesuffix("s"))
+    return Component(
+        kind, name, summary, f"{package}.config:{config_class}", f"{package}.{kind}:{implementation_class}"
+    )
+
+
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {
     Kind.SOURCE: ("file", "http", "postgres"),
     Kind.STEP: (

@@ -1,11 +1,10 @@
 """Destination ``bigquery``: typed tables in Google BigQuery, each batch exactly once."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "bigquery",
+component = built_in(
+    __name__,
+    "BigqueryConfig",
+    "BigqueryDestination",
     "Typed tables in Google BigQuery, loaded from Parquet, exactly once.",
-    config="penstock.destinations.bigquery.config:BigqueryConfig",
-    implementation="penstock.destinations.bigquery.destination:BigqueryDestination",
 )

@@ -1,11 +1,10 @@
 """The destination ``clickhouse``: typed tables in a ClickHouse database; a batch that comes again is left out."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "clickhouse",
+component = built_in(
+    __name__,
+    "ClickhouseConfig",
+    "ClickhouseDestination",
     "Typed tables in ClickHouse, loaded from Arrow; a batch that comes again is recognised.",
-    config="penstock.destinations.clickhouse.config:ClickhouseConfig",
-    implementation="penstock.destinations.clickhouse.destination:ClickhouseDestination",
 )

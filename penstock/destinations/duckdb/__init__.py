@@ -1,11 +1,10 @@
 """Destination ``duckdb``: typed tables in a DuckDB file, each batch exactly once."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "duckdb",
+component = built_in(
+    __name__,
+    "DuckdbConfig",
+    "DuckdbDestination",
     "Loads records into typed tables of a DuckDB file, each batch exactly once.",
-    config="penstock.destinations.duckdb.config:DuckdbConfig",
-    implementation="penstock.destinations.duckdb.destination:DuckdbDestination",
 )

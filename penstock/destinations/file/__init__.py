@@ -1,11 +1,10 @@
 """Destination ``file``: NDJSON, CSV or Parquet files that appear whole or not at all."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "file",
+component = built_in(
+    __name__,
+    "FileConfig",
+    "FileDestination",
     "Writes NDJSON, CSV or Parquet files, each of which appears whole or not at all.",
-    config="penstock.destinations.file.config:FileConfig",
-    implementation="penstock.destinations.file.destination:FileDestination",
 )

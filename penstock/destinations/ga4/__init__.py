@@ -1,11 +1,10 @@
 """Destination ``ga4``: events to Google Analytics 4, by its measurement protocol."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "ga4",
+component = built_in(
+    __name__,
+    "Ga4Config",
+    "Ga4Destination",
     "Sends events to Google Analytics 4 by its measurement protocol, at least once.",
-    config="penstock.destinations.ga4.config:Ga4Config",
-    implementation="penstock.destinations.ga4.destination:Ga4Destination",
 )

@@ -1,11 +1,10 @@
 """Destination ``null``: counts what reaches it and keeps nothing."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "null",
+component = built_in(
+    __name__,
+    "NullConfig",
+    "NullDestination",
     "Counts records and drops them: to try a route, or to measure everything before the destination.",
-    config="penstock.destinations.null.config:NullConfig",
-    implementation="penstock.destinations.null.destination:NullDestination",
 )

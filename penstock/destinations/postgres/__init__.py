@@ -1,11 +1,7 @@
 """The destination ``postgres``: typed tables in a PostgreSQL database, each event exactly once."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "postgres",
-    "Typed tables in PostgreSQL, loaded by COPY, exactly once.",
-    config="penstock.destinations.postgres.config:PostgresConfig",
-    implementation="penstock.destinations.postgres.destination:PostgresDestination",
+component = built_in(
+    __name__, "PostgresConfig", "PostgresDestination", "Typed tables in PostgreSQL, loaded by COPY, exactly once."
 )

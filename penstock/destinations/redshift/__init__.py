@@ -1,11 +1,10 @@
 """Destination ``redshift``: typed tables in Amazon Redshift, each batch exactly once."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "redshift",
+component = built_in(
+    __name__,
+    "RedshiftConfig",
+    "RedshiftDestination",
     "Typed tables in Amazon Redshift, loaded by COPY from S3, exactly once.",
-    config="penstock.destinations.redshift.config:RedshiftConfig",
-    implementation="penstock.destinations.redshift.destination:RedshiftDestination",
 )

@@ -1,11 +1,10 @@
 """The destination ``snowflake``: typed tables in a Snowflake schema, each event exactly once."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "snowflake",
+component = built_in(
+    __name__,
+    "SnowflakeConfig",
+    "SnowflakeDestination",
     "Typed tables in Snowflake, loaded from staged Parquet files, exactly once.",
-    config="penstock.destinations.snowflake.config:SnowflakeConfig",
-    implementation="penstock.destinations.snowflake.destination:SnowflakeDestination",
 )

@@ -1,11 +1,7 @@
 """Destination ``stdout``: prints records, one JSON line each."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.DESTINATION,
-    "stdout",
-    "Prints records to standard output, one JSON line each.",
-    config="penstock.destinations.stdout.config:StdoutConfig",
-    implementation="penstock.destinations.stdout.destination:StdoutDestination",
+component = built_in(
+    __name__, "StdoutConfig", "StdoutDestination", "Prints records to standard output, one JSON line each."
 )

@@ -1,11 +1,10 @@
 """Reads files of records, to their end or as they grow."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.SOURCE,
-    "file",
+component = built_in(
+    __name__,
+    "FileConfig",
+    "FileSource",
     "Reads NDJSON, JSON arrays, CSV and Parquet, each record once, to the end of files or as they grow.",
-    config="penstock.sources.file.config:FileConfig",
-    implementation="penstock.sources.file.source:FileSource",
 )

@@ -1,11 +1,10 @@
 """The collector: events over HTTP, answered with 200 once they are on disk."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.SOURCE,
-    "http",
+component = built_in(
+    __name__,
+    "HttpConfig",
+    "HttpSource",
     "Takes JSON events over HTTP: single, arrays, templates, NDJSON, pixels, Segment; 200 means on disk.",
-    config="penstock.sources.http.config:HttpConfig",
-    implementation="penstock.sources.http.source:HttpSource",
 )

@@ -1,11 +1,10 @@
 """Reads tables of a PostgreSQL database: a consistent copy first, then every change, each once."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.SOURCE,
-    "postgres",
+component = built_in(
+    __name__,
+    "PostgresSourceConfig",
+    "PostgresSource",
     "Copies PostgreSQL tables and follows their changes by logical replication, each once.",
-    config="penstock.sources.postgres.config:PostgresSourceConfig",
-    implementation="penstock.sources.postgres.source:PostgresSource",
 )

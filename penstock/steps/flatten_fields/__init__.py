@@ -1,11 +1,5 @@
 """``flatten_fields``: make nested objects one level of fields."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "flatten_fields",
-    "makes nested objects one level of fields",
-    config="penstock.steps.flatten_fields.config:FlattenFieldsConfig",
-    implementation="penstock.steps.flatten_fields.step:FlattenFields",
-)
+component = built_in(__name__, "FlattenFieldsConfig", "FlattenFields", "makes nested objects one level of fields")

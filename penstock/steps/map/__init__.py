@@ -1,11 +1,5 @@
 """``map``: move, remove, cast and add fields by rules."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "map",
-    "moves, removes, casts and adds fields by rules",
-    config="penstock.steps.map.config:MapConfig",
-    implementation="penstock.steps.map.step:Map",
-)
+component = built_in(__name__, "MapConfig", "Map", "moves, removes, casts and adds fields by rules")

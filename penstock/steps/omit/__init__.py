@@ -1,11 +1,5 @@
 """``omit``: take fields out of every record."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "omit",
-    "takes fields out of every record",
-    config="penstock.steps.omit.config:OmitConfig",
-    implementation="penstock.steps.omit.step:Omit",
-)
+component = built_in(__name__, "OmitConfig", "Omit", "takes fields out of every record")

@@ -1,11 +1,5 @@
 """``opfilter``: let only records of certain ops pass."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "opfilter",
-    "lets only records of certain ops pass",
-    config="penstock.steps.opfilter.config:OpFilterConfig",
-    implementation="penstock.steps.opfilter.step:OpFilter",
-)
+component = built_in(__name__, "OpFilterConfig", "OpFilter", "lets only records of certain ops pass")

@@ -1,11 +1,5 @@
 """``pick``: keep some fields of every record and nothing else."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "pick",
-    "keeps some fields of every record and nothing else",
-    config="penstock.steps.pick.config:PickConfig",
-    implementation="penstock.steps.pick.step:Pick",
-)
+component = built_in(__name__, "PickConfig", "Pick", "keeps some fields of every record and nothing else")

@@ -1,11 +1,5 @@
 """``pretty``: show a few of the records that pass, and change nothing."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "pretty",
-    "shows a few of the records that pass, and changes nothing",
-    config="penstock.steps.pretty.config:PrettyConfig",
-    implementation="penstock.steps.pretty.step:Pretty",
-)
+component = built_in(__name__, "PrettyConfig", "Pretty", "shows a few of the records that pass, and changes nothing")

@@ -1,11 +1,5 @@
 """``python``: run a function of your own over the records."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "python",
-    "runs a function of your own over the records",
-    config="penstock.steps.python.config:PythonConfig",
-    implementation="penstock.steps.python.step:Python",
-)
+component = built_in(__name__, "PythonConfig", "Python", "runs a function of your own over the records")

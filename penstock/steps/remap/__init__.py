@@ -1,11 +1,5 @@
 """``remap``: give namespaces other names."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "remap",
-    "gives namespaces other names",
-    config="penstock.steps.remap.config:RemapConfig",
-    implementation="penstock.steps.remap.step:Remap",
-)
+component = built_in(__name__, "RemapConfig", "Remap", "gives namespaces other names")

@@ -1,11 +1,5 @@
 """``rename``: give fields other names, or other places."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "rename",
-    "gives fields other names, or other places",
-    config="penstock.steps.rename.config:RenameConfig",
-    implementation="penstock.steps.rename.step:Rename",
-)
+component = built_in(__name__, "RenameConfig", "Rename", "gives fields other names, or other places")

@@ -1,11 +1,5 @@
 """``set``: give fields a computed value."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "set",
-    "gives fields a computed value",
-    config="penstock.steps.set.config:SetConfig",
-    implementation="penstock.steps.set.step:Set",
-)
+component = built_in(__name__, "SetConfig", "Set", "gives fields a computed value")

@@ -1,11 +1,5 @@
 """``skip``: drop the records for which a condition is true."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "skip",
-    "drops the records for which a condition is true",
-    config="penstock.steps.skip.config:SkipConfig",
-    implementation="penstock.steps.skip.step:Skip",
-)
+component = built_in(__name__, "SkipConfig", "Skip", "drops the records for which a condition is true")

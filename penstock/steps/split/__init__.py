@@ -1,11 +1,5 @@
 """``split``: make one record of each element of an array."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "split",
-    "makes one record of each element of an array",
-    config="penstock.steps.split.config:SplitConfig",
-    implementation="penstock.steps.split.step:Split",
-)
+component = built_in(__name__, "SplitConfig", "Split", "makes one record of each element of an array")

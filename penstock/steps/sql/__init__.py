@@ -1,11 +1,5 @@
 """``sql``: make new records by a SELECT over the fields."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "sql",
-    "makes new records by a SELECT over the fields",
-    config="penstock.steps.sql.config:SqlConfig",
-    implementation="penstock.steps.sql.step:Sql",
-)
+component = built_in(__name__, "SqlConfig", "Sql", "makes new records by a SELECT over the fields")

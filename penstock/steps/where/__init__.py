@@ -1,11 +1,5 @@
 """``where``: let only those records pass for which a condition is true."""
 
-from penstock.registry import Component, Kind
+from penstock.registry import built_in
 
-component = Component(
-    Kind.STEP,
-    "where",
-    "lets only those records pass for which a condition is true",
-    config="penstock.steps.where.config:WhereConfig",
-    implementation="penstock.steps.where.step:Where",
-)
+component = built_in(__name__, "WhereConfig", "Where", "lets only those records pass for which a condition is true")
