@@ -179,10 +179,10 @@ class TableBook(Protocol):
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Hold a lock over all processes that share the ledger, for targets that have none of their own."""
 
-    def changed(self, table: str, statement: str) -> None:
+    def note_change(self, table: str, statement: str) -> None:
         """Note a schema change that was just made."""
 
-    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
+    def note_paths(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
         """Note which JSON paths fill which columns."""
 
     def filled_tables(self) -> Collection[str]:
@@ -192,7 +192,7 @@ class TableBook(Protocol):
         """The tables beyond the limit, whose rows of this batch go to the overflow table. That holds for every later
         attempt, because the rows may be there already."""
 
-    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+    def note_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
         """Note that these tables overflow."""
 
 
@@ -202,9 +202,9 @@ class NullTableBook:
     def lock(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def changed(self, table: str, statement: str) -> None: ...
+    def note_change(self, table: str, statement: str) -> None: ...
 
-    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None: ...
+    def note_paths(self, table: str, columns: Mapping[str, Sequence[str]]) -> None: ...
 
     def filled_tables(self) -> Collection[str]:
         return ()
@@ -212,7 +212,7 @@ class NullTableBook:
     def overflowing(self, batch: Batch) -> Collection[str]:
         return ()
 
-    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None: ...
+    def note_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None: ...
 
 
 NULL_TABLE_BOOK = NullTableBook()

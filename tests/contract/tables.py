@@ -29,7 +29,7 @@ class Notebook(NullTableBook):
     def overflowing(self, batch: Batch) -> Collection[str]:
         return self.noted.get(batch.number, set())
 
-    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+    def note_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
         self.noted.setdefault(batch.number, set()).update(tables)
 
 

@@ -27,10 +27,10 @@ class NoteBook(NullTableBook):
     statements: list[str] = field(default_factory=list)
     paths: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
-    def changed(self, table: str, statement: str) -> None:
+    def note_change(self, table: str, statement: str) -> None:
         self.statements.append(statement)
 
-    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
+    def note_paths(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
         known = self.paths.setdefault(table, {})
         for name, paths in columns.items():
             known[name] = list(dict.fromkeys([*known.get(name, []), *paths]))

@@ -54,7 +54,9 @@ class DriftDetector:
                     continue  # the write will meet the same error, and report it for this table alone
                 last = book.last_look(name) if again else None
                 made = () if last is None else drift_statements(target.dialect, name, last.shape, real, last.noted)
-                book.looked(name, to_text(real), [f"{statement} {FOUND.format(number=number)}" for statement in made])
+                book.save_shape(
+                    name, to_text(real), [f"{statement} {FOUND.format(number=number)}" for statement in made]
+                )
                 self._known.add(name)
 
     def after_try(self, book: RouteBook, finished: bool) -> None:

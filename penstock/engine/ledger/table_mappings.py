@@ -63,13 +63,13 @@ class RouteBook:
         """Hold a lock over all engines that share the ledger; see ``penstock.engine.ledger.target_locks``."""
         return hold_lock(self._ledger, name, self._patience, self._lease)
 
-    def changed(self, table: str, statement: str) -> None:
+    def note_change(self, table: str, statement: str) -> None:
         faults.reach("ledger.schema_change")
         self.changed_tables.add(table)
         with self._ledger.writing() as connection:
             self._note(connection, table, statement)
 
-    def looked(self, table: str, shape: str, found: Sequence[str] = ()) -> None:
+    def save_shape(self, table: str, shape: str, found: Sequence[str] = ()) -> None:
         """Save the shape of a table, and note the changes that were found at this look."""
         place = {"route": self._route, "target": table}
         shapes, numbers = self._t.shapes, self._t.changes.c.number
@@ -95,7 +95,7 @@ class RouteBook:
             sa.insert(self._t.changes).values(at=time.time(), route=self._route, target=table, statement=statement)
         )
 
-    def filled(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
+    def note_paths(self, table: str, columns: Mapping[str, Sequence[str]]) -> None:
         known = {column.name: column.paths for column in self.columns(table)}
         new = {
             name: tuple(dict.fromkeys((*known.get(name, ()), *paths)))
@@ -120,7 +120,7 @@ class RouteBook:
     def overflowing(self, batch: Batch) -> list[str]:
         return self._ledger.overflowing(batch)
 
-    def to_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
+    def note_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
         self._ledger.note_overflow(batch, tables)
         events.tables_overflow(self._route, limit, into, sorted(tables))
 

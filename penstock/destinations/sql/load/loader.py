@@ -74,7 +74,7 @@ def _load(
         failures = [keyless_failures(rows, rules.primary_key) for file in files for rows in file.batches()]
         return TableReceipt(name, 0, concat_failures(failures))
     # Fields without a column too: their values in _unmapped can get one later, of the type that a cast asks for.
-    book.filled(
+    book.note_paths(
         name, {column.name: column.paths for column in merge_headers(file.header for file in files) if column.paths}
     )
     same = _single_type_columns(files)

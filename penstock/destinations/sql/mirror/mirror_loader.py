@@ -128,7 +128,7 @@ def _apply_stretch(
     if table is None:
         return _final_mark(mark, stretch, _failures_without_table(stretch), len(stretch), place)
     fitting = MirrorFitting(stretch.header, table, session.dialect)
-    book.filled(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
+    book.note_paths(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(failing_changes(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
     failures |= bad_truncates(stretch, now.table)
     with session.open_mirror() as mirror:

@@ -99,7 +99,7 @@ def ensure_table(session: Session, name: str, plan: Plan, book: TableBook) -> Ta
             operations = plan(table, _columns(lossy), False)
         statements = _run_changes(session, plan, table, operations)
     for statement in statements:
-        book.changed(name, statement)
+        book.note_change(name, statement)
     table = session.table(name) if statements else table
     if statements and table is None:
         what = f"what has the name '{name}' at the destination is not a table."

@@ -61,7 +61,7 @@ class OwnTables:
         self._claim(session, limits, batch, [table for table in new if table not in found.overflowing], book, found)
         beyond = found.overflowing - frozenset(noted)
         if beyond:
-            book.to_overflow(batch, beyond, limits.most or 0, overflow_table(batch.route, session.dialect.max_name))
+            book.note_overflow(batch, beyond, limits.most or 0, overflow_table(batch.route, session.dialect.max_name))
         faults.reach("destination.tables_placed")
         self._settled.update(table for table in new if table not in found.foreign | found.overflowing)
         return Placement(found.foreign, found.overflowing)

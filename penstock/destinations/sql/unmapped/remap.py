@@ -154,7 +154,7 @@ def remap(
         move = _Move(table, shown.columns, session.dialect)
         kept.write_back(table, shown.columns, move.batches(kept))
     for statement in shown.statements:
-        book.changed(name, statement)
+        book.note_change(name, statement)
     return Remapped(shown, move.rows, dict(move.moved), dict(move.unfit), dict(move.occupied))
 
 
