@@ -126,6 +126,21 @@ def test_the_engine_asks_what_a_component_can_do_and_not_what_it_is() -> None:
     assert asked == []
 
 
+def test_the_engine_takes_what_the_log_yields_and_is_never_called_by_it() -> None:
+    derived = []
+    for name, path in modules():
+        nodes = list(ast.walk(_tree(path)))
+        of_log = {
+            alias.asname or alias.name
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("penstock.log")
+            for alias in node.names
+        }
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)] if name.startswith("engine/") else []
+        derived += [f"{name}: {c.name}" for c in classes if of_log & {ast.unparse(base) for base in c.bases}]
+    assert derived == []
+
+
 def test_config_classes_need_nothing_heavy() -> None:
     """What ``penstock validate`` imports must stay light."""
     heavy = {"pyarrow", "numba", "pyspark", "duckdb", "granian", "sqlalchemy", "pandas", "numpy"}

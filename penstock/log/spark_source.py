@@ -16,8 +16,7 @@
 | `fixedRange` | JSON `{"start": {...}, "end": {...}}`: a batch that starts there ends there |
 | `tasks` | into how many tasks a batch is cut (default: number of cores) |
 
-A range of offsets yields the same records whenever it is read. The log is released in ``commit`` alone. A subclass may
-change what tasks yield: ``carry`` gets each stretch's batches, and ``schema`` says what comes out.
+A range of offsets yields the same records whenever it is read. The log is released in ``commit`` alone.
 """
 
 from __future__ import annotations
@@ -70,16 +69,12 @@ class _TaskReader:
         self.options = options
         self.log = LocalLog(options.path)
 
-    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn a stretch's records into what the task yields; here, the records themselves."""
-        return batches
-
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, StretchPartition):
             # Spark runs one task without a partition where there is none to read.
             return iter(())
         stretch = partition.stretch
-        return self.carry(stretch, self.log.read(stretch.partition, stretch.start, stretch.end))
+        return self.log.read(stretch.partition, stretch.start, stretch.end)
 
 
 class LogStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -133,7 +128,7 @@ class LogBatchReader(_TaskReader, DataSourceReader):
 
 
 class LogSource(DataSource):
-    """Registered as ``penstock_log``; a subclass brings its own name, schema and readers."""
+    """Registered as ``penstock_log``."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.engine.delivery.task import run_task
 from penstock.engine.ledger import Settlement
 from penstock.engine.ledger.table_mappings import RouteBook
+from penstock.log.read_ranges import Stretch
 from penstock.record import Record, entries
 from tests.cli.projects import Project
 
@@ -57,7 +58,7 @@ class Warehouse(Project):
         start = pipeline.ledger.offsets("warehouse")[partition].committed
         batch = pipeline.ledger.begin("warehouse", {partition: (start, end)})
         assert batch is not None
-        report = run_task(plan, plan.head_chain(), pipeline.log.read(partition, start, end), partition, start, end)
+        report = run_task(plan, pipeline.log.read(partition, start, end), Stretch(partition, start, end))
         receipt = plan.destination().write(batch, report.parts, RouteBook(pipeline.ledger, "warehouse"))
         pipeline.ledger.commit(batch, Settlement(end - start, receipt.rows, tables=receipt.tables))
         pipeline.ledger.close()

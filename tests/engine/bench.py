@@ -19,6 +19,7 @@ from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.route_plan import RoutePlan, plan_steps
 from penstock.errors import PenstockError, RefusedError
 from penstock.log.local_log import LocalLog
+from penstock.log.read_ranges import Stretch
 from penstock.record import Record, entries
 from penstock.steps.where.config import WhereConfig
 
@@ -55,7 +56,7 @@ class Bench:
     def report(self, start: int, end: int) -> BatchReport:
         partition = self.writer.partition
         batches = self.log.read(partition, start, end)
-        return add_up([run_task(self.plan, self.plan.head_chain(), batches, partition, start, end)])
+        return add_up([run_task(self.plan, batches, Stretch(partition, start, end))])
 
     def deliver(self, start: int, end: int, changed: Callable[[BatchReport], BatchReport] = lambda same: same) -> None:
         delivery = Delivery(self.plan, self.destination, self.log, self.ledger, self.failed, self.stopping)

@@ -21,6 +21,7 @@ from penstock.engine.ledger import TableCount, Totals
 from penstock.engine.operate.status import status
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import TransientError
+from penstock.log.read_ranges import Stretch
 from penstock.record import Record, entries
 from tests.engine.projects import commit, pipeline
 
@@ -61,7 +62,7 @@ def deliver(opened: Pipeline, route: str, partition: int, cuts: list[int]) -> No
     """One batch, read by as many tasks as there are stretches between the cuts."""
     plan = opened.plan(route)
     reports = [
-        run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)
+        run_task(plan, opened.log.read(partition, start, end), Stretch(partition, start, end))
         for start, end in pairwise(cuts)
     ]
     delivery = Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event())

@@ -21,6 +21,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import RefusedError
+from penstock.log.read_ranges import Stretch
 from penstock.outcome import FAILURE_SCHEMA
 from tests.engine.projects import append_all, pipeline
 
@@ -54,7 +55,7 @@ def deliver(opened: Pipeline, destination: Any = None, start: int = 0, source: s
     (partition,) = opened.log.partitions([source])
     end = opened.log.bounds(partition).end
     opened.ledger.open_route("out", {partition: 0})
-    report = add_up([run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
+    report = add_up([run_task(plan, opened.log.read(partition, start, end), Stretch(partition, start, end))])
     chosen = destination or plan.destination()
     Delivery(plan, chosen, opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 

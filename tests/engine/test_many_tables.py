@@ -16,6 +16,7 @@ from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
+from penstock.log.read_ranges import Stretch
 from tests.engine.projects import append_all, pipeline
 from tests.support.forked import forked
 from tests.support.waiting import HANG
@@ -41,7 +42,7 @@ def deliver(config: Path) -> None:
     clean_stage(plan.stage_dir)
     (partition,) = opened.log.partitions(["web"])
     start, end = opened.ledger.open_route("out", {partition: 0})[partition].committed, opened.log.bounds(partition).end
-    report = add_up([run_task(plan, plan.head_chain(), opened.log.read(partition, start, end), partition, start, end)])
+    report = add_up([run_task(plan, opened.log.read(partition, start, end), Stretch(partition, start, end))])
     Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 
 

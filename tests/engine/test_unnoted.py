@@ -24,6 +24,7 @@ from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.pipeline import Pipeline
+from penstock.log.read_ranges import Stretch
 from tests.engine.projects import append_all, pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def deliver(config: Path) -> None:
     end = opened.log.bounds(partition).end
     start = opened.ledger.open_route("warehouse", {partition: 0})[partition].committed
     rows = opened.log.read(partition, start, end)
-    report = add_up([run_task(plan, plan.head_chain(), rows, partition, start, end)])
+    report = add_up([run_task(plan, rows, Stretch(partition, start, end))])
     delivery = Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event())
     delivery.deliver(report)
 

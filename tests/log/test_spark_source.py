@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.log.local_log import LocalLog
-from penstock.log.spark_source import LogSource, LogStreamReader, Stretch
+from penstock.log.spark_source import LogSource, LogStreamReader, StretchPartition
 from penstock.record import records
 from tests.contract.log import config
 from tests.log.samples import number, numbered, rows
@@ -142,9 +142,10 @@ def test_finished_offsets_become_the_holds_of_the_consumer(spark: SparkSession, 
 
 
 class CountingReader(LogStreamReader):
-    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        count = sum(batch.num_rows for batch in batches)
-        yield pa.record_batch({"partition": [stretch.partition], "records": [count]})
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StretchPartition)
+        count = sum(batch.num_rows for batch in super().read(partition))
+        yield pa.record_batch({"partition": [partition.stretch.partition], "records": [count]})
 
 
 class CountingSource(LogSource):

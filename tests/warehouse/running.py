@@ -69,7 +69,7 @@ class Run:
         plan = CasePlan("warehouse", ("web",), ".*", steps, "", made.config, folder, made=made)
         records = placed(entries(Record(data_of(event), namespace="web") for event in events), 0, first)
         frames = [records.slice(start, frame) for start in range(0, len(events), frame)]
-        report = run_task(plan, plan.head_chain(), frames)
+        report = run_task(plan, frames)
         self.skipped += sum(report.skipped.values())
         for file in report.failed:
             for rows in read_failed(file.path):

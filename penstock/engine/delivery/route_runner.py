@@ -35,10 +35,10 @@ from penstock.engine.spark.route_source import apply_spark_steps, route_source
 from penstock.engine.spark.spark_checkpoints import batch_end
 from penstock.engine.spark.spark_session import JvmDied, cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.errors import LedgerAway, TransientError
-from penstock.log.spark_source import LogSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -411,7 +411,7 @@ class RouteRunner(threading.Thread):
         committed = {p: position.committed for p, position in self._ledger.offsets(self.plan.name).items()}
         return remaining({p: (0, stop) for p, stop in end.items()}, committed)
 
-    def _run_isolated_job(self, plan: RoutePlan, source: type[LogSource], ranges: Ranges) -> BatchReport:
+    def _run_isolated_job(self, plan: RoutePlan, source: type[DataSource], ranges: Ranges) -> BatchReport:
         """Run the tasks of a part of a batch, whose steps need Spark, as a separate job. Raises ``WorkerLost``."""
         others = dict.fromkeys(self._delivery.log.partitions(self.plan.sources), (0, 0))
         bounds = {**others, **ranges}

@@ -1,6 +1,6 @@
 """What a Spark task does: runs records through the steps, writes them to stage files and reports on them.
 
-No Spark import: a task calls ``run_task`` with the batches it reads, in the log reader or after a shuffle.
+No Spark import: ``run_task`` takes the batches that a log reader or a shuffle yields, and returns a report.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.lost_workers.task_note import TaskNote
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local_log import LocalLog
+from penstock.log.read_ranges import Stretch
 from penstock.outcome import place_key
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
@@ -34,14 +35,11 @@ REPORT_SUFFIX = ".report"
 
 
 def run_task(
-    plan: RoutePlan,
-    chain: Chain,
-    batches: Iterable[pa.RecordBatch],
-    partition: int | None = None,
-    start: int = 0,
-    end: int = 0,
+    plan: RoutePlan, batches: Iterable[pa.RecordBatch], stretch: Stretch | None = None, chain: Chain | None = None
 ) -> TaskReport:
-    """Run the chain over the batches, stage the result for the plan's destination, and report."""
+    """Run the plan's first steps, or the given chain, over the batches, stage the result for the plan's destination,
+    and report. The batches are a stretch of the log, or none after a shuffle."""
+    chain = chain or plan.head_chain()
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     stager = plan.destination().stager(plan.stage_dir, plan.casts)
     skipped: Counter[str] = Counter()
@@ -64,13 +62,13 @@ def run_task(
                 failed.add(batch, labelled(taken.failures, STAGE_LABEL))
             note.mark_progress()
         parts = stager.finish()
-    return TaskReport(items, staged, dict(skipped), parts, failed.files, partition, start, end, dict(added))
+    return TaskReport(items, staged, dict(skipped), parts, failed.files, *_place(stretch), dict(added))
 
 
 def stage_ranges(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
     """Run the tasks of some ranges in this process, without Spark. For routes of Arrow steps alone."""
     return add_up(
-        run_task(plan, plan.head_chain(), log.read(partition, start, end), partition, start, end)
+        run_task(plan, log.read(partition, start, end), Stretch(partition, start, end))
         for partition, (start, end) in ranges.items()
     )
 
@@ -98,14 +96,13 @@ def lost_records(rows: pa.RecordBatch, lost: WorkerLost) -> pa.RecordBatch:
 
 def run_steps(
     plan: RoutePlan,
-    chain: Chain,
     batches: Iterable[pa.RecordBatch],
     name: str,
-    partition: int | None = None,
-    start: int = 0,
-    end: int = 0,
+    stretch: Stretch | None = None,
+    chain: Chain | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Run the chain and yield the records to Spark; the report goes into the stage folder under ``name``."""
+    """The same, but yields the records to Spark; the report goes into the stage folder under ``name``."""
+    chain = chain or plan.head_chain()
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()
@@ -120,10 +117,14 @@ def run_steps(
             note.suspend_limit()
             yield outcome.kept
             note.mark_progress()
-    report = TaskReport(items, 0, dict(skipped), (), failed.files, partition, start, end, dict(added))
+    report = TaskReport(items, 0, dict(skipped), (), failed.files, *_place(stretch), dict(added))
     scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
     scratch.write_text(report.to_json())
     scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")
+
+
+def _place(stretch: Stretch | None) -> tuple[int | None, int, int]:
+    return (None, 0, 0) if stretch is None else (stretch.partition, stretch.start, stretch.end)
 
 
 def read_task_reports(plan: RoutePlan) -> list[TaskReport]:

@@ -30,7 +30,6 @@ _LINES_AT_A_TIME = 10_000
 class SampleRange:
     """Records of one partition, in order, and the chain that they go through."""
 
-    partition: int
     chain: Chain
     batches: Iterator[pa.RecordBatch]
 
@@ -43,7 +42,7 @@ def file_sample(plan: RoutePlan, path: Path) -> Iterator[SampleRange]:
     except OSError as error:
         raise PenstockError("PEN-ENG-010", f"cannot read {path}: {error.strerror}.", "Check --sample.") from error
     with gzip.open(path, "rb") if zipped else path.open("rb") as lines:
-        yield SampleRange(0, Chain(links(plan.head)), _records(plan, lines, 0, None))
+        yield SampleRange(Chain(links(plan.head)), _records(plan, lines, 0, None))
 
 
 def archive_sample(plan: RoutePlan, paths: Sequence[Path]) -> Iterator[SampleRange]:
@@ -51,7 +50,7 @@ def archive_sample(plan: RoutePlan, paths: Sequence[Path]) -> Iterator[SampleRan
     for number, file in enumerate(file for path in paths for file in archive_files(path)):
         token = _token(file.name)
         chain = Chain(links(plan.head), only_keys=plan.only_keys if token is not None else ())
-        yield SampleRange(number, chain, _records(plan, read_archive(file), number, token))
+        yield SampleRange(chain, _records(plan, read_archive(file), number, token))
 
 
 def waiting_sample(pipeline: Pipeline, plan: RoutePlan) -> Iterator[SampleRange]:
@@ -60,7 +59,7 @@ def waiting_sample(pipeline: Pipeline, plan: RoutePlan) -> Iterator[SampleRange]
         start = max(position.committed, position.oldest)
         if start < position.end:
             batches = pipeline.log.read(position.partition, start, position.end)
-            yield SampleRange(position.partition, plan.head_chain(), iter(batches))
+            yield SampleRange(plan.head_chain(), iter(batches))
 
 
 def _records(plan: RoutePlan, lines: Iterable[bytes], partition: int, token: str | None) -> Iterator[pa.RecordBatch]:

@@ -55,7 +55,7 @@ def plan_changes(plan: RoutePlan, sample: Iterable[SampleRange], offline: bool =
         )
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         staged = replace(plan, stage_dir=Path(folder))
-        reports = [run_task(staged, piece.chain, piece.batches, piece.partition) for piece in sample]
+        reports = [run_task(staged, piece.batches, chain=piece.chain) for piece in sample]
         parts: list[Part] = [part for report in reports for part in report.parts]
         try:
             statements = destination.plan(parts, offline, plan.name) if parts else []

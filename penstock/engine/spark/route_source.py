@@ -1,4 +1,4 @@
-"""The log reader of a route: Penstock's Spark source with the route's first steps, and its stager, inside.
+"""The Spark source of a route: in each task the log's reader yields batches, and the route's task consumes them.
 
 A route of Arrow steps alone runs entirely here: Spark sees one report per task. A route with a Spark step gets its
 records from here, after the Arrow steps that come before it.
@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from penstock.engine.delivery.log_gaps import Gap, gap_error
 from penstock.engine.delivery.task import run_steps, run_task
 from penstock.engine.delivery.task_report import REPORT_SCHEMA
 from penstock.engine.route_plan import PlannedStep, RoutePlan, links
-from penstock.log.read_ranges import ReadOptions, Stretch, offsets_from_json
-from penstock.log.spark_source import LogBatchReader, LogSource, LogStreamReader
+from penstock.log.read_ranges import ReadOptions, offsets_from_json, read_options
+from penstock.log.spark_source import LogBatchReader, LogStreamReader, StretchPartition
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import Chain
 from penstock.steps.contract import SparkStep
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def route_source(plan: RoutePlan, use: str = "route") -> type[LogSource]:
+def route_source(plan: RoutePlan, use: str = "route") -> type[DataSource]:
     """Builds a data source for one route and one ``use`` of it. It is pickled to the tasks by value, so options show
     nothing of the config."""
     # Computed here: a process that only plans would load every step for it.
     yields = RECORD_SCHEMA if plan.rest else REPORT_SCHEMA
 
-    class RouteSource(LogSource):
+    class RouteSource(DataSource):
         @classmethod
         def name(cls) -> str:
             return f"penstock_{use}_{plan.name}"
@@ -43,52 +44,81 @@ def route_source(plan: RoutePlan, use: str = "route") -> type[LogSource]:
             return from_arrow_schema(yields)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            return RouteReader(self.read_options, plan)
+            return RouteReader(read_options(self.options), plan)
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return RangeReader(self.read_options, plan)
+            return RangeReader(read_options(self.options), plan)
 
     return RouteSource
 
 
-class RouteReader(LogStreamReader):
+class RouteReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the log as its own stream does, and yields what the tasks make of the records."""
+
     def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
-        super().__init__(options)
+        self._log = LogStreamReader(options)
         self._plan = plan
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Refuses a batch whose first records are gone: the log's own reader would begin after them."""
-        done = self.options.starting if isinstance(self.options.starting, dict) else {}
+        starting = self._log.options.starting
+        done = starting if isinstance(starting, dict) else {}
         for partition, stop in offsets_from_json(end).items():
             # Spark may ask again for what is committed; that may be gone.
             first = max(start.get(str(partition), 0), done.get(partition, 0))
-            oldest = self.log.bounds(partition).oldest
+            oldest = self._log.log.bounds(partition).oldest
             if first < min(stop, oldest):
                 raise gap_error(Gap(self._plan.name, partition, first, oldest - 1))
-        return super().partitions(start, end)
+        return self._log.partitions(start, end)
 
-    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _process_stretch(self._plan, stretch, batches)
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return _run_task(self._plan, partition, self._log.read(partition))
+
+    def initialOffset(self) -> dict[str, int]:
+        return self._log.initialOffset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self._log.getDefaultReadLimit()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return self._log.latestOffset(start, limit)
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return self._log.reportLatestOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._log.prepareForTriggerAvailableNow()
+
+    def commit(self, end: dict[str, int]) -> None:
+        self._log.commit(end)
 
 
-class RangeReader(LogBatchReader):
+class RangeReader(DataSourceReader):
     """The same for a fixed range: a part of a batch that is staged again."""
 
     def __init__(self, options: ReadOptions, plan: RoutePlan) -> None:
-        super().__init__(options)
+        self._log = LogBatchReader(options)
         self._plan = plan
 
-    def carry(self, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _process_stretch(self._plan, stretch, batches)
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._log.partitions()
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return _run_task(self._plan, partition, self._log.read(partition))
 
 
-def _process_stretch(plan: RoutePlan, stretch: Stretch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    chain = plan.head_chain()
-    place = (stretch.partition, stretch.start, stretch.end)
+def _run_task(
+    plan: RoutePlan, partition: InputPartition | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a Spark task: its report, or the records for the first Spark step."""
+    if not isinstance(partition, StretchPartition):
+        return  # there was nothing to read
+    stretch = partition.stretch
     if plan.rest:
-        yield from run_steps(plan, chain, batches, f"head-{'-'.join(map(str, place))}", *place)
+        name = f"head-{stretch.partition}-{stretch.start}-{stretch.end}"
+        yield from run_steps(plan, batches, name, stretch)
     else:
-        yield run_task(plan, chain, batches, *place).to_batch()
+        yield run_task(plan, batches, stretch).to_batch()
 
 
 def apply_spark_steps(plan: RoutePlan, frame: DataFrame) -> DataFrame:
@@ -119,7 +149,7 @@ def _arrow_steps(plan: RoutePlan, steps: list[PlannedStep], place: int) -> Arrow
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         # Named by its place in the plan, so that a retried task replaces its own report.
-        yield from run_steps(plan, Chain(links(chosen)), batches, f"between-{place}-{task}")
+        yield from run_steps(plan, batches, f"between-{place}-{task}", chain=Chain(links(chosen)))
 
     return run
 
@@ -128,6 +158,6 @@ def _staging(plan: RoutePlan, steps: list[PlannedStep]) -> ArrowFunction:
     chosen = tuple(steps)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield run_task(plan, Chain(links(chosen)), batches).to_batch()
+        yield run_task(plan, batches, chain=Chain(links(chosen))).to_batch()
 
     return run
