@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -36,6 +37,18 @@ CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 if CLASSES.exists() and " " not in str(CLASSES):
     JAVA_OPTIONS += f" -Xlog:cds=off -Xlog:cds+dynamic=off -XX:SharedArchiveFile={CLASSES}"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+
+# Loaded once for the hundreds of processes that tests fork (penstock/testing/forked.py).
+multiprocessing.set_forkserver_preload(
+    [
+        "penstock.engine.pipeline",
+        "penstock.engine.delivery.deliver_batch",
+        "penstock.sources.file.source",
+        "penstock.sources.http.source",
+        "penstock.sources.postgres.source",
+        "penstock.destinations.duckdb.destination",
+    ]
+)
 
 SLOWEST = (
     "chaos/test_conservation.py",

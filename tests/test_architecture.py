@@ -24,6 +24,7 @@ LAYERS = {
     "engine": 4,
     "demo": 5,
     "cli": 6,
+    "testing": 7,
 }  # fmt: skip
 """What stands on what: a module imports from its own layer or a lower one."""
 
@@ -38,17 +39,19 @@ ROOMS = {
     "numba": ("compiled.py", "json/words.py"),
     "typer": ("cli/",),
     "rich": ("cli/", "demo/"),
+    "pytest": ("testing/",),
+    "hypothesis": ("testing/",),
 }
 
 MOST_MODULES = 16
 """What a folder may hold before nobody finds anything in it."""
 
 ONE_EACH = {
-    "config", "contract", "destination", "dialect", "doctor", "errors", "kept_values", "mirror_applier", "session",
-    "source", "stage_files", "stager", "status", "step", "tap", "type_names", "client",
+    "all_or_nothing", "config", "contract", "destination", "dialect", "doctor", "errors", "kept_values",
+    "mirror_applier", "session", "source", "stage_files", "stager", "status", "step", "tap", "type_names", "client",
 }  # fmt: skip
-"""Names that many folders have, for the same thing in each: a part that every component of a kind has, or a verb and
-what it asks."""
+"""Names that many folders have, for the same thing in each: a part that every component of a kind has, a verb and what
+it asks, or a promise and the suite that tries it."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:

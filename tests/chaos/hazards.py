@@ -9,10 +9,10 @@ from pathlib import Path
 
 import psutil
 
+from penstock.testing.waiting import eventually
 from tests.chaos.running import ROLES, SUPERVISOR
 from tests.chaos.scene import PATIENCE, Hazard, Scene
 from tests.support.clock import HOUR
-from tests.support.waiting import eventually
 
 
 @dataclass(frozen=True)

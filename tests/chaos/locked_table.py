@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 
+from penstock.testing.waiting import eventually
 from tests.chaos.project import EACH, LATEST, TABLES
 from tests.chaos.scene import PATIENCE, Hazard, Scene
-from tests.support.waiting import eventually
 
 
 class LockedTable(Hazard):

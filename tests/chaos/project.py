@@ -15,10 +15,10 @@ import psutil
 import psycopg
 
 from penstock.demo.sender import Client
+from penstock.testing.waiting import HANG, eventually
 from tests.chaos.running import Running
 from tests.support.clock import SteppedClock
 from tests.support.ports import free_port
-from tests.support.waiting import HANG, eventually
 
 SECRET = "demo"
 ROUTE = "warehouse"

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.testing.waiting import eventually
 from tests.chaos.client import Poster
 from tests.chaos.project import ROUTE, Project
 from tests.chaos.scene import Scene
-from tests.support.waiting import eventually
 
 
 @dataclass(frozen=True)

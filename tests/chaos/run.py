@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.testing.waiting import eventually
 from tests.chaos.client import Poster
 from tests.chaos.hazards import EVERYTHING, UNWATCHED, Freeze, Kill, KillerRecord, StepClock
 from tests.chaos.lasting import Lasting
@@ -20,7 +21,6 @@ from tests.chaos.running import ROLES
 from tests.chaos.scene import Hazard, Scene
 from tests.chaos.storage import FullDisk, OlderCopy
 from tests.support.clock import DAY, HOUR
-from tests.support.waiting import eventually
 
 NAMED_POINTS = (
     "log.append.before_fsync@40",

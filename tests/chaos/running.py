@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.waiting import HANG, eventually
+from penstock.testing.waiting import HANG, eventually
 
 SUPERVISOR = "supervisor"
 SOURCE = "source"

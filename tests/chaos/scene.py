@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from penstock.config.loading import load
 from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline
+from penstock.testing.waiting import eventually
 from tests.chaos.client import Poster
 from tests.chaos.project import ROUTE, Project
-from tests.support.waiting import eventually
 
 PATIENCE = 1500.0
 """Seconds for routes to come up and to catch up: where all is busy, Spark's processes take many tries to start."""

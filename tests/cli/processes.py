@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
+from penstock.testing.waiting import HANG
 from tests.cli.projects import penstock as verb
-from tests.support.waiting import HANG
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 

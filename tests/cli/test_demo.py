@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import COMMAND, works
-from tests.support.waiting import HANG, eventually
 
 
 def test_the_demo_shows_that_every_event_is_accounted_for(tmp_path: Path) -> None:

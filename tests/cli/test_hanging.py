@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import psutil
 
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Run, Terminal, running
 from tests.engine.deadly import write_steps
 from tests.support.ports import free_port, listens
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

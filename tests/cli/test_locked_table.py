@@ -10,10 +10,10 @@ import pytest
 
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal, running
 from tests.support.database import Database
 from tests.support.ports import free_port, listens
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

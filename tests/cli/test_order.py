@@ -15,10 +15,10 @@ import duckdb
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.log.local_log import LocalLog
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import running
 from tests.support.database import Database
 from tests.support.ports import free_port, listens
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 
 from penstock.cli._support.exit_codes import Exit
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal, running
 from tests.support.database import Database
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

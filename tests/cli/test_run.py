@@ -18,11 +18,11 @@ import pytest
 from penstock.cli._support.exit_codes import Exit
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState, sqlite_url
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
 from tests.support.postgres import LOGICAL, Server
-from tests.support.waiting import HANG, eventually
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 

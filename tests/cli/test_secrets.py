@@ -19,10 +19,10 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.testing.waiting import eventually
 from tests.cli.processes import Run, running
 from tests.support.ports import free_port
 from tests.support.postgres import Server
-from tests.support.waiting import eventually
 
 PIPELINE = """\
 name: shop

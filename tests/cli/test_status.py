@@ -16,9 +16,9 @@ from penstock.engine.layout import Layout
 from penstock.engine.ledger import RouteState, Settlement
 from penstock.engine.processes.presence import engine_pid
 from penstock.record import Record, entries
+from penstock.testing.waiting import HANG
 from tests.cli.processes import COMMAND
 from tests.cli.projects import Project
-from tests.support.waiting import HANG
 
 
 def test_machines_get_every_count(shop: Project) -> None:

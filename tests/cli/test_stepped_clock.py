@@ -6,10 +6,10 @@ from pathlib import Path
 
 import httpx
 
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal, running
 from tests.support.clock import DAY, HOUR, SteppedClock
 from tests.support.ports import free_port, listens
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

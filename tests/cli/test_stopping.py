@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from penstock.cli._support.exit_codes import Exit
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal, running, works
 from tests.engine.test_engine import locked
 from tests.support.ports import free_port, listens
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

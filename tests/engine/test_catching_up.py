@@ -10,8 +10,8 @@ import pytest
 from penstock.backoff import Backoff
 from penstock.engine.delivery.route_runner import Pace, RouteRunner
 from penstock.engine.lost_workers import trial_process
+from penstock.testing.waiting import eventually
 from tests.engine.test_waiting import Shop, shop
-from tests.support.waiting import eventually
 
 __all__ = ["shop"]
 

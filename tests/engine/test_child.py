@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from penstock.engine.processes.child import EXIT_RETRY, SUPERVISOR_VARIABLE
-from tests.support.waiting import HANG, eventually
+from penstock.testing.waiting import HANG, eventually
 
 PIPELINE = """\
 name: shop

@@ -12,8 +12,8 @@ from penstock.engine.background_compaction import BackgroundCompaction
 from penstock.engine.engine import Engine
 from penstock.engine.pipeline import Pipeline
 from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
+from penstock.testing.waiting import eventually
 from tests.engine.projects import append, commit, pipeline
-from tests.support.waiting import eventually
 
 CONFIG = """\
 name: shop

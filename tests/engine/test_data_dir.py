@@ -16,9 +16,9 @@ from penstock.cli._support.exit_codes import Exit
 from penstock.engine.data_dir import require_writable
 from penstock.engine.processes.child import EXIT_FATAL
 from penstock.errors import DataDirError
+from penstock.testing.waiting import HANG
 from tests.cli.processes import COMMAND
 from tests.support.privileges import obey_file_modes
-from tests.support.waiting import HANG
 
 CONFIG = """\
 name: shop

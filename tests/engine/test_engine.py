@@ -18,8 +18,8 @@ from penstock.destinations.archive import read_archive
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pipeline import Pipeline
+from penstock.testing.waiting import HANG, eventually
 from tests.engine.projects import append, pipeline
-from tests.support.waiting import HANG, eventually
 
 TO_DUCKDB_AND_FILES = """\
 name: shop

@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from penstock.engine.ledger import Totals
+from penstock.testing.waiting import eventually
 from tests.engine.projects import append_all, pipeline
 from tests.engine.test_engine import running
-from tests.support.waiting import eventually
 
 TO_DUCKDB = """\
 name: shop

@@ -22,9 +22,9 @@ from penstock.engine.processes.process_identity import start_time
 from penstock.engine.spark.spark_session import master_with_slots
 from penstock.heartbeat import Beat, HeartbeatFile, read_beat
 from penstock.sources.http.readiness import Readiness
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal
 from tests.engine.projects import pipeline
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

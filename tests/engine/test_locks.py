@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import TransientError
-from tests.support.waiting import HANG, eventually
+from penstock.testing.waiting import HANG, eventually
 
 LEASE = 1.5
 

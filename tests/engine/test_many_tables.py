@@ -17,9 +17,9 @@ from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import Stretch
+from penstock.testing.forked import forked
+from penstock.testing.waiting import HANG
 from tests.engine.projects import append_all, pipeline
-from tests.support.forked import forked
-from tests.support.waiting import HANG
 
 CONFIG = """\
 name: shop

@@ -19,7 +19,7 @@ from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import next_offsets
 from penstock.log.record_order import ends
 from penstock.record import Record, entries
-from tests.contract.mirror import Source
+from penstock.testing.mirror import Source
 from tests.engine.projects import pipeline
 
 CONFIG = """\

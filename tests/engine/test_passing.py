@@ -21,8 +21,8 @@ from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, RouteState, Totals
 from penstock.errors import LedgerError
+from penstock.testing.waiting import HANG, eventually
 from tests.engine.bench import Bench
-from tests.support.waiting import HANG, eventually
 from tests.warehouse.model import ModelDestination, Store
 
 ADA = Operator("ada@example")

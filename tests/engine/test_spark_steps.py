@@ -14,7 +14,7 @@ import pyspark
 from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
-from tests.support.waiting import HANG
+from penstock.testing.waiting import HANG
 
 PLUGIN = """
 import json

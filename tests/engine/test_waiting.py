@@ -31,11 +31,11 @@ from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.errors import ContradictionError, LedgerError, PenstockError
 from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
+from penstock.testing.mirror import Source
+from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal
-from tests.contract.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.support.database import Database
-from tests.support.waiting import HANG, eventually
 
 CONFIG = """\
 name: shop

@@ -18,7 +18,7 @@ from penstock.engine.operate.offset_control import acknowledge
 from penstock.engine.operate.status import status
 from penstock.errors import RouteError
 from penstock.log.format.log_files import segment_bases, segment_path
-from tests.contract.mirror import Source
+from penstock.testing.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.engine.test_catching_up import RunnerWithoutSpark
 from tests.engine.test_full_disk import filled, small_disk

@@ -17,7 +17,7 @@ from penstock.engine.delivery.deliver_batch import Halted
 from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import Totals
 from penstock.engine.operate.offset_control import acknowledge
-from tests.contract.mirror import Source
+from penstock.testing.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.engine.test_waiting import KINDS, Shop, losing_the_ledger, shop
 from tests.support.database import Database

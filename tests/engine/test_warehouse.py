@@ -16,10 +16,10 @@ from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.pipeline import Pipeline
+from penstock.testing.waiting import HANG, eventually
 from tests.engine.projects import append_all, pipeline
 from tests.engine.test_engine import running
 from tests.support.postgres import Server
-from tests.support.waiting import HANG, eventually
 
 TO_POSTGRES = """\
 name: {name}

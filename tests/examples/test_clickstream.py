@@ -13,9 +13,9 @@ from typing import Any
 
 import psycopg
 
+from penstock.testing.waiting import HANG, eventually
 from tests.support.ports import free_port, listens
 from tests.support.postgres import postgres
-from tests.support.waiting import HANG, eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "clickstream"
 PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]

@@ -19,8 +19,8 @@ import duckdb
 import psycopg
 import pytest
 
+from penstock.testing.waiting import HANG
 from tests.support.ports import free_port
-from tests.support.waiting import HANG
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mirror"

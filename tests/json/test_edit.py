@@ -17,7 +17,7 @@ from penstock.json.members import drop_members, keep_members, rename_members
 from penstock.json.merge import merge_objects
 from penstock.json.read_numbers import numbers
 from penstock.json.tokens import FLOAT, INT
-from tests.contract.step import DOCUMENTS
+from penstock.testing.step import DOCUMENTS
 from tests.steps import reference
 
 

@@ -17,9 +17,9 @@ from penstock.log.group_commit import LARGE, Entry, GroupCommit, entry_batch
 from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.record import ENTRY_SCHEMA
+from penstock.testing.waiting import HANG
 from tests.contract.log import config
 from tests.log.samples import rows
-from tests.support.waiting import HANG
 
 
 @pytest.fixture

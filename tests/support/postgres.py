@@ -18,8 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from penstock.testing.waiting import HANG, eventually
 from tests.support.ports import free_port, listens
-from tests.support.waiting import HANG, eventually
 
 ENSURE = Path(__file__).parents[2] / "scripts" / "ensure-postgres"
 NO_SETTINGS: Mapping[str, str] = {}

@@ -23,7 +23,7 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
-from tests.contract.destination import Staging, batch
+from penstock.testing.destination import Staging, batch
 from tests.support.database import Database
 
 NUMBERS = {

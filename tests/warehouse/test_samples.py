@@ -13,7 +13,7 @@ from penstock.errors import TransientError
 from penstock.sources.http.body.body_events import BadBody, BodyLimits
 from penstock.sources.http.body.body_events import events as events_of
 from penstock.steps.map.config import MapConfig
-from tests.contract.destination import Staging, batch, events
+from penstock.testing.destination import Staging, batch, events
 from tests.warehouse.model import ModelTable
 from tests.warehouse.targets import ModelTarget
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.testing.waiting import eventually
 from tests.chaos.mirror.comparing import Difference
 from tests.chaos.mirror.stage import AROUND, ENGINES, ROLES, ROUTES, Stage
 from tests.chaos.mirror.tables import APPEAR, PREPARE
 from tests.chaos.mirror.writers import Writers
 from tests.chaos.running import SOURCE
-from tests.support.waiting import eventually
 
 Say = Callable[[str], None]
 NAMED_POINTS = (

@@ -18,10 +18,10 @@ from penstock.config.loading import load
 from penstock.engine.operate.status import route_status
 from penstock.engine.pipeline import Pipeline
 from penstock.record import Mode
+from penstock.testing.source import log_records
 from tests.chaos.mirror.comparing import Difference, difference, duckdb_content, postgres_content
 from tests.chaos.mirror.tables import TABLES
 from tests.chaos.running import ENGINE, JVM, PYTHON_WORKER, SOURCE, SUPERVISOR, Running
-from tests.contract.source import log_records
 from tests.support.postgres import LOGICAL, NO_SETTINGS, Server
 
 SOURCE_SERVER = "source's server"

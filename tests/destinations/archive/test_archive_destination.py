@@ -24,7 +24,7 @@ from penstock.destinations.archive.stager import ArchiveStager
 from penstock.destinations.contract import AnyDestination, Part
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Record, entries, placed
-from tests.contract.destination import CopyContract, Staging, batch, delivered_rows
+from penstock.testing.destination import CopyContract, Staging, batch, delivered_rows
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, UTC)
 

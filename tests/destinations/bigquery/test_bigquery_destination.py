@@ -15,8 +15,9 @@ from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batc
 from penstock.destinations.sql.load.loader import load_table
 from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.errors import PenstockError, TransientError
-from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
-from tests.contract.tables import OwnTablesContract
+from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.own_tables import OwnTablesContract
+from penstock.testing.sql_destination import SqlContract
 from tests.destinations.bigquery.simulator import SimulatedBigquery
 
 
@@ -33,7 +34,7 @@ def made(**options: Any) -> Simulated:
     return Simulated(BigqueryConfig(project="my-project", dataset="shop", **{"adopt": ("events",), **options}))
 
 
-class TestBigquery(TransactionalContract):
+class TestBigquery(SqlContract):
     def make(self, tmp_path: Path) -> Simulated:
         return made()
 

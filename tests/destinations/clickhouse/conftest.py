@@ -15,7 +15,7 @@ from clickhouse_connect.driver.client import Client
 from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.contract import Receipt
-from tests.contract.destination import Staging, batch, events
+from penstock.testing.destination import Staging, batch, events
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.contract import AnyDestination
-from tests.contract.destination import RepeatableContract
-from tests.contract.tables import OwnTablesContract
+from penstock.testing.destination import RepeatableContract
+from penstock.testing.own_tables import OwnTablesContract
 from tests.destinations.clickhouse.conftest import Engine
 
 

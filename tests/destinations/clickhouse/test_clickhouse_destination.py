@@ -16,7 +16,7 @@ from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.sql.load import row_pieces
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import ContradictionError, PenstockError, TransientError
-from tests.contract.destination import batch, delivered_rows, events, numbered
+from penstock.testing.destination import batch, delivered_rows, events, numbered
 from tests.destinations.clickhouse.conftest import Engine, Warehouse
 from tests.support.ports import free_port
 

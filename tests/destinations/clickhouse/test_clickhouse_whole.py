@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from penstock.destinations.contract import AnyDestination
-from tests.contract.whole import WholeContract
+from penstock.testing.all_or_nothing import AllOrNothingContract
 from tests.destinations.clickhouse.conftest import Engine
 
 
-class TestClickhouseWhole(WholeContract):
+class TestClickhouseWhole(AllOrNothingContract):
     @pytest.fixture(autouse=True)
     def _tables(self, engine: Engine) -> None:
         self.engine = engine

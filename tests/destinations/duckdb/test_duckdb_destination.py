@@ -16,7 +16,8 @@ from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.sql.session import KEPT_MARKS as KEPT
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Mode, Op, Record, entries, placed
-from tests.contract.destination import Staging, TransactionalContract, batch, delivered_rows, events, numbered
+from penstock.testing.destination import Staging, batch, delivered_rows, events, numbered
+from penstock.testing.sql_destination import SqlContract
 
 
 def ask(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:
@@ -45,7 +46,7 @@ class Warehouse:
         return parts
 
 
-class TestDuckdb(TransactionalContract):
+class TestDuckdb(SqlContract):
     def make(self, tmp_path: Path) -> DuckdbDestination:
         return DuckdbDestination(DuckdbConfig(path=tmp_path / "new" / "warehouse.duckdb"))
 

@@ -9,8 +9,8 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from tests.contract.destination import batch
-from tests.contract.mirror import (
+from penstock.testing.destination import batch
+from penstock.testing.mirror import (
     BATCHES,
     KEYS,
     MirrorContract,

@@ -22,7 +22,7 @@ from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.errors import PenstockError, TransientError
 from penstock.record import RECORD_SCHEMA, Op, Record, entries, placed
-from tests.contract.destination import (
+from penstock.testing.destination import (
     CopyContract,
     RepeatableContract,
     Staging,
@@ -31,7 +31,7 @@ from tests.contract.destination import (
     events,
     numbered,
 )
-from tests.contract.source import log_records
+from penstock.testing.source import log_records
 from tests.sources.file.test_rotation import source
 
 

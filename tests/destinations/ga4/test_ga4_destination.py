@@ -21,7 +21,7 @@ from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
 from penstock.destinations.ga4.requests import Staged, requests
 from penstock.errors import RefusedError, TransientError
 from penstock.record import Record, entries, placed
-from tests.contract.destination import ReadableContract, Staging, batch, delivered_rows
+from penstock.testing.destination import ReadableContract, Staging, batch, delivered_rows
 from tests.destinations.ga4.simulator import SECRET, STREAM, GoogleAnalytics, google_analytics, problem
 from tests.support.ports import free_port
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from penstock.destinations.null.config import NullConfig
 from penstock.destinations.null.destination import NullDestination
-from tests.contract.destination import DestinationContract, Staging, batch, numbered
+from penstock.testing.destination import DestinationContract, Staging, batch, numbered
 
 
 class TestNull(DestinationContract):

@@ -13,7 +13,8 @@ from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import PenstockError
-from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
+from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.sql_destination import SqlContract
 from tests.support.database import Database
 
 
@@ -42,7 +43,7 @@ class Warehouse:
         return list(receipt.tables)
 
 
-class TestPostgres(TransactionalContract):
+class TestPostgres(SqlContract):
     @pytest.fixture
     def destination(self, database: Database) -> AnyDestination:
         return make(database)

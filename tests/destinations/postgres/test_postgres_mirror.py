@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from tests.contract.destination import batch
-from tests.contract.mirror import (
+from penstock.testing.destination import batch
+from penstock.testing.mirror import (
     BATCHES,
     KEYS,
     MirrorContract,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.destinations.sql.load.all_or_nothing import write_all_or_nothing
-from tests.contract.destination import batch, events
+from penstock.testing.destination import batch, events
 from tests.destinations.postgres.test_postgres_destination import Warehouse
 from tests.support.database import Database
 from tests.warehouse.running import NoteBook

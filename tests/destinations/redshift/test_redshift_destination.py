@@ -19,11 +19,12 @@ from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.destinations.sql.schema.schema_operations import Key
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
-from tests.contract.destination import Staging, TransactionalContract, batch, events, numbered
-from tests.contract.tables import OwnTablesContract
+from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.own_tables import OwnTablesContract
+from penstock.testing.sql_destination import SqlContract
+from penstock.testing.waiting import HANG, eventually
 from tests.destinations.redshift.on_postgres import OnPostgres, made, prepared
 from tests.support.postgres import postgres
-from tests.support.waiting import HANG, eventually
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def schema(url: str) -> str:
     return name
 
 
-class TestRedshift(TransactionalContract):
+class TestRedshift(SqlContract):
     @pytest.fixture
     def destination(self, tmp_path: Path, url: str, schema: str) -> OnPostgres:
         return made(url, schema, tmp_path / "bucket")

@@ -14,7 +14,7 @@ import snowflake.connector
 from penstock.destinations.contract import Receipt
 from penstock.destinations.snowflake.config import SnowflakeConfig
 from penstock.destinations.snowflake.destination import SnowflakeDestination
-from tests.contract.destination import Staging, batch, events
+from penstock.testing.destination import Staging, batch, events
 
 LOGIN = {"account": "org-account", "user": "loader", "password": "secret", "database": "shop"}
 

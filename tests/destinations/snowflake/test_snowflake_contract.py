@@ -9,12 +9,12 @@ import pytest
 
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.snowflake.destination import SnowflakeDestination
-from tests.contract.destination import TransactionalContract
-from tests.contract.tables import OwnTablesContract
+from penstock.testing.own_tables import OwnTablesContract
+from penstock.testing.sql_destination import SqlContract
 from tests.destinations.snowflake.conftest import Account
 
 
-class TestSnowflake(TransactionalContract):
+class TestSnowflake(SqlContract):
     @pytest.fixture(autouse=True)
     def _account(self, account: Account) -> None:
         self.account = account

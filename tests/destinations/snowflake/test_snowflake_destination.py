@@ -14,7 +14,7 @@ from penstock.destinations.snowflake.config import SnowflakeConfig
 from penstock.destinations.sql.load import row_pieces
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
-from tests.contract.destination import batch, delivered_rows, events, numbered
+from penstock.testing.destination import batch, delivered_rows, events, numbered
 from tests.destinations.snowflake.conftest import LOGIN, Account, Warehouse
 
 Make = Callable[..., Warehouse]

@@ -18,7 +18,7 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
-from tests.contract.destination import Staging, batch, events
+from penstock.testing.destination import Staging, batch, events
 from tests.support.database import Database
 
 

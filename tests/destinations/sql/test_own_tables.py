@@ -19,10 +19,10 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.destinations.sql.stage.allowed_tables import AllowedTables
 from penstock.destinations.sql.stage.table_name import TableChooser
-from tests.contract.destination import Staging, batch, events
-from tests.contract.tables import OVERFLOW, OwnTablesContract
+from penstock.testing.destination import Staging, batch, events
+from penstock.testing.own_tables import OVERFLOW, OwnTablesContract
+from penstock.testing.waiting import HANG
 from tests.support.database import Database
-from tests.support.waiting import HANG
 from tests.warehouse.model import ModelDestination, ModelTable, Store
 
 

@@ -34,9 +34,9 @@ from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import PenstockError
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.inner_types import InnerType
-from tests.contract.destination import Staging, batch, events
+from penstock.testing.destination import Staging, batch, events
+from penstock.testing.waiting import eventually
 from tests.support.database import Database
-from tests.support.waiting import eventually
 
 DEFAULT = RemapRules()
 

@@ -19,9 +19,9 @@ from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.session import Session
 from penstock.errors import RefusedError
 from penstock.record import Record
-from tests.contract.destination import batch, delivered_rows
-from tests.contract.mirror import Replica, Source, Target
-from tests.contract.whole import WholeContract
+from penstock.testing.all_or_nothing import AllOrNothingContract
+from penstock.testing.destination import batch, delivered_rows
+from penstock.testing.mirror import Replica, Source, Target
 from tests.destinations.duckdb.test_duckdb_mirror import DuckdbTarget
 from tests.destinations.postgres.test_postgres_mirror import PostgresTarget
 from tests.support.database import Database
@@ -33,7 +33,7 @@ ADOPTED = ["small", "large"]
 COLUMNS = "id bigint, kind text, amount bigint, CONSTRAINT positive_{table} CHECK (amount > 0)"
 
 
-class TestDuckdbWhole(WholeContract):
+class TestDuckdbWhole(AllOrNothingContract):
     @pytest.fixture(autouse=True)
     def _tables(self, tmp_path: Path) -> None:
         self.path = tmp_path / "warehouse.duckdb"
@@ -51,7 +51,7 @@ class TestDuckdbWhole(WholeContract):
             return [row[0] for row in connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
 
 
-class TestPostgresWhole(WholeContract):
+class TestPostgresWhole(AllOrNothingContract):
     @pytest.fixture(autouse=True)
     def _tables(self, database: Database) -> None:
         self.database = database

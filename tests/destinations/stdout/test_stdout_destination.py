@@ -11,7 +11,7 @@ from penstock.destinations.contract import AnyDestination
 from penstock.destinations.stdout.config import StdoutConfig
 from penstock.destinations.stdout.destination import StdoutDestination
 from penstock.errors import TransientError
-from tests.contract.destination import ReadableContract, Staging, batch, numbered
+from penstock.testing.destination import ReadableContract, Staging, batch, numbered
 
 
 class TestStdout(ReadableContract):

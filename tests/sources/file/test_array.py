@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from penstock.record import Header
 from penstock.sources.file.file_progress import Position
 from penstock.sources.file.formats.json_array import ArrayCutter
-from tests.contract.source import log_records, running
+from penstock.testing.source import log_records, running
+from penstock.testing.waiting import HANG
 from tests.sources.file.test_rotation import context, live, read_once
-from tests.support.waiting import HANG
 
 __all__ = ["live"]
 

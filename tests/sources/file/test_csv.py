@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from penstock.record import Header
 from penstock.sources.file.file_progress import Position
 from penstock.sources.file.formats.csv_rows import CsvCutter
-from tests.contract.source import log_records, running
+from penstock.testing.source import log_records, running
+from penstock.testing.waiting import HANG
 from tests.sources.file.test_rotation import context, live, source
-from tests.support.waiting import HANG
 
 __all__ = ["live"]
 

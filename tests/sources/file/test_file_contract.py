@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.contract.source import SourceContract
+from penstock.testing.source import SourceContract
 
 
 class TestFileSource(SourceContract):

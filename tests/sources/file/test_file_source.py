@@ -14,8 +14,8 @@ from penstock.record import Header, Mode, Op
 from penstock.sources.contract import SourceContext
 from penstock.sources.file.config import FileConfig
 from penstock.sources.file.source import FileSource
-from tests.contract.source import log_records, numbers, running
-from tests.support.waiting import eventually
+from penstock.testing.source import log_records, numbers, running
+from penstock.testing.waiting import eventually
 
 PATTERN = "in/*.ndjson"
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.record import Header
 from penstock.sources.file.compressed import PackedContent, gzip_chunks, zstd_chunks
-from tests.contract.source import log_records, running
+from penstock.testing.source import log_records, running
+from penstock.testing.waiting import HANG
 from tests.sources.file.test_rotation import context, following, live, read_once, write
-from tests.support.waiting import HANG
 
 __all__ = ["live"]
 

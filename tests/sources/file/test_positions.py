@@ -17,7 +17,7 @@ from penstock.sources.file.config import FileConfig
 from penstock.sources.file.discovery import may_be_copy
 from penstock.sources.file.file_progress import Position, Positions
 from penstock.sources.file.source import FileSource
-from tests.contract.source import log_records
+from penstock.testing.source import log_records
 from tests.sources.file.test_rotation import live, read_once, write
 
 __all__ = ["live"]

@@ -20,7 +20,7 @@ from penstock.sources.file.config import FileConfig
 from penstock.sources.file.file_progress import Positions, load_positions, save_positions
 from penstock.sources.file.file_reader import FileReader
 from penstock.sources.file.follow_files import FileFollower
-from tests.contract.source import log_records, numbers
+from penstock.testing.source import log_records, numbers
 from tests.sources.file.test_rotation import following, live, read_once, write
 
 __all__ = ["live"]

@@ -17,8 +17,8 @@ from penstock.sources.contract import SourceContext
 from penstock.sources.file.config import FileConfig
 from penstock.sources.file.discovery import may_be_copy
 from penstock.sources.file.source import FileSource
-from tests.contract.source import log_records, numbers
-from tests.support.waiting import eventually
+from penstock.testing.source import log_records, numbers
+from penstock.testing.waiting import eventually
 
 
 def context(folder: Path) -> SourceContext:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.contract.source import log_records, numbers
+from penstock.testing.source import log_records, numbers
+from penstock.testing.waiting import eventually
 from tests.sources.file.test_replaced import Follower
 from tests.sources.file.test_rotation import live, source, write
 from tests.support.privileges import obey_file_modes
-from tests.support.waiting import eventually
 
 __all__ = ["live"]
 

@@ -15,8 +15,8 @@ import httpx
 from penstock.log.local_log import LocalLog
 from penstock.record import Record, records
 from penstock.sources.contract import SourceContext
-from tests.contract.source import log_records, running
-from tests.support.waiting import HANG, eventually
+from penstock.testing.source import log_records, running
+from penstock.testing.waiting import HANG, eventually
 
 CLIENT = {"X-Auth-Token": "public"}
 SERVER = {"X-Auth-Token": "private"}

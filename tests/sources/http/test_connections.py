@@ -15,9 +15,9 @@ from threading import Event, Thread
 import pyarrow as pa
 import pytest
 
-from tests.contract.source import numbers
+from penstock.testing.source import numbers
+from penstock.testing.waiting import HANG, eventually
 from tests.sources.http.server import CLIENT, Running, collector
-from tests.support.waiting import HANG, eventually
 
 JS, BATCH = "/api/v1/event", "/v1/batch"
 HEAD = b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.contract.source import SourceContract
+from penstock.testing.source import SourceContract
 from tests.sources.http.server import CLIENT, TOKENS, free_port
 
 

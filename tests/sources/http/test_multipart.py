@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.record import Header
 from penstock.sources.http.body.body_events import BadBody
 from penstock.sources.http.body.multipart import FileField, is_form
-from tests.contract.source import numbers
+from penstock.testing.source import numbers
 from tests.sources.http.server import CLIENT, Running, collector
 
 TYPE = "multipart/form-data; boundary=frontier"

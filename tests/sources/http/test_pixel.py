@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from penstock.record import Header
 from penstock.sources.http.body.body_events import BadBody, BodyLimits
 from penstock.sources.http.body.pixel import event
+from penstock.testing.waiting import HANG
 from tests.sources.http.server import Running, collector
-from tests.support.waiting import HANG
 
 LIMITS = BodyLimits(event_bytes=1000, body_bytes=1000, body_events=10)
 

@@ -14,8 +14,8 @@ from segment.analytics.client import Client
 from penstock.record import Header, Record
 from penstock.sources.http.body.body_events import BadBody, BodyLimits, Event
 from penstock.sources.http.body.segment_messages import Call, message_id
+from penstock.testing.waiting import eventually
 from tests.sources.http.server import Running, collector
-from tests.support.waiting import eventually
 
 LIMITS = BodyLimits(event_bytes=200, body_bytes=2000, body_events=5)
 

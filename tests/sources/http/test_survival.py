@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 from penstock.log.local_log import LocalLog
-from tests.contract.source import log_records, numbers
+from penstock.testing.source import log_records, numbers
+from penstock.testing.waiting import HANG, eventually
 from tests.sources.http.server import CLIENT, Running, collector
-from tests.support.waiting import HANG, eventually
 
 JS = "/api/v1/event"
 HEAD = b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n"

@@ -21,8 +21,8 @@ from penstock.record import Header, Mode, Op, Record
 from penstock.sources.contract import SourceContext
 from penstock.sources.postgres.config import PostgresSourceConfig
 from penstock.sources.postgres.source import PostgresSource
-from tests.contract.source import log_records, running
-from tests.support.waiting import HANG
+from penstock.testing.source import log_records, running
+from penstock.testing.waiting import HANG
 
 logging.getLogger("penstock.postgres").setLevel(logging.INFO)
 

@@ -13,9 +13,9 @@ import pytest
 from penstock.engine.operate.doctor import Verdict, run_checks
 from penstock.errors import PenstockError
 from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.testing.waiting import eventually
 from tests.sources.postgres.rig import Rig
 from tests.support.postgres import LOGICAL, postgres
-from tests.support.waiting import eventually
 
 ITEMS = "CREATE TABLE items (id int PRIMARY KEY)"
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.record import Op, Record
 from penstock.sources.contract import SourceContext
-from tests.contract.source import ReaderContract, log_records
+from penstock.testing.source import ReaderContract, log_records
 from tests.sources.postgres.rig import Rig
 
 

@@ -12,8 +12,8 @@ import pytest
 from penstock.log.config import LogConfig
 from penstock.log.local_log import LocalLog
 from penstock.record import Mode, Op, Record
+from penstock.testing.waiting import HANG, eventually
 from tests.sources.postgres.rig import Mirror, Rig
-from tests.support.waiting import HANG, eventually
 
 EVERY_APPEND_CLOSES = 100
 """Bytes of a segment that no frame fits in with another: the one before it is closed by every append."""

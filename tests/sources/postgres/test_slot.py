@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from penstock.testing.waiting import eventually
 from tests.sources.postgres.rig import Rig
-from tests.support.waiting import eventually
 
 _WAITED_FOR = """
     SELECT DISTINCT l.transactionid::text FROM pg_locks l JOIN pg_stat_activity a USING (pid)

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from penstock.record import Header, Mode, Op
+from penstock.testing.waiting import HANG, eventually
 from tests.sources.postgres.rig import Rig
 from tests.support.postgres import LOGICAL, Server
-from tests.support.waiting import HANG, eventually
 
 KILLED = -9
 TABLES = ("public.a", "public.b", "public.c")

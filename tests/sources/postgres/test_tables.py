@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from penstock.record import Mode, Op
+from penstock.testing.waiting import HANG, eventually
 from tests.sources.postgres.rig import Rig, rows_of, told
-from tests.support.waiting import HANG, eventually
 
 ITEMS = "CREATE TABLE items (id int PRIMARY KEY, name text)"
 

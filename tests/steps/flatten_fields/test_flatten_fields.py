@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from penstock.steps.flatten_fields.config import FlattenFieldsConfig
 from penstock.steps.flatten_fields.step import FlattenFields
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, failed, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, failed, kept
 
 
 class TestFlattenFields(StepContract):

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.steps.lookup.config import LookupConfig
 from penstock.steps.lookup.step import Lookup
-from tests.contract.step import batch_of, kept
+from penstock.testing.step import batch_of, kept
 from tests.support.mmdb import BERLIN, SAO_PAULO, write_asn, write_city, write_database
 
 EVENT = b'{"ip":"81.2.69.142"}'

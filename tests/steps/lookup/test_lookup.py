@@ -19,7 +19,7 @@ from penstock.steps.lookup.answer_memory import AnswerCache, Statistics
 from penstock.steps.lookup.config import LookupConfig, LookupName
 from penstock.steps.lookup.step import Lookup
 from penstock.steps.lookup.user_agents import AgentFacts
-from tests.contract.step import DOCUMENTS, OBJECTS, VALUES, StepContract, as_json, batch_of, kept
+from penstock.testing.step import DOCUMENTS, OBJECTS, VALUES, StepContract, as_json, batch_of, kept
 from tests.steps.reference import put
 
 IP = {"name": "ip_lookup", "from": "/ip", "to": "/ctx/geo"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.steps.map.config import MapConfig
 from penstock.steps.map.step import Map
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, failed, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, failed, kept
 from tests.steps.reference import moved
 
 Rules = list[dict[str, Any]]

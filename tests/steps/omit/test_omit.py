@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.steps.omit.config import OmitConfig
 from penstock.steps.omit.step import Omit
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, kept
 from tests.steps.reference import omitted
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from penstock.record import Op, Record, entries, placed
 from penstock.steps.opfilter.config import OpFilterConfig, OpName
 from penstock.steps.opfilter.step import OpFilter
-from tests.contract.step import StepContract
+from penstock.testing.step import StepContract
 
 
 class TestOpFilter(StepContract):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.steps.pick.config import PickConfig
 from penstock.steps.pick.step import Pick
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, kept
 from tests.steps.reference import picked
 
 

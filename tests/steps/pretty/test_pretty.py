@@ -8,7 +8,7 @@ import pytest
 
 from penstock.steps.pretty.config import PrettyConfig
 from penstock.steps.pretty.step import Pretty
-from tests.contract.step import StepContract, batch_of
+from penstock.testing.step import StepContract, batch_of
 
 
 class TestPretty(StepContract):

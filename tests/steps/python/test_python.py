@@ -23,7 +23,7 @@ from penstock.errors import RouteError
 from penstock.steps.python.config import PythonConfig
 from penstock.steps.python.step import Python
 from penstock.steps.python.written_numbers import JsonNumbers
-from tests.contract.step import StepContract, batch_of, failed, kept
+from penstock.testing.step import StepContract, batch_of, failed, kept
 
 FUNCTIONS = """
 from __future__ import annotations

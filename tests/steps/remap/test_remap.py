@@ -14,7 +14,7 @@ from penstock.steps.omit.config import OmitConfig
 from penstock.steps.omit.step import Omit
 from penstock.steps.remap.config import RemapConfig
 from penstock.steps.remap.step import Remap
-from tests.contract.step import StepContract
+from penstock.testing.step import StepContract
 
 
 class TestRemap(StepContract):

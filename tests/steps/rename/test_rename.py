@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.steps.rename.config import RenameConfig
 from penstock.steps.rename.step import Rename
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, failed, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, failed, kept
 from tests.steps.reference import renamed
 
 

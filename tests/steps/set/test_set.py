@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.steps.set.config import SetConfig
 from penstock.steps.set.step import Set
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, failed, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, failed, kept
 from tests.steps.reference import put
 
 

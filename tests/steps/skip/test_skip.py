@@ -12,7 +12,7 @@ from penstock.steps.skip.config import SkipConfig
 from penstock.steps.skip.step import Skip
 from penstock.steps.where.config import WhereConfig
 from penstock.steps.where.step import Where
-from tests.contract.step import ANY_DATA, StepContract, batch_of, failed, kept
+from penstock.testing.step import ANY_DATA, StepContract, batch_of, failed, kept
 
 
 class TestSkip(StepContract):

@@ -19,7 +19,7 @@ from penstock.steps.skip.step import Skip
 from penstock.steps.split import step as splitting
 from penstock.steps.split.config import SplitConfig
 from penstock.steps.split.step import Split
-from tests.contract.step import ANY_DATA, DOCUMENTS, StepContract, batch_of, failed, kept
+from penstock.testing.step import ANY_DATA, DOCUMENTS, StepContract, batch_of, failed, kept
 
 
 class TestSplit(StepContract):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from penstock.steps.sql.config import SqlConfig
 from penstock.steps.sql.step import Sql
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, failed, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, failed, kept
 
 
 class TestSql(StepContract):

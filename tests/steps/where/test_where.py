@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.steps.where.config import WhereConfig
 from penstock.steps.where.step import Where
-from tests.contract.step import DOCUMENTS, StepContract, batch_of, kept
+from penstock.testing.step import DOCUMENTS, StepContract, batch_of, kept
 
 
 class TestWhere(StepContract):

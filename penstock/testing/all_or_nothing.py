@@ -1,8 +1,4 @@
-"""What a SQL destination owes a route that stops at a refused record: all rows of a batch, or none.
-
-A subclass gives ``make`` and ``ids``; ``make`` has made the tables ``small`` and ``large``, with a constraint by which
-``amount`` is above 0 in both.
-"""
+"""What a SQL destination owes a route that stops at a refused record: all rows of a batch, or none."""
 
 from __future__ import annotations
 
@@ -12,18 +8,27 @@ from typing import Any
 
 import pytest
 
-from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, Part, Receipt
-from penstock.errors import PenstockError, RefusedError
-from tests.contract.destination import Staging, batch, delivered_rows, events
+from penstock.errors import RefusedError
+from penstock.testing.crash import crash_at
+from penstock.testing.destination import Staging, batch, delivered_rows, events
 
 BAD = -1
 
 
-class WholeContract(ABC):
+class AllOrNothingContract(ABC):
+    """For destinations that have ``write_all_or_nothing`` of their own and a target with constraints.
+
+    Gives: ``make``, ``ids``.
+    Asserted: rows that are all fine are all written, over all tables; one refused row keeps all others out of every
+    table and is a ``RefusedError``; a batch that was written is known again. Where a crash came between two tables, the
+    one that has its rows keeps them, and rows that the other refuses then are named in the receipt.
+    """
+
     @abstractmethod
     def make(self, **options: Any) -> AnyDestination:
-        """The destination, its table chosen by the field ``kind``."""
+        """The destination, its table chosen by the field ``kind``, at one target per test. The target has the tables
+        ``small`` and ``large`` (made at the first call), each with a constraint by which ``amount`` is above 0."""
 
     @abstractmethod
     def ids(self, table: str) -> list[int]:
@@ -87,10 +92,9 @@ class WholeContract(ABC):
         assert (self.ids("small"), self.ids("large")) == ([1], [2])
 
     def test_a_table_that_was_written_before_a_crash_is_not_written_again_and_refused_rows_are_named(
-        self, place: Path, monkeypatch: pytest.MonkeyPatch
+        self, place: Path
     ) -> None:
-        monkeypatch.setattr(faults, "_armed", faults.parse("destination.committed=raise"))
-        with pytest.raises((PenstockError, faults.InjectedFault)):
+        with crash_at("destination.committed"):
             self.write(place, batch(1), [(1, "small", 1), (2, "large", 2)])
         written = self.ids("small") + self.ids("large")
         assert len(written) == 1

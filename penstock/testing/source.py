@@ -1,4 +1,4 @@
-"""What every source owes, as tests: subclass a contract, say how to feed the source, and inherit them."""
+"""What every source owes. It is found by its name in the registry and runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Event
+from typing import ClassVar
 
 import pytest
 
@@ -20,8 +21,8 @@ from penstock.log.local_log import LocalLog
 from penstock.record import Header, Record, records
 from penstock.registry import Kind, component
 from penstock.sources.contract import SourceContext
-from tests.support.forked import forked
-from tests.support.waiting import HANG, eventually
+from penstock.testing.forked import forked
+from penstock.testing.waiting import HANG, eventually
 
 NAME = "under_test"
 
@@ -66,16 +67,24 @@ def event(number: int) -> bytes:
 
 
 class ReaderContract(ABC):
-    """Subclasses name the source's ``type`` and implement ``config`` and ``feed``."""
+    """For every source. What it is fed are JSON objects, one each: ``{"n": 7, "price": 2.50}``.
 
-    type_name: str
-    exactly_once: bool
+    Gives: ``type_name``, ``exactly_once``, ``config``, ``feed``; ``namespace`` and ``taken`` where the source differs.
+    Asserted: what is fed is in the log, in order, its numbers digit by digit, under the namespace; it ends with code 0
+    on SIGTERM; a restart goes on without loss or doubles; ``kill -9`` loses nothing that it had taken (and doubles
+    nothing if ``exactly_once``); every option has a description.
+    """
+
+    type_name: ClassVar[str]
+    """Its name in the registry."""
+    exactly_once: ClassVar[bool]
     """Whether a line that was fed is in the log once even if the source was killed before it could say so."""
-    namespace: str = NAME
+    namespace: ClassVar[str] = NAME
+    """Of the records that it makes; by itself the source's name in the config."""
 
     @abstractmethod
     def config(self, folder: Path) -> str:
-        """Options as JSON, the same at every call for a folder."""
+        """Options as JSON, the same at every call for a folder. The folder is there and this test's own."""
 
     @abstractmethod
     def feed(self, folder: Path, lines: list[bytes]) -> bool:
@@ -141,7 +150,12 @@ class ReaderContract(ABC):
 
 
 class SourceContract(ReaderContract):
-    """For sources that are fed text, which may be anything."""
+    """For sources that are fed text, which may be anything.
+
+    Gives: what ``ReaderContract`` asks for; ``feed`` is given lines that are no JSON, too.
+    Asserted: a line that cannot be read is in the log with its bytes and the header ``malformed``, whose text has the
+    number of the line among those that were fed together; the lines around it are there as ever.
+    """
 
     def test_input_that_cannot_be_read_is_kept_with_its_bytes_and_a_reason(self, context: SourceContext) -> None:
         with running(self.type_name, self.config(context.state_dir.parent), context):

@@ -1,7 +1,15 @@
-"""What every destination owes. Subclass ``DestinationContract`` and the promises that the destination makes beyond it.
+"""What every destination owes. A destination inherits one suite: the last of these that describes it.
 
-A subclass gives ``make`` (the destination, its target under ``tmp_path``) and, if rows can be read back, ``ids`` (the
-field ``id`` of every row at the target, in the order they lie there).
+=========================  =======================================================================================
+``DestinationContract``    nobody can look at what was written (a service that answers "thank you")
+``ReadableContract``       its rows can be read back; a batch that comes again may be there twice
+``RepeatableContract``     a batch that comes again is there once
+``CopyContract``           so it is, and other records under the same number do not replace it (files)
+``TransactionalContract``  has the capability ``transactions``: knows what it has, shows nothing that is unfinished
+=========================  =======================================================================================
+
+From ``RepeatableContract`` on, ``write`` calls ``penstock.faults.reach`` at two points, where the suite breaks it off:
+``"destination.writing"`` when rows were sent and are not committed, ``"destination.committed"`` when they are.
 """
 
 from __future__ import annotations
@@ -11,17 +19,15 @@ import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from penstock import faults
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt
-from penstock.destinations.sql.destination import SqlDestination
-from penstock.destinations.sql.session import MARKS
-from penstock.errors import ContradictionError, PenstockError
+from penstock.errors import ContradictionError
 from penstock.outcome import Outcome
 from penstock.record import Record, entries, placed
+from penstock.testing.crash import crash_at
 
 
 def batch(number: int = 0, route: str = "shop", scope: str = "ledger-a") -> Batch:
@@ -55,7 +61,15 @@ class Staging:
 
 
 class DestinationContract:
+    """For every destination.
+
+    Gives: ``make``, or the fixture ``destination`` if that takes more than a folder.
+    Asserted: each record is staged, skipped or failed, whatever its bytes; parts say where they start; the receipt adds
+    up, also for a batch without parts; ``check`` describes a usable target; memory does not grow with the batch.
+    """
+
     def make(self, tmp_path: Path) -> AnyDestination:
+        """The destination, with a target of this test's own."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -110,9 +124,15 @@ class DestinationContract:
 
 
 class ReadableContract(DestinationContract):
-    """A destination whose rows can be looked at."""
+    """A destination whose rows can be looked at.
+
+    Gives: ``ids``.
+    Asserted: rows arrive in the order of the log, batch after batch; two pipelines or routes that have the same batch
+    numbers do not disturb each other; names and values of any kind arrive.
+    """
 
     def ids(self, destination: AnyDestination) -> list[int]:
+        """The field ``id`` of every row at the target, in the order in which they lie there."""
         raise NotImplementedError
 
     def test_rows_arrive_in_log_order(self, destination: AnyDestination, staging: Staging) -> None:
@@ -146,7 +166,12 @@ class ReadableContract(DestinationContract):
 
 
 class RepeatableContract(ReadableContract):
-    """A destination for which a batch that is written again is there once."""
+    """A destination for which a batch that is written again is there once.
+
+    Gives: both points of ``faults.reach``.
+    Asserted: a batch that is written twice, cut into other parts the second time, or written again after a crash at
+    either point, is there once, with the same receipt.
+    """
 
     def test_writing_a_batch_twice_is_writing_it_once(self, destination: AnyDestination, staging: Staging) -> None:
         parts = staging.stage(numbered(range(4)))
@@ -165,12 +190,11 @@ class RepeatableContract(ReadableContract):
 
     @pytest.mark.parametrize("point", ["destination.writing", "destination.committed"])
     def test_a_crash_and_another_try_deliver_once(
-        self, point: str, destination: AnyDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
+        self, point: str, destination: AnyDestination, staging: Staging
     ) -> None:
         destination.write(batch(0), staging.stage(numbered([0])))
         parts = staging.stage(numbered([1, 2]), first=1) + staging.stage(numbered([3]), first=3)
-        monkeypatch.setattr(faults, "_armed", faults.parse(f"{point}=raise"))
-        with pytest.raises((PenstockError, faults.InjectedFault)):
+        with crash_at(point):
             destination.write(batch(1), parts)
         receipt = destination.write(batch(1), parts)
         assert delivered_rows(receipt) == 3
@@ -178,7 +202,11 @@ class RepeatableContract(ReadableContract):
 
 
 class CopyContract(RepeatableContract):
-    """A destination of files: what a number that comes again brings stands beside what is there."""
+    """A destination of files: what a number that comes again brings stands beside what is there.
+
+    Gives: nothing more; ``make_again`` if it is not made of its config alone.
+    Asserted: another batch of the same number (``batch.origin`` differs) takes nobody's place.
+    """
 
     def test_another_batch_of_the_same_number_takes_no_ones_place(
         self, destination: AnyDestination, staging: Staging
@@ -195,7 +223,16 @@ class CopyContract(RepeatableContract):
 
 
 class TransactionalContract(RepeatableContract):
-    """A destination with ``transactions``: nothing of an unfinished batch is ever seen, and it knows what it has."""
+    """A destination with ``transactions``: nothing of an unfinished batch is ever seen, and it knows what it has.
+
+    Gives: ``newest_loads`` and ``loads`` of the destination.
+    Asserted: a batch that it has is ``repeated`` and changes nothing; nothing of one that was broken off is seen; other
+    records under the number of a batch that it has are a ``ContradictionError`` that says what to do; it remembers what
+    its batches were made of.
+    """
+
+    contradiction: ClassVar[str] = "penstock offset adopt shop"
+    """What a person is told if the target has other records under the number of a batch; a regular expression."""
 
     def test_it_says_that_it_has_the_batch_already(self, destination: AnyDestination, staging: Staging) -> None:
         assert destination.capabilities.transactions
@@ -203,13 +240,11 @@ class TransactionalContract(RepeatableContract):
         assert not destination.write(batch(), parts).repeated
         assert destination.write(batch(), parts).repeated
 
-    def test_nothing_of_an_unfinished_batch_is_seen(
-        self, destination: AnyDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_nothing_of_an_unfinished_batch_is_seen(self, destination: AnyDestination, staging: Staging) -> None:
         destination.write(batch(0), staging.stage(numbered([0])))
-        monkeypatch.setattr(faults, "_armed", faults.parse("destination.writing=raise"))
-        with pytest.raises((PenstockError, faults.InjectedFault)):
-            destination.write(batch(1), staging.stage(numbered([1, 2]), first=1))
+        parts = staging.stage(numbered([1, 2]), first=1)
+        with crash_at("destination.writing"):
+            destination.write(batch(1), parts)
         assert self.ids(destination) == [0]
 
     def test_another_batch_of_the_same_number_is_not_taken_for_it(
@@ -218,24 +253,10 @@ class TransactionalContract(RepeatableContract):
         """As after an older ledger was put back: its numbers come again, for other records."""
         first, second = replace(batch(), origin="one"), replace(batch(), origin="other")
         destination.write(first, staging.stage(numbered([1])))
-        with pytest.raises(ContradictionError, match=r"PEN-DST-110.*penstock offset adopt shop"):
+        with pytest.raises(ContradictionError, match=self.contradiction):
             destination.write(second, staging.stage(numbered([2])))
         assert destination.write(first, staging.stage(numbered([1]))).repeated
         assert self.ids(destination) == [1]
-
-    def test_marks_of_an_older_release_are_believed_by_their_number(
-        self, destination: AnyDestination, staging: Staging
-    ) -> None:
-        """Their table has no column for what a batch was made of; it gets one."""
-        assert isinstance(destination, SqlDestination)
-        destination.write(batch(0), staging.stage(numbered([1])))
-        with destination.session() as session:
-            session.run_ddl([f"ALTER TABLE {destination.dialect.relation(MARKS)} DROP COLUMN origin"])
-        assert [load.batch.origin for load in destination.newest_loads()] == [""]
-        assert destination.write(replace(batch(0), origin="one"), staging.stage(numbered([1]))).repeated
-        assert not destination.write(replace(batch(1), origin="two"), staging.stage(numbered([2]))).repeated
-        assert [load.batch.origin for load in destination.loads("ledger-a", "shop")] == ["", "two"]
-        assert self.ids(destination) == [1, 2]
 
     def test_it_remembers_what_its_batches_were_made_of(self, destination: AnyDestination, staging: Staging) -> None:
         assert destination.newest_loads() == []
@@ -253,4 +274,6 @@ class TransactionalContract(RepeatableContract):
 
 
 def delivered_rows(receipt: Receipt) -> int:
-    return receipt.rows + sum(failures.num_rows for failures in receipt.failures)
+    """Rows that arrived or were refused by name: all that were staged."""
+    refused: int = sum(failures.num_rows for failures in receipt.failures)
+    return receipt.rows + refused

@@ -1,4 +1,4 @@
-"""What every Arrow step owes, as tests: subclass ``StepContract``, give some configs, and inherit them."""
+"""What every Arrow step owes: of each row in, one row out, or a reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,13 @@ def failed(outcome: Outcome) -> list[tuple[int, str]]:
 
 
 class StepContract:
-    """Every row comes out in one place, in order, the same way every time; bad data is a failure, never an error."""
+    """For every ``ArrowStep``.
+
+    Gives: ``name``, ``configs``; the other attributes where the step differs.
+    Asserted: every row comes out in one place (kept, skipped, failed), in order, the same way every time and in any
+    company; it changes one column at most and leaves its input alone; what is no JSON object fails with the code
+    ``not_json`` and never raises; a pickled copy does the same. Beside fixed cases, hypothesis makes the data up.
+    """
 
     name: ClassVar[str]
     """The step's name in the registry."""
