@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,6 @@ from penstock.cli._support.options import JsonOption
 from penstock.cli._support.screen import JsonValue, console, print_json, show, table
 
 if TYPE_CHECKING:
-    from penstock.cli._support.option_list import Option
     from penstock.registry import Component
 
 
@@ -42,10 +42,7 @@ def component_object(card: Component) -> dict[str, JsonValue]:
         "name": card.name,
         "summary": card.summary,
         "readme": card.readme.read_text(),
-        "options": [
-            {"name": o.name, "type": o.type, "required": o.required, "default": o.default, "description": o.description}
-            for o in options_of(card.config_class())
-        ],
+        "options": [asdict(option) for option in options_of(card.config_class())],
     }
 
 
@@ -62,12 +59,9 @@ def _show(card: Component) -> None:
         screen.print(readme, soft_wrap=True)
     listing = table("option", "type", "default", "description", title=f"Options of {card.kind} {card.name}")
     for option in options_of(card.config_class()):
-        listing.add_row(option.name, option.type, _default(option), option.description)
+        default = "required" if option.required else option.default_text
+        listing.add_row(option.name, option.type, default, option.description)
     show("", listing)
-
-
-def _default(option: Option) -> str:
-    return "required" if option.required else option.default_text
 
 
 def _versions(as_json: bool) -> None:

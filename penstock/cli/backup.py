@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +13,10 @@ import typer
 from penstock.cli._support.open_pipeline import open_pipeline, read_config
 from penstock.cli._support.operator import current_operator
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli._support.screen import JsonValue, console, count, counted, note, print_json, size
+from penstock.cli._support.progress_bar import progress_bars
+from penstock.cli._support.screen import JsonValue, count, counted, note, print_json, size
 
 if TYPE_CHECKING:
-    from penstock.engine.backup.create_backup import ProgressCallback
     from penstock.engine.backup.manifest import Manifest
     from penstock.engine.backup.restore_backup import ResumedRoute
 
@@ -29,8 +29,8 @@ def back_up(
     """Copy log, ledger, failed store and the progress of sources into a folder, also while the pipeline runs."""
     from penstock.engine.backup.create_backup import back_up as make
 
-    with open_pipeline(config) as pipeline, _bar("copying") as told:
-        manifest = make(pipeline, target.absolute(), told)
+    with open_pipeline(config) as pipeline, progress_bars() as report:
+        manifest = make(pipeline, target.absolute(), partial(report, "copying"))
     if json:
         print_json({"backup": str(target), **_described(manifest)})
         return
@@ -50,7 +50,8 @@ def restore(
     """Put a backup in the place of `data_dir`, and let every route continue after what its destination has."""
     from penstock.engine.backup.restore_backup import restore as put_back
 
-    with _bar("restoring") as told:
+    with progress_bars() as report:
+        told = partial(report, "restoring")
         done = put_back(read_config(config), source.absolute(), current_operator("restore"), force, told)
     if json:
         print_json(
@@ -100,18 +101,3 @@ def _described(manifest: Manifest) -> dict[str, JsonValue]:
         "bytes": manifest.bytes,
         "has_ledger": manifest.has_ledger,
     }
-
-
-@contextmanager
-def _bar(doing: str) -> Iterator[ProgressCallback]:
-    """A progress bar, on a terminal only."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield lambda done, total: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=screen, transient=True) as bars:
-        task = bars.add_task(doing)
-        yield lambda done, total: bars.update(task, completed=done, total=total)

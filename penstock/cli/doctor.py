@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import typer
 
 from penstock.cli._support.exit_codes import Exit
@@ -17,9 +19,7 @@ def doctor(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
 
     findings = list(run_checks(config))
     if json:
-        print_json(
-            [{"subject": f.subject, "verdict": str(f.verdict), "found": f.found, "fix": f.fix} for f in findings]
-        )
+        print_json([asdict(finding) for finding in findings])
     else:
         from rich.text import Text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +28,7 @@ from penstock.cli._support.screen import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.destinations.sql.unmapped.remap import Proposal, Remapped, SkippedKey, UnmappedKey
+    from penstock.destinations.sql.unmapped.remap import Proposal, Remapped, UnmappedKey
     from penstock.engine.operate.table_schemas import RouteSchema, TableSchema
     from penstock.engine.pipeline import Pipeline
 
@@ -211,7 +212,7 @@ def remapped_object(route: str, name: str, proposal: Proposal, done: Remapped | 
             }
             for column in proposal.columns
         ],
-        "left": [{"key": left.key, "values": left.values, "reason": left.reason} for left in proposal.left],
+        "left": [asdict(left) for left in proposal.left],
     }
 
 
@@ -273,11 +274,7 @@ def _print_proposal(proposal: Proposal) -> None:
     if not proposal.columns:
         sys.stdout.write("nothing to remap\n")
     for left in proposal.left:
-        note(f"left alone: {_left(left)}")
-
-
-def _left(left: SkippedKey) -> str:
-    return f"{counted(left.values, 'value')} under {printable(left.key)!r}: {left.reason}"
+        note(f"left alone: {counted(left.values, 'value')} under {printable(left.key)!r}: {left.reason}")
 
 
 def _print_done(done: Remapped) -> None:

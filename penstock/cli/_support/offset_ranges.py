@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import typer
+
 _RANGE = re.compile(r"(\d*)\.\.(\d*)|(\d+)", re.ASCII)
 
 
@@ -13,6 +15,14 @@ class OffsetRange:
     first: int
     last: int | None
     """Included; ``None`` is the newest there is."""
+
+
+def range_argument(text: str, metavar: str) -> OffsetRange:
+    """The range that an argument says. Raises an error of usage that says what is accepted."""
+    try:
+        return parse_range(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=metavar) from None
 
 
 def parse_range(text: str) -> OffsetRange:

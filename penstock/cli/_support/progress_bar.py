@@ -1,8 +1,8 @@
-"""A progress bar for verbs that read whole partitions. Shown on a terminal only."""
+"""Progress bars for verbs that read or copy much. Shown on a terminal only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,23 +15,29 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress_bar(doing: str) -> Iterator[Progress]:
-    """Yields the function to call with the progress; shows a line per partition on stderr, removed at the end."""
-    from penstock.log.maintenance.work_progress import silent
+def partition_bars(doing: str) -> Iterator[Progress]:
+    """Yields the function to call with a partition's progress: a bar each."""
+    with progress_bars() as report:
+        yield lambda partition, done, total: report(f"{doing} partition {partition}", done, total)
 
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Yields the function to call with what is being done and how far it is; shows a line for each on stderr, removed
+    at the end."""
     screen = console(stderr=True)
     if not screen.is_terminal:
-        yield silent
+        yield lambda doing, done, total: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=screen, transient=True) as bars:
-        lines: dict[int, TaskID] = {}
+        lines: dict[str, TaskID] = {}
 
-        def told(partition: int, done: int, total: int) -> None:
-            if partition not in lines:
-                lines[partition] = bars.add_task(f"{doing} partition {partition}")
-            bars.update(lines[partition], completed=done, total=total)
+        def told(doing: str, done: int, total: int) -> None:
+            if doing not in lines:
+                lines[doing] = bars.add_task(doing)
+            bars.update(lines[doing], completed=done, total=total)
 
         yield told

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli._support.offset_ranges import OffsetRange, parse_range
+from penstock.cli._support.offset_ranges import OffsetRange, range_argument
 from penstock.cli._support.open_pipeline import read_config
 from penstock.cli._support.options import CONFIG, ConfigOption, FullOption, JsonOption, NdjsonOption
 from penstock.cli._support.record_lines import print_records
@@ -36,7 +36,7 @@ def show_log(
     json: NdjsonOption = False,
 ) -> None:
     """Show records: place, time, mode, op, namespace and data."""
-    wanted = None if offsets is None else parsed_range(offsets)
+    wanted = None if offsets is None else range_argument(offsets, "A..B")
     log = open_log(config)
     bounds = _bounds(log, partition)
     if print_records(_records(log, bounds, wanted, last), json, full) == 0:
@@ -51,12 +51,8 @@ def current(partition: PartitionOption = None, config: ConfigOption = CONFIG, js
     owners = log.partitions()
     found = {p: (log.stored_span(p).last, b.end) for p, b in _bounds(log, partition).items()}
     if json:
-        print_json(
-            [
-                {"partition": p, "source": owners[p].source, "current": last, "next": end}
-                for p, (last, end) in found.items()
-            ]
-        )
+        places = found.items()
+        print_json([{"partition": p, "source": owners[p].source, "current": c, "next": n} for p, (c, n) in places])
         return
     listing = table("partition", "source", "current", "next", numbers=("partition", "current", "next"))
     for p, (last, end) in found.items():
@@ -93,13 +89,6 @@ def chosen_partitions(log: LocalLog, partition: int | None) -> list[int]:
         return list(log.partitions())
     log.owner(partition)
     return [partition]
-
-
-def parsed_range(text: str) -> OffsetRange:
-    try:
-        return parse_range(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="A..B") from None
 
 
 def _bounds(log: LocalLog, partition: int | None) -> dict[int, Bounds]:

@@ -12,7 +12,7 @@ import typer
 from penstock.cli._support.confirm import require_yes
 from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli._support.progress_bar import progress_bar
+from penstock.cli._support.progress_bar import partition_bars
 from penstock.cli._support.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
 from penstock.cli.log_verbs.log import PartitionOption, chosen_partitions
 
@@ -53,7 +53,7 @@ def compact_log(
             for line in preview_lines(found, sources):
                 note(line)
             require_yes(f"Drop {counted(going, 'record')} for good?")
-        with progress_bar("compacting") as progress:
+        with partition_bars("compacting") as progress:
             done = compact(pipeline.log, floors, partitions, progress)
         ends = {number: pipeline.log.bounds(number).end for number in partitions}
     held = {each.partition: _holders(needs, each, ends[each.partition]) for each in done}
@@ -72,7 +72,7 @@ def compact_log(
 def _preview(pipeline: Pipeline, floors: Mapping[int, int], partitions: Sequence[int]) -> list[CompactionPreview]:
     from penstock.log.maintenance.compaction import preview_compaction
 
-    with progress_bar("looking through") as progress:
+    with partition_bars("looking through") as progress:
         return preview_compaction(pipeline.log, floors, partitions, progress)
 
 

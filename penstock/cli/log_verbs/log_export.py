@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli._support.offset_ranges import range_argument
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import counted, note, print_json, show, size
-from penstock.cli.log_verbs.log import PartitionOption, chosen_partitions, open_log, parsed_range
+from penstock.cli.log_verbs.log import PartitionOption, chosen_partitions, open_log
 
 
 class LogFormat(StrEnum):
@@ -36,7 +37,7 @@ def export_log(
 
     if len(words) > 2:
         raise typer.BadParameter(f"expected offsets and one file, got {len(words)} words", param_hint="[A..B] FILE")
-    wanted = parsed_range(words[0]) if len(words) == 2 else None
+    wanted = range_argument(words[0], "A..B") if len(words) == 2 else None
     log = open_log(config)
     partitions = chosen_partitions(log, partition)
     if len(partitions) != 1:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli._support.confirm import require_yes
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli._support.progress_bar import progress_bar
+from penstock.cli._support.progress_bar import partition_bars
 from penstock.cli._support.screen import JsonValue, counted, note, print_json, show
 from penstock.cli.log_verbs.log import PartitionOption, chosen_partitions, open_log
 from penstock.cli.log_verbs.log_verify import damage_lines, damage_object, lost_offsets
@@ -30,7 +31,7 @@ def repair_log(
     log = open_log(config)
     partitions = chosen_partitions(log, partition)
     require_no_writer(log, partitions)
-    with progress_bar("checking") as progress:
+    with partition_bars("checking") as progress:
         found = [check for check in verify(log, partitions, progress) if not check.is_whole]
     if found and not yes:
         for line in damage_lines(found):
@@ -48,15 +49,8 @@ def repair_log(
 
 
 def repaired_object(done: Repaired) -> dict[str, JsonValue]:
-    return {
-        "partition": done.partition,
-        "source": done.source,
-        "lost": [damage_object(damage) for damage in done.lost],
-        "quarantine": str(done.quarantine),
-        "indexes": done.indexes,
-        "head_problem": done.head_problem,
-        "torn": done.torn,
-    }
+    lost = [damage_object(damage) for damage in done.lost]
+    return {**asdict(done), "lost": lost, "quarantine": str(done.quarantine)}
 
 
 def repaired_lines(done: Repaired) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 from penstock.cli._support.exit_codes import Exit
 from penstock.cli._support.open_pipeline import open_pipeline, read_config
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli._support.progress_bar import progress_bar
+from penstock.cli._support.progress_bar import partition_bars
 from penstock.cli._support.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
 from penstock.cli.log_verbs.log import PartitionOption, chosen_partitions, open_log
 from penstock.errors import LedgerAway, LogError
@@ -33,7 +33,7 @@ def verify_log(partition: PartitionOption = None, config: ConfigOption = CONFIG,
 
     log = open_log(config)
     began = time.perf_counter()
-    with progress_bar("checking") as progress:
+    with partition_bars("checking") as progress:
         found = list(verify(log, chosen_partitions(log, partition), progress))
     seconds = time.perf_counter() - began
     missing = [gap for gap in _gaps(config) if partition in (None, gap.partition)]

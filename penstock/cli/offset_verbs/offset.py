@@ -114,15 +114,9 @@ def position_object(position: RoutePosition) -> dict[str, JsonValue]:
 
 def batch_object(batch: CommittedBatch) -> dict[str, JsonValue]:
     return {
-        "number": batch.number,
+        **asdict(batch),
         "ranges": {str(partition): [start, end] for partition, (start, end) in batch.ranges.items()},
         "committed_at": moment_of(batch.committed_at),
-        "items": batch.items,
-        "loaded": batch.loaded,
-        "skipped": batch.skipped,
-        "failed": batch.failed,
-        "waiting": batch.waiting,
-        "seconds": batch.seconds,
     }
 
 

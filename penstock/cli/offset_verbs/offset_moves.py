@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli._support.confirm import require_yes
-from penstock.cli._support.offset_ranges import OffsetRange, parse_range
+from penstock.cli._support.offset_ranges import range_argument
 from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.operator import current_operator
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
@@ -54,22 +55,11 @@ def acknowledge_records(
     are not written yet, of a batch under way and of what tables wait for."""
     from penstock.engine.operate.offset_control import acknowledge
 
-    wanted = _offsets(offsets)
+    wanted = range_argument(offsets, "OFFSET[..OFFSET]")
     with open_pipeline(config) as pipeline:
         done = acknowledge(pipeline, route, wanted.first, wanted.last, partition, current_operator(reason))
     if json:
-        print_json(
-            {
-                "route": done.route,
-                "partition": done.partition,
-                "first": done.first,
-                "last": done.last,
-                "records": done.records,
-                "committed": done.committed,
-                "resumes": done.resumes,
-                "waited_for": done.waited_for,
-            }
-        )
+        print_json(asdict(done))
         return
     place = f"{done.first}..{done.last}" if done.last > done.first else f"{done.first}"
     sys.stdout.write(
@@ -159,13 +149,6 @@ def resume_route(
         print_json({"route": route, "resumes": now})
     else:
         sys.stdout.write(f"{route}: {'tried again now' if now else 'tried again at the next start'}\n")
-
-
-def _offsets(text: str) -> OffsetRange:
-    try:
-        return parse_range(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="OFFSET[..OFFSET]") from None
 
 
 def _start(text: str) -> int | datetime:

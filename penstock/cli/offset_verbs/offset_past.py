@@ -12,8 +12,7 @@ from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.operator import current_operator
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.screen import count, counted, note, print_json
-
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger with your name.")]
+from penstock.cli.offset_verbs.offset_moves import ReasonOption
 
 
 def adopt_past(
