@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import IO
 
@@ -27,12 +26,13 @@ from penstock.destinations.bigquery.client import ERRORS, Client, Job, Query, as
 from penstock.destinations.bigquery.dialect import BigqueryDialect
 from penstock.destinations.bigquery.statements import LOADED_ALREADY, STAGED_PREFIX, Statement
 from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, Session, mark_from_row
+from penstock.destinations.sql.session import MARKS, Load, Mark
 from penstock.errors import TransientError
 
 
-class BigquerySession(Session):
+class BigquerySession(MarkedSession):
     def __init__(self, client: Client, dialect: BigqueryDialect, job_timeout: float | None = None) -> None:
         self._client = client
         self.dialect: BigqueryDialect = dialect
@@ -81,21 +81,6 @@ class BigquerySession(Session):
                 return None
         found = ((replace(batch, origin=str(row[2])), int(str(row[0])), str(row[1])) for row in rows)
         return next((Mark(marked, table, loaded, failures) for marked, loaded, failures in found), None)
-
-    def newest_marks(self) -> list[Mark]:
-        return self._list_marks(partial(statements.newest_marks_query, self.dialect))
-
-    def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._list_marks(lambda origin: statements.route_marks_query(self.dialect, origin, scope, route))
-
-    def _list_marks(self, query: Callable[[str], Statement]) -> list[Mark]:
-        """``query`` gets the expression for the origin, which marks of an older release do not have."""
-        found = self.table(MARKS)
-        if found is None:
-            return []
-        with _translate_errors(refuses=False):
-            asked = self._query(query("COALESCE(m.`origin`, '')" if "origin" in found.columns else "''"))
-            return [mark_from_row(tuple(row)) for row in asked.result(timeout=self._timeout)]
 
     def _ensure_origin_column(self) -> None:
         """Raises ``NotFound`` if there are no marks yet."""

@@ -173,24 +173,6 @@ def add_origin_statement(dialect: BigqueryDialect) -> Statement:
     return Statement(f"ALTER TABLE {dialect.relation(MARKS)} ADD COLUMN IF NOT EXISTS `origin` STRING", {})
 
 
-def newest_marks_query(dialect: BigqueryDialect, origin: str) -> Statement:
-    marks = dialect.relation(MARKS)
-    newest = f"SELECT `scope`, `route`, MAX(`batch`) AS `batch` FROM {marks} GROUP BY `scope`, `route`"
-    joined = f"JOIN ({newest}) AS n ON n.`scope` = m.`scope` AND n.`route` = m.`route` AND n.`batch` = m.`batch`"
-    return Statement(f"SELECT {_listed(origin, empty=True)} FROM {marks} AS m {joined} ORDER BY 3, 5", {})
-
-
-def route_marks_query(dialect: BigqueryDialect, origin: str, scope: str, route: str) -> Statement:
-    text = f"SELECT {_listed(origin)} FROM {dialect.relation(MARKS)} AS m"
-    condition = "WHERE m.`scope` = @scope AND m.`route` = @route ORDER BY 3, 5"
-    return Statement(f"{text} {condition}", {"scope": scope, "route": route})
-
-
-def _listed(origin: str, empty: bool = False) -> str:
-    failures = "''" if empty else "m.`failures`"
-    return f"m.`scope`, m.`route`, m.`batch`, {origin}, m.`table_name`, m.`loaded`, {failures}"
-
-
 def delete_marks_statement(dialect: BigqueryDialect, batch: Batch) -> Statement | None:
     """Deletes old marks now and then, outside of the load: a DELETE makes concurrent transactions fail."""
     if batch.number < KEPT_MARKS or batch.number % 100:

@@ -26,8 +26,9 @@ from penstock.destinations.clickhouse.digest import digest
 from penstock.destinations.clickhouse.errors import as_penstock_error, is_no_table
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.load.row_pieces import load_pieces
+from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, Session, mark_from_row
+from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark
 from penstock.errors import PenstockError, TransientError
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ _IN_ORDER = {"max_threads": "1", "max_insert_threads": "1"}
 _MERGING = {**_NO_DEDUPLICATION, "join_use_nulls": "1", "insert_null_as_default": "1"}
 
 
-class ClickhouseSession(Session):
+class ClickhouseSession(MarkedSession):
+    _mark_rows = "AS m FINAL"
+
     def __init__(self, client: Client, dialect: ClickhouseDialect) -> None:
         self._client = client
         self.dialect: ClickhouseDialect = dialect
@@ -94,10 +97,10 @@ class ClickhouseSession(Session):
     def find_mark(self, batch: Batch, table: str) -> Mark | None:
         try:
             if not self._has_origins:
-                self._execute(f"ALTER TABLE {self.dialect.relation(MARKS)} {_ADD_ORIGIN}", refuses=False)
+                self._execute(f"ALTER TABLE {self._marks} {_ADD_ORIGIN}", refuses=False)
                 self._has_origins = True
             found = self._query(
-                f"SELECT loaded, failures, origin FROM {self.dialect.relation(MARKS)} WHERE scope = {{scope:String}}"
+                f"SELECT loaded, failures, origin FROM {self._marks} WHERE scope = {{scope:String}}"
                 " AND route = {route:String} AND table_name = {name:String} AND batch = {batch:Int64} LIMIT 1",
                 scope=batch.scope,
                 route=batch.route,
@@ -109,26 +112,6 @@ class ClickhouseSession(Session):
         if not found:
             return None
         return Mark(replace(batch, origin=str(found[0][2])), table, int(str(found[0][0])), str(found[0][1]))
-
-    def newest_marks(self) -> list[Mark]:
-        newest = f"SELECT scope, route, max(batch) FROM {self.dialect.relation(MARKS)} GROUP BY scope, route"
-        return self._list_marks(f"(scope, route, batch) IN ({newest})", "''")
-
-    def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._list_marks("scope = {scope:String} AND route = {route:String}", "failures", scope, route)
-
-    def _list_marks(self, condition: str, failures: str, scope: str = "", route: str = "") -> list[Mark]:
-        found = self.table(MARKS)
-        if found is None:
-            return []
-        origin = "origin" if "origin" in found.columns else "''"
-        rows = self._query(
-            f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures}"
-            f" FROM {self.dialect.relation(MARKS)} FINAL WHERE {condition} ORDER BY batch, table_name",
-            scope=scope,
-            route=route,
-        )
-        return [mark_from_row(row) for row in rows]
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         if mark is None:
@@ -197,7 +180,7 @@ class ClickhouseSession(Session):
     def _write_mark(self, mark: Mark) -> None:
         """A mark replaces the one that is too old to be needed."""
         batch = mark.batch
-        self._execute(_CREATE_MARKS.format(marks=self.dialect.relation(MARKS)), refuses=False)
+        self._execute(_CREATE_MARKS.format(marks=self._marks), refuses=False)
         row = {
             "scope": batch.scope,
             "route": batch.route,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -21,8 +20,9 @@ from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.load.row_pieces import load_schema
+from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, last_expired_batch, mark_from_row
+from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, last_expired_batch
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -44,7 +44,7 @@ _COMMENTS = """
 """
 
 
-class DuckdbSession(Session):
+class DuckdbSession(MarkedSession):
     """Nobody else can open the file while this session has it, so it needs no lock of its own."""
 
     dialect = DUCKDB
@@ -105,36 +105,9 @@ class DuckdbSession(Session):
                 f"CREATE TABLE IF NOT EXISTS {MARKS} (scope VARCHAR, route VARCHAR, batch BIGINT, table_name VARCHAR,"
                 " loaded BIGINT, failures VARCHAR, committed_at TIMESTAMPTZ, origin VARCHAR)"
             )
-            if not self._has_origins():
+            if not any(name == "origin" for name, _ in self._connection.execute(_COLUMNS, [MARKS]).fetchall()):
                 self._connection.execute(f"ALTER TABLE {MARKS} ADD COLUMN origin VARCHAR")
-            found = self._connection.execute(
-                "SELECT loaded, failures, coalesce(origin, '')"
-                f" FROM {MARKS} WHERE scope = ? AND route = ? AND batch = ? AND table_name = ?",
-                [batch.scope, batch.route, batch.number, table],
-            ).fetchone()
-        return Mark(replace(batch, origin=found[2]), table, found[0], found[1]) if found else None
-
-    def newest_marks(self) -> list[Mark]:
-        newest = f"SELECT scope, route, max(batch) FROM {MARKS} GROUP BY scope, route"
-        return self._marks(f"(scope, route, batch) IN ({newest})", "''")
-
-    def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._marks("scope = ? AND route = ?", "failures", scope, route)
-
-    def _marks(self, condition: str, failures: str, *values: str) -> list[Mark]:
-        if self.table(MARKS) is None:
-            return []
-        origin = "coalesce(origin, '')" if self._has_origins() else "''"
-        with self._translate_errors():
-            found = self._connection.execute(
-                f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures} FROM {MARKS}"
-                f" WHERE {condition} ORDER BY batch, table_name",
-                list(values),
-            ).fetchall()
-        return [mark_from_row(row) for row in found]
-
-    def _has_origins(self) -> bool:
-        return any(name == "origin" for name, _ in self._connection.execute(_COLUMNS, [MARKS]).fetchall())
+        return self._stored_mark(batch, table)
 
     def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
         with self._transaction(keep=mark is not None):

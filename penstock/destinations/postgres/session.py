@@ -21,8 +21,9 @@ from penstock.destinations.postgres.errors import About, as_penstock_error, refu
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
 from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransaction
 from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, Session, last_expired_batch, mark_from_row
+from penstock.destinations.sql.session import Comments, Load, Mark, last_expired_batch
 from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"
@@ -31,7 +32,7 @@ _NUMBERED, _NUMBER = "_penstock_numbered", "#number"
 Connection = psycopg.Connection[tuple[object, ...]]
 
 
-class PostgresSession(Session):
+class PostgresSession(MarkedSession):
     max_tries = 50_000
 
     def __init__(self, connection: Connection, dialect: PostgresDialect, mirrors: bool = False) -> None:
@@ -112,27 +113,6 @@ class PostgresSession(Session):
         if found is None:
             return None
         return Mark(replace(batch, origin=str(found[2])), table, int(str(found[0])), str(found[1]))
-
-    def newest_marks(self) -> list[Mark]:
-        newest = f"SELECT scope, route, max(batch) FROM {self._marks} GROUP BY scope, route"
-        return self._list_marks(_text(f"(scope, route, batch) IN ({newest})"), "''")
-
-    def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._list_marks(sql.SQL("scope = %s AND route = %s"), "failures", scope, route)
-
-    def _list_marks(self, condition: sql.SQL, failures: str, *values: str) -> list[Mark]:
-        with self._transaction(about=About.CONNECTION) as cursor:
-            columns = self._mark_columns(cursor)
-            if not columns:
-                return []
-            origin = "coalesce(origin, '')" if "origin" in columns else "''"
-            cursor.execute(
-                _text(f"SELECT scope, route, batch, {origin}, table_name, loaded, {failures} FROM {self._marks} WHERE ")
-                + condition
-                + sql.SQL(" ORDER BY batch, table_name"),
-                values,
-            )
-            return [mark_from_row(row) for row in cursor.fetchall()]
 
     def _mark_columns(self, cursor: psycopg.Cursor[tuple[object, ...]]) -> set[str]:
         """Of the table of marks; empty if there is none yet."""
@@ -316,10 +296,6 @@ class PostgresSession(Session):
             # The strongest lock at once: taking a weaker one first and upgrading it could deadlock with a load.
             self.run_ddl([f"LOCK TABLE {self.dialect.relation(table)} IN ACCESS EXCLUSIVE MODE"])
             yield kept
-
-    @property
-    def _marks(self) -> str:
-        return self.dialect.relation(MARKS)
 
     # Transactions
 

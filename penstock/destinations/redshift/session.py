@@ -20,8 +20,9 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.stage_files import Bucket
 from penstock.destinations.sql.load.wrapped_json import split_text
+from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, Session, last_expired_batch, mark_from_row
+from penstock.destinations.sql.session import MARKS, Load, Mark, last_expired_batch
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 STAGED = "_penstock_staged"
@@ -30,8 +31,10 @@ Row = tuple[object, ...]
 Connection = psycopg.Connection[Row]
 
 
-class RedshiftSession(Session):
+class RedshiftSession(MarkedSession):
     """Outside of ``_transaction`` each statement commits. Transactions do not nest: there are no savepoints."""
+
+    _mark_order = "m.batch, m.table_name, m.part"
 
     def __init__(self, connection: Connection, dialect: RedshiftDialect, bucket: Bucket) -> None:
         self._connection = connection
@@ -74,32 +77,14 @@ class RedshiftSession(Session):
                 self._run(f"ALTER TABLE {self._marks} ADD COLUMN origin character varying({MAX_TEXT})")
             return self._stored_mark(batch, table)
 
-    def newest_marks(self) -> list[Mark]:
-        newest = f"SELECT scope, route, MAX(batch) AS batch FROM {self._marks} GROUP BY scope, route"
-        joined = f"JOIN ({newest}) n ON n.scope = m.scope AND n.route = m.route AND n.batch = m.batch"
-        return self._list_marks(joined, "''", "WHERE m.part = 0")
-
-    def marks(self, scope: str, route: str) -> list[Mark]:
-        found = self._list_marks("", "m.failures", "WHERE m.scope = %s AND m.route = %s", scope, route)
-        whole: dict[tuple[int, str], Mark] = {}
-        for mark in found:
-            place = (mark.batch.number, mark.table)
+    def _read_marks(self, origin: str, failures: str, which: str) -> list[Mark]:
+        """Failures that are longer than a text can be are in several rows."""
+        whole: dict[tuple[str, str, int, str], Mark] = {}
+        for mark in super()._read_marks(origin, failures, which):
+            place = (mark.batch.scope, mark.batch.route, mark.batch.number, mark.table)
             before = whole[place].failures if place in whole else ""
             whole[place] = replace(mark, failures=before + mark.failures)
         return list(whole.values())
-
-    def _list_marks(self, joined: str, failures: str, condition: str, *values: str) -> list[Mark]:
-        with self._translate_errors(refuses=False):
-            columns = self._mark_columns()
-            if not columns:
-                return []
-            origin = "COALESCE(m.origin, '')" if "origin" in columns else "''"
-            found = self._rows(
-                f"SELECT m.scope, m.route, m.batch, {origin}, m.table_name, m.loaded, {failures}"
-                f" FROM {self._marks} m {joined} {condition} ORDER BY m.batch, m.table_name, m.part",
-                *values,
-            )
-            return [mark_from_row(row) for row in found]
 
     def _mark_columns(self) -> set[str]:
         return {str(row[1]) for row in self._rows(COLUMNS, self.dialect.database_schema, MARKS)}
@@ -145,20 +130,6 @@ class RedshiftSession(Session):
             )
         return note
 
-    def _stored_mark(self, batch: Batch, table: str) -> Mark | None:
-        """Reads a mark; failures that are longer than a text can be are in several rows."""
-        found = self._rows(
-            f"SELECT loaded, failures, COALESCE(origin, '') FROM {self._marks}"
-            f" WHERE scope = %s AND route = %s AND batch = {batch.number:d} AND table_name = %s ORDER BY part",
-            batch.scope,
-            batch.route,
-            table,
-        )
-        if not found:
-            return None
-        marked = replace(batch, origin=str(found[0][2]))
-        return Mark(marked, table, int(str(found[0][0])), "".join(str(row[1]) for row in found))
-
     def _write_mark(self, mark: Mark) -> None:
         batch = mark.batch
         for part, failures in enumerate(split_text(mark.failures, MAX_TEXT) or [""]):
@@ -176,10 +147,6 @@ class RedshiftSession(Session):
             batch.scope,
             batch.route,
         )
-
-    @property
-    def _marks(self) -> str:
-        return self.dialect.relation(MARKS)
 
     # Statements
 

@@ -10,7 +10,6 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,9 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
 from penstock.destinations.snowflake.errors import as_penstock_error
 from penstock.destinations.snowflake.stage_files import write_files
+from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, Session, last_expired_batch, mark_from_row
+from penstock.destinations.sql.session import Load, Mark, last_expired_batch
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -30,7 +30,7 @@ _TEXT_AT_A_TIME = 100_000
 """Characters of a mark's text per statement, whose length is limited."""
 
 
-class SnowflakeSession(Session):
+class SnowflakeSession(MarkedSession):
     _mark_names = ("SCOPE", "ROUTE", "TABLE_NAME")
 
     def __init__(self, connection: SnowflakeConnection, dialect: SnowflakeDialect) -> None:
@@ -86,38 +86,7 @@ class SnowflakeSession(Session):
     def find_mark(self, batch: Batch, table: str) -> Mark | None:
         with self._translate_errors(refuses=False):
             self._ensure_marks_table()
-            found = self._query(
-                f"SELECT LOADED, FAILURES, ORIGIN FROM {self._marks} WHERE {_THIS_MARK}",
-                batch.scope,
-                batch.route,
-                batch.number,
-                table,
-            )
-        if not found:
-            return None
-        marked = replace(batch, origin=str(found[0][2] or ""))
-        return Mark(marked, table, int(str(found[0][0])), str(found[0][1] or ""))
-
-    def newest_marks(self) -> list[Mark]:
-        newest = f"SELECT SCOPE, ROUTE, MAX(BATCH) AS BATCH FROM {self._marks} GROUP BY SCOPE, ROUTE"
-        joined = f"JOIN ({newest}) N ON N.SCOPE = M.SCOPE AND N.ROUTE = M.ROUTE AND N.BATCH = M.BATCH"
-        return self._list_marks(joined, "''", "")
-
-    def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._list_marks("", "M.FAILURES", "WHERE M.SCOPE = %s AND M.ROUTE = %s", scope, route)
-
-    def _list_marks(self, joined: str, failures: str, condition: str, *values: str) -> list[Mark]:
-        found = self.table(MARKS)
-        if found is None:
-            return []
-        origin = "COALESCE(M.ORIGIN, '')" if "origin" in found.columns else "''"
-        with self._translate_errors(refuses=False):
-            rows = self._query(
-                f"SELECT M.SCOPE, M.ROUTE, M.BATCH, {origin}, M.TABLE_NAME, M.LOADED, COALESCE({failures}, '')"
-                f" FROM {self._marks} M {joined} {condition} ORDER BY M.BATCH, M.TABLE_NAME",
-                *values,
-            )
-        return [mark_from_row(row) for row in rows]
+        return self._stored_mark(batch, table)
 
     def _ensure_marks_table(self) -> None:
         if self._has_marks:
@@ -178,10 +147,6 @@ class SnowflakeSession(Session):
             f"DELETE FROM {self._marks} WHERE SCOPE = %s AND ROUTE = %s AND BATCH <= %s",
             (batch.scope, batch.route, last_expired_batch(batch)),
         )
-
-    @property
-    def _marks(self) -> str:
-        return self.dialect.relation(MARKS)
 
     # The connection
 
