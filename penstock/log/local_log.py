@@ -29,7 +29,7 @@ from penstock.log.holds import Holds
 from penstock.log.lineage import Lineage, read_lineage
 from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
 from penstock.log.maintenance.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove_segment
-from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader, PublishedEnd, Run, StoredSpan
+from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader, PublishedEnd, StoredSpan
 from penstock.log.writer import PartitionWriter
 from penstock.record import RECORD_SCHEMA
 
@@ -112,11 +112,11 @@ class LocalLog:
 
     def bounds(self, partition: int) -> Bounds:
         """From the oldest offset that may still be there up to the one that the next record gets."""
-        return self._reader(partition).bounds()
+        return self.reader(partition).bounds()
 
     def stored_span(self, partition: int) -> StoredSpan:
         """The offsets of the first and the last record that are there."""
-        return self._reader(partition).stored_span()
+        return self.reader(partition).stored_span()
 
     def lineage(self, partition: int) -> Lineage:
         """Which writers gave the partition's offsets."""
@@ -135,7 +135,7 @@ class LocalLog:
         Small frames are merged into batches up to these sizes; a frame that is larger is one batch. An offset that is
         no longer there yields the next higher one.
         """
-        return self._reader(partition).read(start, end, max_batch_records, max_batch_bytes)
+        return self.reader(partition).read(start, end, max_batch_records, max_batch_bytes)
 
     def read_times(
         self, partition: int, since: datetime | None = None, until: datetime | None = None
@@ -150,7 +150,7 @@ class LocalLog:
 
     def offset_at(self, partition: int, time: datetime) -> int:
         """The first offset whose record's timestamp is not before ``time`` (UTC if it names no zone)."""
-        return self._reader(partition).offset_at(_micros(time))
+        return self.reader(partition).offset_at(_micros(time))
 
     def advance(self, partition: int, start: int, max_records: int | None = None, max_bytes: int | None = None) -> int:
         """The end of a batch from ``start`` on with at most so many records and about so many bytes of them in memory.
@@ -158,42 +158,26 @@ class LocalLog:
         If there is any record from ``start`` on, at least one is before the end.
         """
         records, raw_bytes = (_NO_LIMIT if limit is None else limit for limit in (max_records, max_bytes))
-        return self._reader(partition).advance(start, records, raw_bytes)
+        return self.reader(partition).advance(start, records, raw_bytes)
 
     def published_end(self, partition: int) -> PublishedEnd:
         """How far a partition is published, by offset and by stamp."""
-        return self._reader(partition).published_end()
-
-    def end_at(self, partition: int, stamp: int, start: int | None = None, stop: int | None = None) -> int:
-        """The offset before which every record has a stamp of at most this one, and behind which none has.
-
-        ``start..stop``: where it is known to lie, which saves a search; one that lies outside comes out as the nearer
-        of the two.
-        """
-        return self._reader(partition).end_at(stamp, start, stop)
+        return self.reader(partition).published_end()
 
     def stamp_at(self, partition: int, offset: int) -> int:
         """The stamp of the record at ``offset``, or of the next one; behind the last one, its own."""
-        return self._reader(partition).stamp_at(offset)
-
-    def runs(self, partition: int, start: int, stop: int) -> Iterator[Run]:
-        """The records with ``start <= offset < stop``, append by append, without opening more than must be."""
-        return self._reader(partition).runs(start, stop)
-
-    def marked_stamps(self, partition: int, start: int, stop: int) -> list[int]:
-        """Some of the stamps between two offsets, some thousand records apart, in order."""
-        return self._reader(partition).marked_stamps(start, stop)
+        return self.reader(partition).stamp_at(offset)
 
     def measure(self, partition: int, start: int, stop: int) -> tuple[int, int]:
         """How many records there are with ``start <= offset < stop``, and about how many bytes they have in memory."""
-        return self._reader(partition).measure(start, stop)
+        return self.reader(partition).measure(start, stop)
 
     def split(self, partition: int, start: int, end: int, pieces: int, min_bytes: int = 0) -> list[tuple[int, int]]:
         """A range cut at frame boundaries into at most ``pieces`` stretches of about equal bytes.
 
         There are fewer if they would be smaller than ``min_bytes``.
         """
-        return self._reader(partition).split(start, end, pieces, min_bytes)
+        return self.reader(partition).split(start, end, pieces, min_bytes)
 
     def fetch(self, pointers: Iterable[tuple[int, int]] | pa.Table) -> pa.Table:
         """The records at these (partition, offset) pairs, each once, sorted by them.
@@ -204,7 +188,7 @@ class LocalLog:
         found: list[pa.RecordBatch] = []
         for partition in np.unique(partitions):
             wanted = np.unique(offsets[partitions == partition])
-            found += self._reader(int(partition)).fetch(wanted)
+            found += self.reader(int(partition)).fetch(wanted)
         return pa.Table.from_batches(found, RECORD_SCHEMA)
 
     def apply_retention(self, floors: Mapping[int, int], now: datetime) -> list[RemovedSegment]:
@@ -218,7 +202,7 @@ class LocalLog:
             for partition in self.partitions():
                 ours = locks.enter_context(lock_for_maintenance(self.partition_dir(partition)))
                 closed[partition] = []
-                for segment, _ in self._reader(partition).chain.segments():
+                for segment, _ in self.reader(partition).chain.segments():
                     total += segment.size
                     # What is being compacted has its turn next time.
                     if ours and segment.is_closed:
@@ -230,12 +214,13 @@ class LocalLog:
         """Bytes, segments and records of every partition."""
         found: dict[int, PartitionUsage] = {}
         for partition, owner in self.partitions().items():
-            sizes = [(s.size, s.end.records) for s, _ in self._reader(partition).chain.segments()]
+            sizes = [(s.size, s.end.records) for s, _ in self.reader(partition).chain.segments()]
             size, records = (sum(column) for column in zip(*sizes, strict=True)) if sizes else (0, 0)
             found[partition] = PartitionUsage(owner, bytes=size, segments=len(sizes), records=records)
         return found
 
-    def _reader(self, partition: int) -> PartitionReader:
+    def reader(self, partition: int) -> PartitionReader:
+        """What there is to ask of one partition."""
         with self._lock:
             if partition not in self._readers:
                 self.owner(partition)

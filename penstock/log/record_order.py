@@ -36,7 +36,7 @@ def ends(log: LocalLog, sources: Collection[str] | None = None) -> Offsets:
     found: Offsets = {}
     for partition in log.partitions(sources):
         reach = log.published_end(partition)
-        found[partition] = reach.end if reach.stamp <= stamp else log.end_at(partition, stamp)
+        found[partition] = reach.end if reach.stamp <= stamp else log.reader(partition).end_at(stamp)
     return found
 
 
@@ -77,7 +77,7 @@ class LogOrder:
             if p == partition:
                 cut = min(max(offset, start), end)
             else:
-                cut = self._log.end_at(p, stamp if p < partition else stamp - 1, start, end)
+                cut = self._log.reader(p).end_at(stamp if p < partition else stamp - 1, start, end)
             if start < cut:
                 found[p] = (start, cut)
         return found
@@ -114,7 +114,7 @@ class RangeOrder:
         if partition not in self._appends:
             # A step may have invented a record's place; such a record counts as older than all others.
             start, stop = self._ranges.get(partition, (0, 0))
-            runs = [(int(run.offsets[0]), run.stamp) for run in self._log.runs(partition, start, stop)]
+            runs = [(int(run.offsets[0]), run.stamp) for run in self._log.reader(partition).runs(start, stop)]
             found = np.array(runs, np.int64).reshape(-1, 2)
             self._appends[partition] = found[:, 0], found[:, 1]
         return self._appends[partition]
@@ -127,10 +127,10 @@ def _marked(log: LocalLog, ranges: Ranges, most: Offsets, records: int, raw_byte
     how far each partition could go if it were alone.
     """
     found = {p: first for p, (first, _) in ranges.items()}
-    moments = sorted({stamp for p, first in found.items() for stamp in log.marked_stamps(p, first, most[p])})
+    moments = sorted({stamp for p, first in found.items() for stamp in log.reader(p).marked_stamps(first, most[p])})
 
     def at(moment: int) -> Offsets:
-        return {p: log.end_at(p, moment, first, most[p]) for p, (first, _) in ranges.items()}
+        return {p: log.reader(p).end_at(moment, first, most[p]) for p, (first, _) in ranges.items()}
 
     def is_too_much(moment: int) -> bool:
         reached = at(moment)
@@ -156,7 +156,7 @@ def _walked(log: LocalLog, ranges: Ranges, records: int, raw_bytes: int, first: 
     """Append by append in the order. ``first``: there is nothing in the batch yet, so one record is taken anyway."""
     reached = {p: start for p, (start, _) in ranges.items()}
     runs = heapq.merge(
-        *(log.runs(p, *stretch) for p, stretch in ranges.items()), key=lambda run: (run.stamp, run.partition)
+        *(log.reader(p).runs(*stretch) for p, stretch in ranges.items()), key=lambda run: (run.stamp, run.partition)
     )
     for run in runs:
         count = len(run.offsets)
@@ -172,4 +172,4 @@ def _walked(log: LocalLog, ranges: Ranges, records: int, raw_bytes: int, first: 
 
 def _emptied(log: LocalLog, ranges: Ranges) -> Offsets:
     """The ends of ranges in which there is no record (any more): compaction may have left none."""
-    return {p: end for p, (start, end) in ranges.items() if next(log.runs(p, start, end), None) is None}
+    return {p: end for p, (start, end) in ranges.items() if next(log.reader(p).runs(start, end), None) is None}

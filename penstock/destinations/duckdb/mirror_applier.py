@@ -7,6 +7,7 @@ statement ends the whole transaction, so what was done before it is done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
@@ -74,7 +75,7 @@ class DuckdbMirrorTransaction(MirrorTransaction):
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
         create_staging_table(self._connection, name, columns, table)
         first = next(rows)
-        reader = pa.RecordBatchReader.from_batches(first.schema, prefetch(_all(first, rows)))
+        reader = pa.RecordBatchReader.from_batches(first.schema, prefetch(chain([first], rows)))
         self._connection.register(_RUN, reader)
         names = DUCKDB.names(first.schema.names)
         self._connection.execute(f"INSERT INTO {name} ({names}) SELECT {names} FROM {_RUN}")
@@ -85,11 +86,6 @@ class DuckdbMirrorTransaction(MirrorTransaction):
 def line(error: Exception) -> str:
     """The first line of what DuckDB says; the others repeat the statement."""
     return str(error).strip().partition("\n")[0]
-
-
-def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _delete_equals(changes: Changes) -> str:

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
+from psycopg import sql
 from pyarrow import csv
 
 from penstock.destinations.sql.load.prefetch import prefetch_converted
 
 _ROWS_AT_A_TIME = 4_096
 _OPTIONS = csv.WriteOptions(include_header=False, batch_size=_ROWS_AT_A_TIME)
+
+
+def copy_rows(
+    cursor: psycopg.Cursor[tuple[object, ...]],
+    relation: str,
+    names: str,
+    reader: pa.RecordBatchReader,
+    by: Sequence[str] = (),
+) -> tuple[int, int]:
+    """Copy rows into these columns of a relation; returns how many rows were given to the database, and how many it
+    says it has kept."""
+    counted = CountedRows(reader)
+    with cursor.copy(plain(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
+        for text in csv_pieces(counted.reader, by):
+            copy.write(text)
+    return counted.rows, cursor.rowcount
+
+
+def plain(statement: str) -> sql.SQL:
+    """A statement whose names were quoted by the dialect, and whose values are parameters that are added behind it."""
+    return sql.SQL(statement.replace("%", "%%"))
 
 
 def csv_pieces(reader: pa.RecordBatchReader, by: Sequence[str] = ()) -> Iterator[memoryview]:

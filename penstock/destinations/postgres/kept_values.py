@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pyarrow as pa
 
-from penstock.destinations.postgres.copy_rows import csv_pieces
+from penstock.destinations.postgres.copy_rows import copy_rows
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, UnmappedStore, update_statement
@@ -52,9 +52,7 @@ class PostgresUnmappedStore(UnmappedStore):
         )
         with self._connection.cursor() as cursor:
             for batch in rows:
-                with cursor.copy(f"COPY {staged} ({names}) FROM STDIN (FORMAT csv)".encode()) as copy:
-                    for text in csv_pieces(pa.RecordBatchReader.from_batches(batch.schema, [batch])):
-                        copy.write(text)
+                copy_rows(cursor, staged, names, pa.RecordBatchReader.from_batches(batch.schema, [batch]))
             cursor.execute(f"ANALYZE {staged}".encode())
             cursor.execute(update_statement(self._dialect, table, columns, self.row_id).encode())
 

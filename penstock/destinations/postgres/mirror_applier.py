@@ -6,13 +6,13 @@ Rows that should be new are copied straight into the table; if one exists after 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import psycopg
 import pyarrow as pa
-from psycopg import sql
 
 from penstock import faults
-from penstock.destinations.postgres.copy_rows import CountedRows, csv_pieces
+from penstock.destinations.postgres.copy_rows import copy_rows, plain
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.errors import refuse_dropped_rows
 from penstock.destinations.sql.dialect import assignments
@@ -105,12 +105,8 @@ class PostgresMirrorTransaction(MirrorTransaction):
     def _copy(self, relation: str, rows: Iterator[pa.RecordBatch]) -> tuple[int, int]:
         """Returns how many rows were given to the database, and how many it says it has kept."""
         first = next(rows)
-        names = self._dialect.names(first.schema.names)
-        counted = CountedRows(pa.RecordBatchReader.from_batches(first.schema, _all(first, rows)))
-        with self._cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-            for text in csv_pieces(counted.reader):
-                copy.write(text)
-        return counted.rows, self._cursor.rowcount
+        reader = pa.RecordBatchReader.from_batches(first.schema, chain([first], rows))
+        return copy_rows(self._cursor, relation, self._dialect.names(first.schema.names), reader)
 
     def _upserts(self, changes: Changes) -> Iterator[str]:
         table = self._dialect.relation(changes.table.name)
@@ -138,17 +134,7 @@ class PostgresMirrorTransaction(MirrorTransaction):
         return mirror_statements.delete_equals(self._dialect, changes, GOING, place, "ctid", f"{ours} = {theirs}")
 
     def _run(self, statement: str) -> None:
-        self._cursor.execute(_text(statement))
+        self._cursor.execute(plain(statement))
 
 
 _NOTHING = "NOTHING"
-
-
-def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
-
-
-def _text(statement: str) -> sql.SQL:
-    """A statement without parameters, whose names were quoted by the dialect."""
-    return sql.SQL(statement.replace("%", "%%"))

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.postgres.copy_rows import CountedRows, csv_pieces, with_columns
+from penstock.destinations.postgres.copy_rows import copy_rows, plain, with_columns
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.errors import About, as_penstock_error, refuse_dropped_rows
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
@@ -64,7 +64,7 @@ class PostgresSession(MarkedSession):
 
     def select(self, query: str) -> Sequence[Sequence[object]]:
         with self._transaction(about=About.CONNECTION) as cursor:
-            return cursor.execute(_text(query)).fetchall()
+            return cursor.execute(plain(query)).fetchall()
 
     def comments(self, table: str) -> Comments:
         with self._transaction() as cursor:
@@ -74,20 +74,20 @@ class PostgresSession(MarkedSession):
 
     def has_rows(self, table: str) -> bool:
         with self._transaction() as cursor:
-            return cursor.execute(_text(f"SELECT FROM {self.dialect.relation(table)} LIMIT 1")).fetchone() is not None
+            return cursor.execute(plain(f"SELECT FROM {self.dialect.relation(table)} LIMIT 1")).fetchone() is not None
 
     def run_ddl(self, statements: Sequence[str]) -> None:
         # Nested in the transaction of ``lock_schema``, which goes on if the statements are refused.
         with self._translate_errors(About.TABLE), self._connection.transaction(), self._connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(_text(statement))
+                cursor.execute(plain(statement))
 
     def would_lose_values(self, widening: WidenColumn) -> bool:
         query = self.dialect.lossy_rows_query(widening)
         if query is None:
             return False
         with self._translate_errors(About.CONNECTION), self._connection.cursor() as cursor:
-            return cursor.execute(_text(query)).fetchone() is not None
+            return cursor.execute(plain(query)).fetchone() is not None
 
     @contextmanager
     def lock_schema(self, table: str, book: TableBook) -> Iterator[None]:
@@ -103,9 +103,9 @@ class PostgresSession(MarkedSession):
             if not columns:
                 return None
             if "origin" not in columns:
-                cursor.execute(_text(f"ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS origin text"))
+                cursor.execute(plain(f"ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS origin text"))
             cursor.execute(
-                _text(f"SELECT loaded, failures, coalesce(origin, '') FROM {self._marks}")
+                plain(f"SELECT loaded, failures, coalesce(origin, '') FROM {self._marks}")
                 + sql.SQL(" WHERE scope = %s AND route = %s AND batch = %s AND table_name = %s"),
                 (batch.scope, batch.route, batch.number, table),
             )
@@ -146,13 +146,13 @@ class PostgresSession(MarkedSession):
             columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
             names = self.dialect.names([load.table.columns[name].name for name in columns])
             cursor.execute(
-                _text(
+                plain(
                     f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
                     f" {self.dialect.staging_select(load.table, columns, None)} FROM {target} WITH NO DATA"
                 )
             )
             self._copy(cursor, staged, load)
-            cursor.execute(_text(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
+            cursor.execute(plain(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
 
     def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         if not merge.in_turns and not self.has_rows(load.table.name) and self._try_copy(cursor, load, merge):
@@ -160,7 +160,7 @@ class PostgresSession(MarkedSession):
         columns = load.rows.columns()
         staged = self.dialect.identifier(_STAGED)
         cursor.execute(
-            _text(
+            plain(
                 f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
                 f" {self.dialect.staging_select(load.table, columns, merge)}"
                 f" FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
@@ -169,12 +169,12 @@ class PostgresSession(MarkedSession):
         given, _ = self._copy(cursor, staged, load, [load.table.columns[name].name for name in merge.key])
         if merge.in_turns:
             # Few rows have turns; without these statistics PostgreSQL would read the whole table.
-            cursor.execute(_text(f"ANALYZE {staged}"))
+            cursor.execute(plain(f"ANALYZE {staged}"))
         if merge.version is not None:
             given = self._newer_rows(cursor, load, merge) if self._has_row_triggers(cursor, load.table.name) else 0
         try:
             with self._connection.transaction():
-                cursor.execute(_text(self.dialect.merge(load.table, staged, columns, merge)))
+                cursor.execute(plain(self.dialect.merge(load.table, staged, columns, merge)))
                 if set(columns) > set(merge.key):
                     refuse_dropped_rows(given, cursor.rowcount)
         except psycopg.errors.CardinalityViolation:
@@ -196,23 +196,23 @@ class PostgresSession(MarkedSession):
         """Merge the rows of each key one after the other, in their order: keys that differ to us can be equal to the
         database (padded text, case-insensitive letters)."""
         columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
-        cursor.execute(_text(f"TRUNCATE {staged}"))
+        cursor.execute(plain(f"TRUNCATE {staged}"))
         self._copy(cursor, staged, load)
         rows, number = self.dialect.identifier(_NUMBERED), self.dialect.identifier(_NUMBER)
         keys = self.dialect.names([load.table.columns[name].name for name in merge.key])
         due = self.dialect.due_rows(load.table, staged, columns, merge)
         cursor.execute(
-            _text(
+            plain(
                 f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {self._real(load)}, row_number() OVER"
                 f' (PARTITION BY {keys} ORDER BY "#place") AS {number} FROM'
                 f' (SELECT s.*, row_number() OVER () AS "#place" FROM {due} AS s) AS s'
             )
         )
-        cursor.execute(_text(f"SELECT max({number}) FROM {rows}"))
+        cursor.execute(plain(f"SELECT max({number}) FROM {rows}"))
         times = int(str((cursor.fetchone() or (0,))[0]))
         for time in range(1, times + 1):
             some = f"(SELECT * FROM {rows} WHERE {number} = {time})"
-            cursor.execute(_text(self.dialect.merge(load.table, some, columns, replace(merge, in_turns=False))))
+            cursor.execute(plain(self.dialect.merge(load.table, some, columns, replace(merge, in_turns=False))))
 
     def _has_row_triggers(self, cursor: psycopg.Cursor[tuple[object, ...]], table: str) -> bool:
         """Whether the table has triggers that see a row before it is written, and may drop it."""
@@ -225,7 +225,7 @@ class PostgresSession(MarkedSession):
         key = self.dialect.identifier(table.columns[merge.key[0]].name)
         newer = self.dialect.is_newer(table, columns, merge) or "true"
         cursor.execute(
-            _text(
+            plain(
                 f"SELECT count(*) FROM {due} AS s LEFT JOIN {self.dialect.relation(table.name)} AS t"
                 f" ON {self.dialect.key_match(table, merge)} WHERE t.{key} IS NULL OR ({newer})"
             )
@@ -247,13 +247,9 @@ class PostgresSession(MarkedSession):
         many rows were given to the database, and how many it says it has kept."""
         given = kept = 0
         for rows in load.rows.readers():
-            counted = CountedRows(rows)
-            reader = with_columns(counted.reader, columns)
-            names = self.dialect.names(reader.schema.names)
-            with cursor.copy(_text(f"COPY {relation} ({names}) FROM STDIN (FORMAT csv)")) as copy:
-                for text in csv_pieces(reader, by):
-                    copy.write(text)
-            given, kept = given + counted.rows, kept + cursor.rowcount
+            reader = with_columns(rows, columns)
+            counts = copy_rows(cursor, relation, self.dialect.names(reader.schema.names), reader, by)
+            given, kept = given + counts[0], kept + counts[1]
         return given, kept
 
     def _write_mark(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
@@ -261,9 +257,9 @@ class PostgresSession(MarkedSession):
         if cursor.execute("SELECT to_regclass(%s)", (self._marks,)).fetchone() == (None,):
             # Of two sessions that create it at once, one would fail with a unique violation.
             cursor.execute(_LOCK, (f"penstock {self._marks}",))
-            cursor.execute(_text(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
+            cursor.execute(plain(f"CREATE TABLE IF NOT EXISTS {self._marks} ({_MARK_COLUMNS})"))
         cursor.execute(
-            _text(
+            plain(
                 f"INSERT INTO {self._marks} (scope, route, batch, table_name, loaded, failures, committed_at, origin)"
             )
             + sql.SQL(" VALUES (%s, %s, %s, %s, %s, %s, now(), %s) ON CONFLICT DO NOTHING"),
@@ -275,7 +271,7 @@ class PostgresSession(MarkedSession):
                 "PEN-DST-029", f"table '{mark.table}' has got this batch meanwhile.", "It is looked up again."
             )
         cursor.execute(
-            _text(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),
+            plain(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),
             (batch.scope, batch.route, last_expired_batch(batch)),
         )
 
@@ -354,8 +350,3 @@ _COMMENTS = """
     FROM pg_description d LEFT JOIN pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid AND a.attnum > 0
     WHERE d.classoid = 'pg_class'::regclass AND d.objoid = to_regclass(%s)
 """
-
-
-def _text(statement: str) -> sql.SQL:
-    """A statement whose names were quoted by the dialect and whose values are parameters."""
-    return sql.SQL(statement.replace("%", "%%"))

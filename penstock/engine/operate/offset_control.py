@@ -263,7 +263,7 @@ def _align_partitions(
     moment = max(first - 1, UNSTAMPED)
     for partition, owner in log.partitions(pipeline.sources_of(found[0].route)).items():
         committed, oldest = positions[partition].committed, _oldest(pipeline, partition)
-        start = max(log.end_at(partition, moment), oldest)
+        start = max(log.reader(partition).end_at(moment), oldest)
         known = asked.get(partition)
         if known is not None and stamps.get(partition) != first:
             asked[partition] = replace(known, start=min(known.start, start))

@@ -63,10 +63,6 @@ class Rewrite:
         self._publish_index()
         reach("log.rewrite.indexed")
 
-    def discard(self) -> None:
-        self._file.close()
-        self._new.unlink(missing_ok=True)
-
     def _write(self, header: FrameHeader, *payload: pa.Buffer) -> None:
         self._file.write(pack_header(header))
         for piece in payload:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # imported there to be imported from there
@@ -58,9 +57,7 @@ class Exchange(Incoming, Protocol):
 class Collector:
     """The RSGI application of one worker."""
 
-    def __init__(
-        self, config: HttpConfig, source: str, tally: Tally, tally_path: Path, connections: Connections
-    ) -> None:
+    def __init__(self, config: HttpConfig, source: str, tally: Tally, connections: Connections) -> None:
         limits = config.limits
         self.connections = connections
         self.readiness = Readiness()
@@ -68,7 +65,6 @@ class Collector:
         self.intake = EventIntake(config, source, tally, self.readiness)
         self.bodies = BodyReader(limits, tally)
         self.bodies.is_whole = connections.is_whole
-        self._tally_path = tally_path
         self._source = source
         self._tokens = TokenTable(config.tokens)
         self._cors = Cors(config.tokens)

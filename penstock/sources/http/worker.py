@@ -81,7 +81,7 @@ async def _serve(job: Job) -> None:
     _raise_file_limit(connections.budget.accepted)
     loop = asyncio.get_running_loop()
     tally_path = job.metrics_dir / f"{job.index}.json"
-    collector = Collector(config, job.source, Tally.load(tally_path), tally_path, connections)
+    collector = Collector(config, job.source, Tally.load(tally_path), connections)
     collector.tally.pending_bytes = 0
     collector.readiness.run_dir = job.log_dir.parent / "run"
     server = _server(config, job, collector)

@@ -8,6 +8,7 @@ file to file.
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -40,8 +41,8 @@ def create_arrow_file(path: Path, schema: pa.Schema) -> TableWriter:
     return writer
 
 
-class TableFiles:
-    """Takes pieces of a table and holds them back until they fill a file, or until ``flush``."""
+class HeldRows(ABC):
+    """Pieces of a table that are held back until they fill a file, or until ``flush``."""
 
     def __init__(self, directory: Path, table: str, create: CreateFile) -> None:
         self._directory = directory
@@ -49,13 +50,40 @@ class TableFiles:
         self._create = create
         self._parts: list[Part] = []
         self._held: list[pa.Table] = []
-        self._columns: dict[str, Column] = {}
-        self._rows = 0
-        self._place = (-1, -1)
 
     @property
     def held_bytes(self) -> int:
         return sum(piece.nbytes for piece in self._held)
+
+    def flush(self) -> None:
+        """Write the held rows as one file."""
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held, promote_options="default").combine_chunks()
+        path = self._directory / uuid.uuid4().hex
+        writer = self._create(path, rows.schema)
+        writer.write_table(rows)
+        writer.close()
+        self._parts.append(self._part(path, rows))
+        self._held = []
+
+    def finish(self) -> list[Part]:
+        self.flush()
+        return self._parts
+
+    @abstractmethod
+    def _part(self, path: Path, rows: pa.Table) -> Part:
+        """Describe the file of these rows. The next rows get a header of their own."""
+
+
+class TableFiles(HeldRows):
+    """Takes pieces of a table, with their columns."""
+
+    def __init__(self, directory: Path, table: str, create: CreateFile) -> None:
+        super().__init__(directory, table, create)
+        self._columns: dict[str, Column] = {}
+        self._rows = 0
+        self._place = (-1, -1)
 
     def append(self, rows: pa.Table, columns: Sequence[Column], places: pa.RecordBatch) -> None:
         """``columns`` is the header of ``rows``, which may have further columns; ``places`` are the places of the rows'
@@ -70,21 +98,10 @@ class TableFiles:
         if rows.num_rows:
             self._hold(rows, columns, places)
 
-    def flush(self) -> None:
-        """Write the held rows as one file."""
-        if not self._held:
-            return
-        rows = pa.concat_tables(self._held, promote_options="default").combine_chunks()
-        path = self._directory / uuid.uuid4().hex
-        writer = self._create(path, rows.schema)
-        writer.write_table(rows)
-        writer.close()
-        self._parts.append(Part(self._table, str(path), self._rows, *self._place, encode(list(self._columns.values()))))
-        self._held, self._columns, self._rows = [], {}, 0
-
-    def finish(self) -> list[Part]:
-        self.flush()
-        return self._parts
+    def _part(self, path: Path, rows: pa.Table) -> Part:
+        part = Part(self._table, str(path), self._rows, *self._place, encode(list(self._columns.values())))
+        self._columns, self._rows = {}, 0
+        return part
 
     def _takes(self, columns: Sequence[Column]) -> bool:
         known = self._columns
