@@ -15,7 +15,7 @@ from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batc
 from penstock.destinations.sql.load.loader import load_table
 from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.errors import PenstockError, TransientError
-from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.destination import LARGE, Staging, batch, events, numbered
 from penstock.testing.own_tables import OwnTablesContract
 from penstock.testing.sql_destination import SqlContract
 from tests.destinations.bigquery.simulator import SimulatedBigquery
@@ -35,6 +35,8 @@ def made(**options: Any) -> Simulated:
 
 
 class TestBigquery(SqlContract):
+    most_memory_to_write = 10 * LARGE  # the stand-in is a part of this process
+
     def make(self, tmp_path: Path) -> Simulated:
         return made()
 

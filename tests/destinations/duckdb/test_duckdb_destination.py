@@ -16,7 +16,7 @@ from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.sql.session import KEPT_MARKS as KEPT
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Mode, Op, Record, entries, placed
-from penstock.testing.destination import Staging, batch, delivered_rows, events, numbered
+from penstock.testing.destination import LARGE, Staging, batch, delivered_rows, events, numbered
 from penstock.testing.sql_destination import SqlContract
 
 
@@ -47,6 +47,8 @@ class Warehouse:
 
 
 class TestDuckdb(SqlContract):
+    most_memory_to_write = 10 * LARGE  # the engine is a part of this process
+
     def make(self, tmp_path: Path) -> DuckdbDestination:
         return DuckdbDestination(DuckdbConfig(path=tmp_path / "new" / "warehouse.duckdb"))
 

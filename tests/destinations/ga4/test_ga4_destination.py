@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,13 +62,15 @@ class TestGa4(ReadableContract):
     def ids(self, destination: AnyDestination) -> list[int]:
         return [event["params"]["id"] for event in self.analytics.events]
 
-    def test_a_large_batch_does_not_take_memory_with_it(self, destination: AnyDestination, staging: Staging) -> None:
+    def large_event(self, number: int) -> Any:
         """Of a few users: each request is of one."""
-        data = [json.dumps({"id": number % 10, "text": f"{number:0200d}"}).encode() for number in range(20_000)]
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        assert delivered_rows(destination.write(batch(), staging.stage(data))) == 20_000
-        assert len(self.analytics.requests) < 1_000
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+        return {"id": number % 10, "text": f"{number:04000d}"}
+
+    def test_a_large_batch_does_not_take_memory_with_it(
+        self, destination: AnyDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().test_a_large_batch_does_not_take_memory_with_it(destination, staging, monkeypatch)
+        assert len(self.analytics.requests) < 1_100
 
 
 def test_a_record_becomes_an_event_with_its_fields_as_parameters(analytics: GoogleAnalytics, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.destinations.sql.schema.schema_operations import Key
 from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
-from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.destination import LARGE, Staging, batch, events, numbered
 from penstock.testing.own_tables import OwnTablesContract
 from penstock.testing.sql_destination import SqlContract
 from penstock.testing.waiting import HANG, eventually
@@ -41,6 +41,8 @@ def schema(url: str) -> str:
 
 
 class TestRedshift(SqlContract):
+    most_memory_to_write = 10 * LARGE  # the stand-in for COPY reads whole files
+
     @pytest.fixture
     def destination(self, tmp_path: Path, url: str, schema: str) -> OnPostgres:
         return made(url, schema, tmp_path / "bucket")
