@@ -1,6 +1,6 @@
 """Penstock: one pipeline for events, telemetry, table changes and state reports, on Apache Spark.
 
-What is named here is the public face; everything else is free to change.
+What is named here, and what a component is built on (``examples/plugin``), is the public face; the rest may change.
 """
 
 from __future__ import annotations

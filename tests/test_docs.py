@@ -19,6 +19,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("bench/*.md"),
+        *ROOT.glob("examples/**/*.md"),
         *ROOT.glob("penstock/**/*.md"),
     ]
     if "templates" not in path.parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ class StepContract:
 
     name: ClassVar[str]
     """The step's name in the registry."""
-    configs: ClassVar[list[Any]]
+    configs: ClassVar[Sequence[Any]]
     """Some ways to configure it, as YAML would give them."""
     reads_data: ClassVar[bool] = True
     """Whether it looks into the data; a step that does not lets pass what is no JSON."""

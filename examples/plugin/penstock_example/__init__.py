@@ -1,0 +1,1 @@
+"""Components that Penstock finds by the entry points in ``pyproject.toml``."""
