@@ -44,10 +44,7 @@ class Rows(NamedTuple):
 def data_of(rows: Rows, fields: Fields, packed: Packed, scratch: Scratch) -> Texts:
     """Every row as a JSON object of the columns that are known of it; where there is none, that all are gone."""
     out, offsets = _room("data", rows, fields, packed, scratch)
-    _write_data(
-        rows.layout, rows.first_field, fields.text, fields.starts, fields.ends,
-        packed.first_column, packed.kinds, packed.labels, packed.label_at, out, offsets,
-    )  # fmt: skip
+    _write_data(rows, fields, packed, out, offsets)
     return Texts(out, offsets)
 
 
@@ -81,11 +78,7 @@ def keys_only(groups: Sequence[Rows], fields: Fields, packed: Packed) -> Fields:
 
 def _keys(name: str, or_row: bool, rows: Rows, fields: Fields, packed: Packed, scratch: Scratch) -> Texts:
     out, offsets = _room(name, rows, fields, packed, scratch)
-    _write_keys(
-        rows.layout, rows.first_field, fields.text, fields.starts, fields.ends,
-        packed.first_column, packed.kinds, packed.labels, packed.label_at, packed.first_key, packed.key_column,
-        or_row, out, offsets,
-    )  # fmt: skip
+    _write_keys(rows, fields, packed, or_row, out, offsets)
     return Texts(out, offsets)
 
 
@@ -103,19 +96,11 @@ def _room(name: str, rows: Rows, fields: Fields, packed: Packed, scratch: Scratc
 
 
 @compiled
-def _write_data(
-    layout: Indexes,
-    first_field: Numbers,
-    text: Bytes,
-    starts: Places,
-    ends: Places,
-    first_column: Indexes,
-    kinds: npt.NDArray[np.uint8],
-    labels: Bytes,
-    label_at: Indexes,
-    out: Out,
-    offsets: Indexes,
-) -> None:
+def _write_data(rows: Rows, fields: Fields, packed: Packed, out: Out, offsets: Indexes) -> None:
+    # Unpacked here: an array that is taken out of its tuple row by row costs as much as the row.
+    layout, first_field = rows
+    text, starts, ends = fields
+    first_column, kinds, labels, label_at = packed[:4]
     at = 0
     offsets[0] = 0
     for row in range(len(layout)):
@@ -124,39 +109,16 @@ def _write_data(
         if field < 0:
             at = copy_bytes(_TRUNCATED, 0, len(_TRUNCATED), out, at)
         else:
-            at = _write_row(
-                text,
-                starts,
-                ends,
-                field,
-                first_column[table],
-                first_column[table + 1],
-                kinds,
-                labels,
-                label_at,
-                out,
-                at,
-            )
+            first, last = first_column[table], first_column[table + 1]
+            at = _write_row(text, starts, ends, field, first, last, kinds, labels, label_at, out, at)
         offsets[row + 1] = at
 
 
 @compiled
-def _write_keys(
-    layout: Indexes,
-    first_field: Numbers,
-    text: Bytes,
-    starts: Places,
-    ends: Places,
-    first_column: Indexes,
-    kinds: npt.NDArray[np.uint8],
-    labels: Bytes,
-    label_at: Indexes,
-    first_key: Indexes,
-    key_column: Indexes,
-    or_row: bool,
-    out: Out,
-    offsets: Indexes,
-) -> None:
+def _write_keys(rows: Rows, fields: Fields, packed: Packed, or_row: bool, out: Out, offsets: Indexes) -> None:
+    layout, first_field = rows
+    text, starts, ends = fields
+    first_column, kinds, labels, label_at, first_key, key_column = packed[:6]
     at = 0
     offsets[0] = 0
     for row in range(len(layout)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from penstock.record import ENTRY_SCHEMA, Header, Mode, Op
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed
 from penstock.sources.postgres.rows.row_entries import now, text_array
 from penstock.sources.postgres.rows.row_fields import UNCHANGED, Places
-from penstock.sources.postgres.rows.row_json import Indexes, Numbers, Texts, data_of, keys_of, old_keys_of
+from penstock.sources.postgres.rows.row_json import Indexes, Texts, data_of, keys_of, old_keys_of
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.rows.value_json import Out, copy_bytes
 from penstock.sources.postgres.stream.change_positions import POSITION_ROOM, write_change_position
@@ -79,109 +80,82 @@ def _headers(changes: Changes, keys: Texts, packed: Packed, scratch: Scratch) ->
     headers = packed.header_at[2::2] - packed.header_at[:-2:2]
     labels = packed.label_at[packed.first_column[1:]] - packed.label_at[packed.first_column[:-1]]
     fixed = headers + np.diff(packed.position_at) + POSITION_ROOM + (labels + 2 if leaves_out else 0)
-    names = scratch.bytes("header.names", count * int(_NAME_AT[-1]) + 8)
-    name_ends = scratch.int32("header.name_ends", count * _MOST_HEADERS + 1)
-    values = scratch.bytes("header.values", int(per_layout @ fixed) + int(old.offsets[-1]) + 8)
-    value_ends = scratch.int32("header.value_ends", count * _MOST_HEADERS + 1)
-    ends = scratch.int32("header.ends", count + 1)
-    total = _write_headers(
-        changes.layout, changes.commit, changes.number, changes.time, changes.first_field, leaves_out,
-        changes.fields.starts, packed.first_column, packed.labels, packed.label_at,
-        packed.headers, packed.header_at, packed.positions, packed.position_at, *keys, *old,
-        _NAME_TEXT, _NAME_AT, names, name_ends, values, value_ends, ends,
-    )  # fmt: skip
+    out = _Headers(
+        scratch.bytes("header.names", count * int(_NAME_AT[-1]) + 8),
+        scratch.int32("header.name_ends", count * _MOST_HEADERS + 1),
+        scratch.bytes("header.values", int(per_layout @ fixed) + int(old.offsets[-1]) + 8),
+        scratch.int32("header.value_ends", count * _MOST_HEADERS + 1),
+        scratch.int32("header.ends", count + 1),
+    )
+    total = _write_headers(changes, packed, leaves_out, keys, old, out)
     return pa.MapArray.from_arrays(
-        pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(ends)]),
-        text_array(Texts(names, name_ends[: total + 1]), pa.string()),
-        text_array(Texts(values, value_ends[: total + 1]), pa.string()),
+        pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(out.ends)]),
+        text_array(Texts(out.names, out.name_ends[: total + 1]), pa.string()),
+        text_array(Texts(out.values, out.value_ends[: total + 1]), pa.string()),
     )
 
 
+class _Headers(NamedTuple):
+    """Names and values of headers, end to end, and the number of the last one of each change."""
+
+    names: Out
+    name_ends: Indexes
+    values: Out
+    value_ends: Indexes
+    ends: Indexes
+
+
 @compiled
-def _write_headers(
-    layout: Indexes,
-    commit: Numbers,
-    number: Numbers,
-    time: Numbers,
-    first_field: Numbers,
-    leaves_out: bool,
-    starts: Places,
-    first_column: Indexes,
-    labels: Bytes,
-    label_at: Indexes,
-    headers: Bytes,
-    header_at: Indexes,
-    positions: Bytes,
-    position_at: Indexes,
-    keys: Bytes,
-    key_at: Indexes,
-    old: Bytes,
-    old_at: Indexes,
-    name_text: Bytes,
-    name_at: Numbers,
-    names: Out,
-    name_ends: Indexes,
-    values: Out,
-    value_ends: Indexes,
-    ends: Indexes,
-) -> int:
+def _write_headers(changes: Changes, packed: Packed, leaves_out: bool, keys: Texts, old: Texts, out: _Headers) -> int:
     """The headers of every change; how many there are in all."""
-    name_ends[0] = value_ends[0] = ends[0] = 0
+    out.name_ends[0] = out.value_ends[0] = out.ends[0] = 0
+    values = out.values
     total = 0
-    for row in range(len(layout)):
-        table = layout[row]
-        at = copy_bytes(positions, position_at[table], position_at[table + 1], values, int(value_ends[total]))
-        at = write_change_position(commit[row], number[row], time[row], values, at)
-        total = _end(_POSITION, name_text, name_at, names, name_ends, value_ends, at, total)
-        at = copy_bytes(headers, header_at[2 * table], header_at[2 * table + 1], values, at)
-        total = _end(_COLUMNS, name_text, name_at, names, name_ends, value_ends, at, total)
-        if header_at[2 * table + 1] < header_at[2 * table + 2]:
-            at = copy_bytes(headers, header_at[2 * table + 1], header_at[2 * table + 2], values, at)
-            total = _end(_KEY, name_text, name_at, names, name_ends, value_ends, at, total)
-        if leaves_out and first_field[row] >= 0:
-            begin = at
-            at = _write_left_out(
-                starts, first_field[row], first_column[table], first_column[table + 1], labels, label_at, values, at
-            )
-            if at != begin:
-                total = _end(_UNCHANGED, name_text, name_at, names, name_ends, value_ends, at, total)
-        if old_at[row] < old_at[row + 1] and _differ(
-            old, old_at[row], old_at[row + 1], keys, key_at[row], key_at[row + 1]
-        ):
-            at = copy_bytes(old, old_at[row], old_at[row + 1], values, at)
-            total = _end(_OLD_KEY, name_text, name_at, names, name_ends, value_ends, at, total)
-        ends[row + 1] = total
+    for row in range(len(changes.layout)):
+        table = changes.layout[row]
+        begin, end = packed.position_at[table], packed.position_at[table + 1]
+        at = copy_bytes(packed.positions, begin, end, values, int(out.value_ends[total]))
+        at = write_change_position(changes.commit[row], changes.number[row], changes.time[row], values, at)
+        total = _end(_POSITION, out, at, total)
+        begin, middle = packed.header_at[2 * table], packed.header_at[2 * table + 1]
+        end = packed.header_at[2 * table + 2]
+        at = copy_bytes(packed.headers, begin, middle, values, at)
+        total = _end(_COLUMNS, out, at, total)
+        if middle < end:
+            at = copy_bytes(packed.headers, middle, end, values, at)
+            total = _end(_KEY, out, at, total)
+        if leaves_out and changes.first_field[row] >= 0:
+            before = at
+            at = _write_left_out(changes.fields.starts, changes.first_field[row], packed, table, values, at)
+            if at != before:
+                total = _end(_UNCHANGED, out, at, total)
+        begin, end = old.offsets[row], old.offsets[row + 1]
+        if begin < end and _differ(old.out, begin, end, keys.out, keys.offsets[row], keys.offsets[row + 1]):
+            at = copy_bytes(old.out, begin, end, values, at)
+            total = _end(_OLD_KEY, out, at, total)
+        out.ends[row + 1] = total
     return total
 
 
 @compiled
-def _end(
-    which: int,
-    name_text: Bytes,
-    name_at: Numbers,
-    names: Out,
-    name_ends: Indexes,
-    value_ends: Indexes,
-    at: int,
-    total: int,
-) -> int:
+def _end(which: int, out: _Headers, at: int, total: int) -> int:
     """A header's value ends at ``at``: give it its name; the number of headers now."""
-    name_ends[total + 1] = copy_bytes(name_text, name_at[which], name_at[which + 1], names, int(name_ends[total]))
-    value_ends[total + 1] = at
+    begin, end = _NAME_AT[which], _NAME_AT[which + 1]
+    out.name_ends[total + 1] = copy_bytes(_NAME_TEXT, begin, end, out.names, int(out.name_ends[total]))
+    out.value_ends[total + 1] = at
     return total + 1
 
 
 @compiled
-def _write_left_out(
-    starts: Places, field: int, first: int, last: int, labels: Bytes, label_at: Indexes, values: Out, at: int
-) -> int:
+def _write_left_out(starts: Places, field: int, packed: Packed, table: int, values: Out, at: int) -> int:
     """The names of the columns that are not there, as a JSON array; nothing if all are."""
     begin = at
-    for column in range(first, last):
-        if starts[field + column - first] == UNCHANGED:
+    for column in range(packed.first_column[table], packed.first_column[table + 1]):
+        if starts[field] == UNCHANGED:
             values[at] = OPEN_ARRAY if at == begin else COMMA
             # A label is the name in quotes and a colon.
-            at = copy_bytes(labels, label_at[column], label_at[column + 1] - 1, values, at + 1)
+            at = copy_bytes(packed.labels, packed.label_at[column], packed.label_at[column + 1] - 1, values, at + 1)
+        field += 1
     if at != begin:
         values[at] = CLOSE_ARRAY
         at += 1

@@ -111,7 +111,6 @@ class Scan:
 
     def __init__(self, buffer: Bytes, starts: Numbers, cursor: StreamCursor, scratch: Scratch) -> None:
         """``starts``: where each message begins, and where the last one ends."""
-        self._buffer = buffer
         self._starts = starts
         self._cursor = cursor
         messages = len(starts) - 1
@@ -119,24 +118,23 @@ class Scan:
         truncates = bool((buffer[starts[:-1] + WAL_HEADER_BYTES] == _TRUNCATE).any())
         most = len(buffer) // 4 + 1 if truncates else messages
         most_fields = min(len(buffer), 2 * _MOST_COLUMNS * messages)
-        self._op = scratch.bytes("op", most)
-        self._layout = scratch.int32("layout", most)
-        self._first_field = scratch.int64("first_field", most)
-        self._first_old = scratch.int64("first_old", most)
-        self._commit = scratch.int64("commit", most)
-        self._number = scratch.int64("number", most)
-        self._time = scratch.int64("time", most)
-        self._field_starts = scratch.int32("starts", most_fields)
-        self._field_ends = scratch.int32("ends", most_fields)
+        self._found = Changes(
+            scratch.bytes("op", most),
+            scratch.int32("layout", most),
+            scratch.int64("first_field", most),
+            scratch.int64("first_old", most),
+            scratch.int64("commit", most),
+            scratch.int64("number", most),
+            scratch.int64("time", most),
+            Fields(buffer, scratch.int32("starts", most_fields), scratch.int32("ends", most_fields)),
+        )
         self._message = self._count = self._fields = 0
 
     def advance(self, known: KnownRelations) -> tuple[StopReason, int]:
         """Up to the end, or to a message that needs a look: why, and the place of that message in the buffer."""
         self._message, self._count, self._fields, why = _scan(
-            self._buffer, self._starts, self._message, known.oids, known.columns, known.layout, known.since,
-            self._cursor.state, self._op, self._layout, self._first_field, self._first_old,
-            self._commit, self._number, self._time, self._field_starts, self._field_ends, self._count, self._fields,
-        )  # fmt: skip
+            self._starts, self._message, known, self._cursor.state, self._found, self._count, self._fields
+        )
         place = int(self._starts[self._message])
         if why == _RELATION_WHY:
             self._message += 1
@@ -146,16 +144,9 @@ class Scan:
         """Those that were found since the last time. Good until the scan goes on, or another one uses the memory."""
         count, fields = self._count, self._fields
         self._count = self._fields = 0
-        return Changes(
-            self._op[:count],
-            self._layout[:count],
-            self._first_field[:count],
-            self._first_old[:count],
-            self._commit[:count],
-            self._number[:count],
-            self._time[:count],
-            Fields(self._buffer, self._field_starts[:fields], self._field_ends[:fields]),
-        )
+        text, starts, ends = self._found.fields
+        rows = (column[:count] for column in self._found[:-1])
+        return Changes._make((*rows, Fields(text, starts[:fields], ends[:fields])))
 
 
 _MOST_COLUMNS = 1_664
@@ -168,27 +159,18 @@ _END_WHY, _RELATION_WHY, _UNKNOWN_WHY = int(StopReason.END), int(StopReason.RELA
 
 @compiled
 def _scan(
-    buffer: Bytes,
     message_starts: Numbers,
     first: int,
-    oids: Numbers,
-    columns: npt.NDArray[np.int32],
-    layouts: npt.NDArray[np.int32],
-    since: Numbers,
+    relations: KnownRelations,
     state: Numbers,
-    op: npt.NDArray[np.uint8],
-    layout: npt.NDArray[np.int32],
-    first_field: Numbers,
-    first_old: Numbers,
-    commit: Numbers,
-    number: Numbers,
-    time: Numbers,
-    starts: Places,
-    ends: Places,
+    found: Changes,
     count: int,
     fields: int,
 ) -> tuple[int, int, int, int]:
     """Where it stopped, how many changes and fields there are, and why it stopped."""
+    # Unpacked here: an array that is taken out of its tuple for each message costs as much as the message.
+    oids, columns, layouts, since = relations
+    op, layout, first_field, first_old, commit, number, time, (buffer, starts, ends) = found
     for message in range(first, len(message_starts) - 1):
         at = message_starts[message] + WAL_HEADER_BYTES
         end = message_starts[message + 1]
