@@ -7,6 +7,7 @@ a path leads through a value that is not an object, the row is blocked. (A null 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,26 +42,10 @@ def put(data: pa.BinaryArray, path: Path, values: pa.BinaryArray, found: Found |
     """
     found = find(data, path_prefixes(path)) if found is None else found
     places = _places(found, len(path), documents(values).valid)
-    before, after = _templates(path)
-    value_docs = documents(values)
-    before_docs, after_docs = documents(before), documents(after)
-    lengths = np.diff(found.offsets) + _growth(places, value_docs.offsets, before_docs.offsets, after_docs.offsets)
-    offsets = offsets_of_lengths(lengths)
+    new, before, after = map(_texts, (values, *_templates(path)))
+    offsets = offsets_of_lengths(np.diff(found.offsets) + _growth(places, new, before, after))
     out = np.empty(offsets[-1], np.uint8)
-    _splice(
-        found.buffer,
-        found.offsets,
-        places.start,
-        places.end,
-        places.template,
-        value_docs.buffer,
-        value_docs.offsets,
-        before_docs.buffer,
-        before_docs.offsets,
-        after_docs.buffer,
-        after_docs.offsets,
-        out,
-    )
+    _splice(_Texts(found.buffer, found.offsets), places, new, before, after, out)
     return Put(arrow_array(pa.binary(), out, offsets, documents(data).valid), places.blocked_at)
 
 
@@ -74,8 +59,19 @@ def wrap_values(values: pa.BinaryArray, path: Path) -> pa.BinaryArray:
     return arrow_array(pa.binary(), out, offsets, docs.valid)
 
 
-@dataclass(frozen=True)
-class _Places:
+class _Texts(NamedTuple):
+    """The documents of an array, end to end."""
+
+    buffer: Bytes
+    offsets: Spans
+
+
+def _texts(array: pa.BinaryArray) -> _Texts:
+    docs = documents(array)
+    return _Texts(docs.buffer, docs.offsets)
+
+
+class _Places(NamedTuple):
     """Per row, the span to replace and the template that goes around the value (-1: the row is left alone)."""
 
     start: Spans
@@ -100,30 +96,18 @@ def _templates(path: Path) -> tuple[pa.BinaryArray, pa.BinaryArray]:
 
 def _places(found: Found, depth: int, wanted: Flags) -> _Places:
     count = len(found.valid)
-    start = np.zeros(count, np.int64)
-    end = np.zeros(count, np.int64)
-    template = np.full(count, -1, np.int64)
-    blocked_at = np.full(count, -1, np.int64)
-    active = found.valid & wanted
-    _find_places(
-        found.buffer,
-        active,
-        np.ascontiguousarray(found.kind),
-        np.ascontiguousarray(found.value_start),
-        np.ascontiguousarray(found.value_end),
-        depth,
-        start,
-        end,
-        template,
-        blocked_at,
-    )
-    return _Places(start, end, template, blocked_at)
+    starts, ends = np.zeros((2, count), np.int64)
+    templates, blocked = np.full((2, count), -1, np.int64)
+    places = _Places(starts, ends, templates, blocked)
+    kind, start, end = map(np.ascontiguousarray, (found.kind, found.value_start, found.value_end))
+    _find_places(found.buffer, found.valid & wanted, kind, start, end, depth, places)
+    return places
 
 
-def _growth(places: _Places, values: Spans, before: Spans, after: Spans) -> Spans:
+def _growth(places: _Places, values: _Texts, before: _Texts, after: _Texts) -> Spans:
     changes = places.template >= 0
     template = np.where(changes, places.template, 0)
-    added = np.diff(values) + np.diff(before)[template] + np.diff(after)[template]
+    added = np.diff(values.offsets) + np.diff(before.offsets)[template] + np.diff(after.offsets)[template]
     return np.where(changes, added - (places.end - places.start), 0)
 
 
@@ -135,11 +119,9 @@ def _find_places(
     value_start: Spans,
     value_end: Spans,
     depth: int,
-    start: Spans,
-    end: Spans,
-    template: Spans,
-    blocked_at: Spans,
+    places: _Places,
 ) -> None:
+    start, end, template, blocked_at = places
     for row in range(len(active)):
         if not active[row]:
             continue
@@ -166,20 +148,10 @@ def _find_places(
 
 
 @compiled
-def _splice(
-    buf: Bytes,
-    offsets: Spans,
-    start: Spans,
-    end: Spans,
-    template: Spans,
-    values: Bytes,
-    value_offsets: Spans,
-    before: Bytes,
-    before_offsets: Spans,
-    after: Bytes,
-    after_offsets: Spans,
-    out: npt.NDArray[np.uint8],
-) -> None:
+def _splice(docs: _Texts, places: _Places, values: _Texts, before: _Texts, after: _Texts, out: Bytes) -> None:
+    (buf, offsets), (new, new_offsets) = docs, values
+    (opening, opening_offsets), (closing, closing_offsets) = before, after
+    start, end, template, _ = places
     at = 0
     for row in range(len(start)):
         which = template[row]
@@ -187,9 +159,9 @@ def _splice(
             at = copy_bytes(buf, offsets[row], offsets[row + 1], out, at)
             continue
         at = copy_bytes(buf, offsets[row], start[row], out, at)
-        at = copy_bytes(before, before_offsets[which], before_offsets[which + 1], out, at)
-        at = copy_bytes(values, value_offsets[row], value_offsets[row + 1], out, at)
-        at = copy_bytes(after, after_offsets[which], after_offsets[which + 1], out, at)
+        at = copy_bytes(opening, opening_offsets[which], opening_offsets[which + 1], out, at)
+        at = copy_bytes(new, new_offsets[row], new_offsets[row + 1], out, at)
+        at = copy_bytes(closing, closing_offsets[which], closing_offsets[which + 1], out, at)
         at = copy_bytes(buf, end[row], offsets[row + 1], out, at)
 
 

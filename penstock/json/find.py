@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,7 @@ def find(data: pa.Array | pa.ChunkedArray | Documents, paths: Sequence[Path]) ->
     spans = np.full((4, *shape), -1, np.int64)
     broken_at = np.full(len(docs), -1, np.int64)
     valid = docs.valid.copy()
-    _find_all(docs.buffer, docs.offsets, valid, broken_at, *trie, kind, spans)
+    _find_all(docs.buffer, docs.offsets, valid, broken_at, trie, kind, spans)
     if len(columns) != shape[1]:
         kind, spans = kind[:, columns], spans[:, :, columns]
     return Found(docs.buffer, docs.offsets, valid, broken_at, kind, spans[0], spans[1], spans[2], spans[3])
@@ -89,22 +90,24 @@ class _Node:
         self.children: dict[str, _Node] = {}
 
 
-Trie = tuple[
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-]
+class Trie(NamedTuple):
+    """Paths as a tree in arrays.
+
+    Nodes are numbered so that a node's descendants follow it without a gap: node ``n``'s are ``n + 1 .. after[n] - 1``,
+    its first child is ``n + 1``, and the next sibling of ``c`` is ``after[c]``.
+    """
+
+    keys: Bytes
+    key_starts: Spans
+    """Where each node's key starts in ``keys``, and one more for the end."""
+    after: Spans
+    column: Spans
+    """The column of each node; -1: none."""
+    max_depth: int
 
 
 def build_trie(paths: Sequence[Path]) -> tuple[Trie, list[int]]:
-    """The paths as a tree in arrays, and for each path its column.
-
-    Nodes are numbered so that a node's descendants follow it without a gap: node ``n``'s are ``n + 1 .. after[n] - 1``,
-    its first child is ``n + 1``, and the next sibling of ``c`` is ``after[c]``. The arrays are: all keys' bytes, where
-    each key starts in them (one more for the end), ``after``, the column of each node (-1: none), the greatest depth.
-    """
+    """The paths as a tree, and for each path its column."""
     root = _Node(b"")
     seen: dict[Path, int] = {}
     for path in paths:
@@ -126,14 +129,14 @@ def build_trie(paths: Sequence[Path]) -> tuple[Trie, list[int]]:
         after[place] = len(keys)
 
     number(root)
-    arrays = (
+    trie = Trie(
         np.frombuffer(b"".join(keys) or b"\0", np.uint8),
         np.cumsum([0, *map(len, keys)], dtype=np.int64),
         np.array(after, np.int64),
         np.array(column, np.int64),
-        np.array([max((len(path) for path in paths), default=0)], np.int64),
+        max(map(len, paths), default=0),
     )
-    return arrays, [seen[path] for path in paths]
+    return trie, [seen[path] for path in paths]
 
 
 @compiled
@@ -142,15 +145,12 @@ def _find_all(
     offsets: Spans,
     valid: npt.NDArray[np.bool_],
     broken_at: Spans,
-    keys: Bytes,
-    key_starts: Spans,
-    after: Spans,
-    column: Spans,
-    max_depth: Spans,
+    trie: Trie,
     kind: npt.NDArray[np.int8],
     spans: npt.NDArray[np.int64],
 ) -> None:
-    parents = np.zeros(max_depth[0] + 1, np.int64)
+    keys, key_starts, after, column, max_depth = trie
+    parents = np.zeros(max_depth + 1, np.int64)
     scratch = np.empty(256, np.uint8)
     for record in range(len(valid)):
         if not valid[record]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import arrow_array, copy_bytes, quoted
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import documents
-from penstock.json.find import Spans, build_trie, child_of, find
+from penstock.json.find import Spans, Trie, build_trie, child_of, find
 from penstock.json.paths import Path
 from penstock.json.tokens import ABSENT, CLOSE_OBJECT, COMMA, OPEN_OBJECT, document_start, skip_whitespace, string_end
 
@@ -54,6 +55,21 @@ def rename_members(data: pa.BinaryArray, names: Mapping[Path, str]) -> Rewritten
 _KEEP, _DROP = 1, 2
 
 
+class _Rules(NamedTuple):
+    """What becomes of the members at paths, by column."""
+
+    only_kept: bool
+    """Members at no path are dropped."""
+    roles: npt.NDArray[np.int8]
+    new_name: Spans
+    """The number of the new name; -1: it keeps its own."""
+    if_present: Spans
+    """The role counts only where this column of ``present`` is true; -1: always."""
+    present: npt.NDArray[np.bool_]
+    new_keys: Bytes
+    new_key_starts: Spans
+
+
 def _rewrite(
     data: pa.BinaryArray,
     dropped: Collection[Path] = (),
@@ -79,46 +95,25 @@ def _rewrite(
             roles[column] = _DROP if path in dropped else _KEEP
     present = find(docs, olds).kind != ABSENT if names else np.ones((len(docs), 1), np.bool_)
     new_keys = [quoted(name) for name in names.values()]
-    out, offsets, valid, broken_at = _rewrite_all(
-        docs.buffer,
-        docs.offsets,
-        docs.valid,
-        *tree,
-        bool(kept),
-        roles,
-        new_name,
-        if_present,
-        present,
-        np.frombuffer(b"".join(new_keys) or b"\0", np.uint8),
-        np.cumsum([0, *map(len, new_keys)], dtype=np.int64),
-    )
+    texts = np.frombuffer(b"".join(new_keys) or b"\0", np.uint8)
+    starts = np.cumsum([0, *map(len, new_keys)], dtype=np.int64)
+    rules = _Rules(bool(kept), roles, new_name, if_present, present, texts, starts)
+    out, offsets, valid, broken_at = _rewrite_all(docs.buffer, docs.offsets, docs.valid, tree, rules)
     return Rewritten(arrow_array(pa.binary(), out[: offsets[-1]], offsets), valid, broken_at)
 
 
 @compiled
 def _rewrite_all(
-    buf: Bytes,
-    offsets: Spans,
-    given: npt.NDArray[np.bool_],
-    keys: Bytes,
-    key_starts: Spans,
-    after: Spans,
-    column: Spans,
-    max_depth: Spans,
-    only_kept: bool,
-    roles: npt.NDArray[np.int8],
-    new_name: Spans,
-    if_present: Spans,
-    present: npt.NDArray[np.bool_],
-    new_keys: Bytes,
-    new_key_starts: Spans,
+    buf: Bytes, offsets: Spans, given: npt.NDArray[np.bool_], tree: Trie, rules: _Rules
 ) -> tuple[Bytes, Spans, npt.NDArray[np.bool_], Spans]:
+    keys, key_starts, after, column, max_depth = tree
+    only_kept, roles, new_name, if_present, present, new_keys, new_key_starts = rules
     count = len(given)
     valid = given.copy()
     broken_at = np.full(count, -1, np.int64)
     out = np.empty(offsets[count] - offsets[0] + 1, np.uint8)
     out_offsets = np.zeros(count + 1, np.int64)
-    levels = max_depth[0] + 1
+    levels = max_depth + 1
     # Per open object: the wanted key it belongs to, where its member began, and what to go back to if it is dropped.
     parents = np.zeros(levels, np.int64)
     leads = np.zeros(levels, np.int64)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from penstock.compiled import Bytes, compiled
 from penstock.json.find import Found, Spans
-from penstock.json.tokens import FLOAT, INT
+from penstock.json.tokens import FLOAT, INT, exponent_at
 
 Floats = npt.NDArray[np.float64]
 
@@ -77,16 +77,7 @@ def _read_all(
                 if fraction:
                     exponent -= 1
             i += 1
-        if i < end:
-            i += 1
-            down = buf[i] == 0x2D
-            if down or buf[i] == 0x2B:
-                i += 1
-            written = 0
-            while i < end:
-                written = min(written * 10 + int(buf[i]) - 0x30, 100000)
-                i += 1
-            exponent += -written if down else written
+        exponent += exponent_at(buf, i, end)
         plain[row] = digits <= 15 and -22 <= exponent <= 22
         if digits > 18:
             # 19 digits may still fit in 64 bits: read once more, watching for the limit.

@@ -169,6 +169,22 @@ def scalar_end(buf: Bytes, i: int, end: int) -> int:
 
 
 @compiled
+def exponent_at(buf: Bytes, i: int, end: int) -> int:
+    """The exponent of a well-formed number whose ``e`` is at ``i``; 0 if the number ends there."""
+    if i == end:
+        return 0
+    i += 1
+    down = buf[i] == _MINUS
+    if down or buf[i] == _PLUS:
+        i += 1
+    power = 0
+    while i < end:
+        power = min(power * 10 + int(buf[i]) - _ZERO, 1 << 40)
+        i += 1
+    return -power if down else power
+
+
+@compiled
 def number_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the number at ``i``, or ``~position``. ``01`` ends after its zero."""
     if i < end and buf[i] == _MINUS:

@@ -17,7 +17,7 @@ from penstock.flatten.values.same_number import same_numbers
 from penstock.flatten.values.text_values import text_array
 from penstock.flatten.values.to_json import as_text
 from penstock.flatten.values.value_spans import Bools, Int64s, Kinds, Spans
-from penstock.json.tokens import ARRAY, FALSE, INT, STRING, TRUE, number_end
+from penstock.json.tokens import ARRAY, FALSE, INT, STRING, TRUE, exponent_at, number_end
 
 Doubles = npt.NDArray[np.float64]
 UInt64s = npt.NDArray[np.uint64]
@@ -176,16 +176,7 @@ def _doubles(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, values: Double
             else:
                 break
             i += 1
-        if i < stop:
-            i += 1
-            down = buf[i] == 0x2D
-            if down or buf[i] == 0x2B:
-                i += 1
-            power = 0
-            while i < stop:
-                power = min(power * 10 + int(buf[i] - 0x30), 100_000)
-                i += 1
-            exponent += -power if down else power
+        exponent += exponent_at(buf, i, stop)
         # Up to 52 bits, decimals are farther apart than doubles: no two of them share a double.
         if digits <= 19 and mantissa <= np.uint64(1 << 52) and -22 <= exponent <= 22:
             value = np.float64(mantissa)
@@ -299,17 +290,7 @@ def _read_scaled(buf: Bytes, i: int, end: int, scale: int, limbs: UInt64s) -> bo
             after_point += 1 if point else 0
         i += 1
     last = i
-    power = 0
-    if i < end:
-        i += 1
-        down = buf[i] == 0x2D
-        if down or buf[i] == 0x2B:
-            i += 1
-        while i < end:
-            power = min(power * 10 + int(buf[i] - 0x30), 1 << 40)
-            i += 1
-        power = -power if down else power
-    shift = power - after_point + scale
+    shift = exponent_at(buf, i, end) - after_point + scale
     kept = digits + min(shift, 0)
     seen = 0
     zero = True

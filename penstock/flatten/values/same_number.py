@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
 from penstock.flatten.values.value_spans import Bools, Int64s, text_spans
+from penstock.json.tokens import exponent_at
 
 
 def same_numbers(one: pa.Array, other: pa.Array) -> Bools:
@@ -62,16 +63,7 @@ def significant(buf: Bytes, i: int, end: int) -> tuple[int, int, int]:
                 zeros_after += 1
         i += 1
     stop = i
-    power = 0
-    if i < end:
-        i += 1
-        down = buf[i] == 0x2D
-        if down or buf[i] == 0x2B:
-            i += 1
-        while i < end:
-            power = min(power * 10 + int(buf[i] - 0x30), 1 << 40)
-            i += 1
-        power = -power if down else power
+    power = exponent_at(buf, i, end)
     if first < 0:
         return stop, stop, 0
     return first, stop, (before_point - 1 if before_point else -1 - zeros_after) + power
