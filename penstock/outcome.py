@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -38,3 +39,7 @@ def place_key(batch: pa.RecordBatch) -> pa.Array:
     """One number per row, made of the record's partition and offset: unique in the log."""
     high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
     return pc.add(high, batch.column("offset"))
+
+
+def concat_failures(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if batches else NO_FAILURES

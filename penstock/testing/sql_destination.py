@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.sql.destination import SqlDestination
-from penstock.destinations.sql.session import MARKS
+from penstock.destinations.sql.marks import MARKS
 from penstock.testing.destination import Staging, TransactionalContract, batch, numbered
 
 

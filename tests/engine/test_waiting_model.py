@@ -33,7 +33,9 @@ from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.duckdb.session import DuckdbSession
 from penstock.destinations.sql import session as sql_session
-from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import Mark
+from penstock.destinations.sql.session import Session
 from penstock.engine.delivery.batch_pieces import Ranges, remaining
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped, clean_stage
 from penstock.engine.delivery.log_gaps import open_route

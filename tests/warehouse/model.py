@@ -22,8 +22,10 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import Load, Mark, Session
+from penstock.destinations.sql.session import Session
 from penstock.errors import RefusedError, TransientError
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from penstock.destinations.bigquery.dialect import BigqueryDialect, is_plain
 from penstock.destinations.contract import Batch
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark, last_expired_batch
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import KEPT_MARKS, MARKS, Mark, last_expired_batch
 from penstock.flatten.values.to_json import as_text
 
 Value = str | int

@@ -26,9 +26,10 @@ from penstock.destinations.clickhouse.digest import digest
 from penstock.destinations.clickhouse.errors import as_penstock_error, is_no_table
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.load.row_pieces import load_pieces
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
+from penstock.destinations.sql.marks import KEPT_MARKS, MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import KEPT_MARKS, MARKS, Load, Mark
 from penstock.errors import PenstockError, TransientError
 
 if TYPE_CHECKING:

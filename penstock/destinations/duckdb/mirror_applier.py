@@ -16,10 +16,10 @@ from penstock import faults
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.prefetch import prefetch
+from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.row_changes import Changes
-from penstock.destinations.sql.session import Mark
 from penstock.errors import RefusedError, TransientError
 
 COMING, GOING = "_penstock_coming", "_penstock_going"

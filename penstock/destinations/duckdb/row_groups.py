@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.sql.load.row_pieces import load_schema, with_all_columns
-from penstock.destinations.sql.session import Load
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.stage.table_files import FILE_ROWS
 
 

@@ -20,9 +20,11 @@ from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.load.row_pieces import load_schema
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
+from penstock.destinations.sql.marks import MARKS, Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import MARKS, Comments, Load, Mark, last_expired_batch
+from penstock.destinations.sql.session import Comments
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"

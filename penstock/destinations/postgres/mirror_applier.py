@@ -16,10 +16,10 @@ from penstock.destinations.postgres.copy_rows import copy_rows, plain
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.errors import refuse_dropped_rows
 from penstock.destinations.sql.dialect import assignments
+from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.row_changes import Changes
-from penstock.destinations.sql.session import Mark
 from penstock.errors import PenstockError, RefusedError
 
 COMING, GOING = '"_penstock_coming"', '"_penstock_going"'

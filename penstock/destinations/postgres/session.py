@@ -21,9 +21,11 @@ from penstock.destinations.postgres.errors import About, as_penstock_error, refu
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
 from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransaction
 from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
+from penstock.destinations.sql.marks import Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.session import Comments, Load, Mark, last_expired_batch
+from penstock.destinations.sql.session import Comments
 from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"

@@ -19,10 +19,11 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.stage_files import Bucket
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.load.wrapped_json import split_text
 from penstock.destinations.sql.marked_session import MarkedSession
+from penstock.destinations.sql.marks import MARKS, Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.sql.session import MARKS, Load, Mark, last_expired_batch
 from penstock.errors import PenstockError, RefusedError, TransientError
 
 STAGED = "_penstock_staged"

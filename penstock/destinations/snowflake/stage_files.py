@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.row_pieces import load_pieces
-from penstock.destinations.sql.session import Load
+from penstock.destinations.sql.load.table_load import Load
 
 FILE_BYTES = 128 << 20
 """Snowflake loads files in parallel, best at about this size."""

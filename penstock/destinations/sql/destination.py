@@ -24,14 +24,8 @@ from penstock.destinations.contract import (
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.all_or_nothing import write_all_or_nothing
-from penstock.destinations.sql.load.loader import (
-    all_rows_failed,
-    failures_in,
-    load_table,
-    meant_for_in,
-    waiting_as_in,
-    waiting_in,
-)
+from penstock.destinations.sql.load.loader import all_rows_failed, load_table
+from penstock.destinations.sql.marks import Mark, failures_in, meant_for_in, waiting_as_in, waiting_in
 from penstock.destinations.sql.mirror.mirror_loader import mirror_table, plan_stretch_changes
 from penstock.destinations.sql.mirror.mirror_marks import STRETCH_SIGN, mirrored_loads
 from penstock.destinations.sql.mirror.stage.change_stager import MirrorStager
@@ -47,7 +41,7 @@ from penstock.destinations.sql.schema.ownership import (
     overflow_table,
     placement_remarks,
 )
-from penstock.destinations.sql.session import Comments, Mark, Session
+from penstock.destinations.sql.session import Comments, Session
 from penstock.destinations.sql.stage.allowed_tables import AllowedTables
 from penstock.destinations.sql.stage.staged_rows import MEANT_FOR, staged_files
 from penstock.destinations.sql.stage.stager import TypedStager

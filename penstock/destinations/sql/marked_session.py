@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from penstock.destinations.contract import Batch
-from penstock.destinations.sql.session import MARKS, Mark, Session, mark_from_row
+from penstock.destinations.sql.marks import MARKS, Mark, mark_from_row
+from penstock.destinations.sql.session import Session
 
 
 class MarkedSession(Session):

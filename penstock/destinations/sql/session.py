@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import CreateTable, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.unmapped.kept_values import UnmappedStore, not_offered
 from penstock.errors import ContradictionError, PenstockError
@@ -21,22 +20,8 @@ from penstock.flatten.inner_types import InnerType
 if TYPE_CHECKING:
     from penstock.destinations.sql.mirror.applier import MirrorTransaction
 
-MARKS = "_penstock_loads"
-"""The table of marks: one per loaded batch and table. A mark is written with its batch, so the two never differ."""
 REGISTRY = "_penstock_tables"
 """Lists the tables that Penstock made. A table is listed before it is made: any other is somebody else's."""
-KEPT_MARKS = 1_000
-"""How many marks a route keeps, and more while one of its tables waits. An older batch is never written again."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Says that a table has its part of a batch: how many rows it accepted, and which it refused (as text)."""
-
-    batch: Batch
-    table: str
-    rows: int
-    failures: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,33 +30,6 @@ class Comments:
 
     table: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
-
-
-class Rows(Protocol):
-    """The rows of a load: readers of one schema each. After a failure they can be asked for again, and start over."""
-
-    def columns(self) -> Sequence[str]:
-        """Every column that any reader has, by our names."""
-
-    def readers(self) -> Iterator[pa.RecordBatchReader]: ...
-
-
-@dataclass(frozen=True)
-class Load:
-    """Rows for a table that has all their columns. They are merged into it, or appended without ``merge``."""
-
-    table: Table
-    rows: Rows
-    merge: Merge | None = None
-
-    def staged_columns(self, dialect: Dialect) -> list[TypedColumn]:
-        """The columns of the staged rows, by the names of the table and of ``merge_rows``."""
-        columns = [self.table.columns[name] for name in self.rows.columns()]
-        if self.merge is not None and self.merge.in_turns and self.merge.version is not None:
-            version = self.table.columns[self.merge.version].type
-            columns.append(TypedColumn(TURN, dialect.types[InnerType.INT64]))
-            columns += [TypedColumn(AFTER, version), TypedColumn(UPTO, version)]
-        return columns
 
 
 class Session(ABC):
@@ -170,17 +128,6 @@ class Session(ABC):
         """Open what a table keeps in ``_unmapped``, in a transaction. With a book it may be changed: nobody else can
         then change the table or load into it. Raises for engines that do not offer it."""
         raise not_offered()
-
-
-def last_expired_batch(batch: Batch) -> int:
-    """Marks up to this batch number may be deleted: nobody writes those batches again, not even a waiting table."""
-    return min([batch.number, *batch.waiting.values()]) - KEPT_MARKS
-
-
-def mark_from_row(row: Sequence[object]) -> Mark:
-    """A mark from a row of scope, route, number, origin, table, rows and failures."""
-    scope, route, number, origin, table, rows, failures = (str(value) for value in row)
-    return Mark(Batch(scope, route, int(number), {}, origin), table, int(rows), failures)
 
 
 def known_load(session: Session, batch: Batch, table: str) -> Mark | None:

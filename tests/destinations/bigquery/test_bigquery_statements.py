@@ -19,6 +19,8 @@ from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.dialect import bigquery_dialect
 from penstock.destinations.contract import Batch
 from penstock.destinations.sql.load.merge_rows import Merge
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
     CreateTable,
@@ -27,7 +29,6 @@ from penstock.destinations.sql.schema.schema_operations import (
     TypedColumn,
     WidenColumn,
 )
-from penstock.destinations.sql.session import Load, Mark
 from penstock.errors import PenstockError, RefusedError, TransientError
 from penstock.flatten.column import Column
 from penstock.flatten.inner_types import InnerType

@@ -14,7 +14,7 @@ from penstock import faults
 from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.sql.load import row_pieces
-from penstock.destinations.sql.session import KEPT_MARKS
+from penstock.destinations.sql.marks import KEPT_MARKS
 from penstock.errors import ContradictionError, PenstockError, TransientError
 from penstock.testing.destination import batch, delivered_rows, events, numbered
 from tests.destinations.clickhouse.conftest import Engine, Warehouse

@@ -13,7 +13,7 @@ import pytest
 from penstock.destinations.contract import AnyDestination, Part
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
-from penstock.destinations.sql.session import KEPT_MARKS as KEPT
+from penstock.destinations.sql.marks import KEPT_MARKS as KEPT
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Mode, Op, Record, entries, placed
 from penstock.testing.destination import LARGE, Staging, batch, delivered_rows, events, numbered

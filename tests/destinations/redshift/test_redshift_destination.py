@@ -15,9 +15,9 @@ from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, NullTableBook, Receipt
 from penstock.destinations.redshift.session import STAGED, RedshiftSession
 from penstock.destinations.sql.load.loader import load_table
+from penstock.destinations.sql.marks import KEPT_MARKS
 from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.destinations.sql.schema.schema_operations import Key
-from penstock.destinations.sql.session import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
 from penstock.testing.destination import LARGE, Staging, batch, events, numbered
 from penstock.testing.own_tables import OwnTablesContract

@@ -12,7 +12,7 @@ import pytest
 from penstock.destinations.snowflake import session
 from penstock.destinations.snowflake.config import SnowflakeConfig
 from penstock.destinations.sql.load import row_pieces
-from penstock.destinations.sql.session import KEPT_MARKS
+from penstock.destinations.sql.marks import KEPT_MARKS
 from penstock.errors import PenstockError, TransientError
 from penstock.testing.destination import batch, delivered_rows, events, numbered
 from tests.destinations.snowflake.conftest import LOGIN, Account, Warehouse

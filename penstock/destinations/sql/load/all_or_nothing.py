@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch, Part, Receipt, TableBook
-from penstock.destinations.sql.load.loader import failures_in
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import Mark, failures_in
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.row_changes import Changes
 from penstock.destinations.sql.mirror.stage.change_header import decode
 from penstock.destinations.sql.schema.ownership import overflow_table
 from penstock.destinations.sql.schema.schema_operations import Table, WidenColumn
-from penstock.destinations.sql.session import Comments, Load, Mark, Session, known_load
+from penstock.destinations.sql.session import Comments, Session, known_load
 from penstock.errors import RefusedError, RowTooLargeError
 
 if TYPE_CHECKING:

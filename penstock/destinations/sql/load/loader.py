@@ -7,12 +7,10 @@ the engine's own message.
 from __future__ import annotations
 
 import itertools
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +21,17 @@ from penstock.destinations.sql.load.fit_rows import FittedRows, Fitting, keyless
 from penstock.destinations.sql.load.fold_by_key import Folding, SharedKeys
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.oversized_rows import NARROWING_LEVELS, Narrowing
+from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.marks import Mark, failures_in, mark_text, merged_in
 from penstock.destinations.sql.schema.alter_table import TableRules, apply_patch
 from penstock.destinations.sql.schema.schema_operations import Table, is_ours
-from penstock.destinations.sql.session import Load, Mark, Session, known_load
+from penstock.destinations.sql.session import Session, known_load
 from penstock.destinations.sql.stage.file_header import merge as merge_headers
 from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
 from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
-from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
+from penstock.outcome import FAILURE_SCHEMA, concat_failures
 
 TABLE_REFUSED = "table_refused"
 """The code of rows whose table accepts no row, whatever it holds."""
@@ -355,64 +355,3 @@ def all_rows_failed(files: Sequence[StagedFile], code: str, message: str) -> pa.
     places = pa.Table.from_batches(rows).combine_chunks()
     said = (pa.repeat(pa.scalar(text, pa.string()), places.num_rows) for text in (code, message))
     return pa.table([*places.columns, *said], schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
-
-
-def concat_failures(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return pa.concat_batches(batches) if batches else NO_FAILURES
-
-
-def mark_text(
-    failures: pa.RecordBatch,
-    merged: int = 0,
-    meant_for: Sequence[str] = (),
-    batch: Batch | None = None,
-    more: Mapping[str, object] = MappingProxyType({}),
-) -> str:
-    """What a mark keeps besides the number of rows: the failures (each message once, because they repeat), how many
-    rows were merged before they were written, the tables that they were meant for, if others, the waiting tables of its
-    batch, and whatever ``more`` a kind of load adds."""
-    kept: dict[str, object] = {"merged": merged} if merged else {}
-    kept |= {"meant_for": list(meant_for)} if meant_for else {}
-    kept |= {"waiting": dict(batch.waiting)} if batch and batch.waiting else {}
-    kept |= {"waiting_as": list(batch.waiting_as)} if batch and batch.waiting_as else {}
-    kept |= more
-    if failures.num_rows:
-        reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
-        numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
-        places = zip(
-            failures.column("partition").to_pylist(), failures.column("offset").to_pylist(), reasons, strict=True
-        )
-        kept |= {"reasons": list(numbers), "rows": [[p, o, numbers[reason]] for p, o, reason in places]}
-    return json.dumps(kept) if kept else ""
-
-
-def failures_in(text: str) -> pa.RecordBatch | None:
-    """The failures that a mark keeps, if any."""
-    kept = json.loads(text or "{}")
-    if "rows" not in kept:
-        return None
-    rows = [(partition, offset, *kept["reasons"][reason]) for partition, offset, reason in kept["rows"]]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)],
-        schema=FAILURE_SCHEMA,
-    )
-
-
-def meant_for_in(text: str) -> list[str]:
-    """The tables that the rows were meant for, if they are in another one."""
-    return [str(table) for table in json.loads(text or "{}").get("meant_for", ())]
-
-
-def waiting_in(text: str) -> dict[str, int]:
-    """The tables that waited when the mark was made, each with the number of the first batch that it lacked."""
-    return {str(table): int(number) for table, number in json.loads(text or "{}").get("waiting", {}).items()}
-
-
-def waiting_as_in(text: str) -> list[str]:
-    """The earlier names of the route under which they waited."""
-    return [str(name) for name in json.loads(text or "{}").get("waiting_as", ())]
-
-
-def merged_in(text: str) -> int:
-    """How many rows were merged, according to a mark; 0 for one of an older release."""
-    return int(json.loads(text or "{}").get("merged", 0))

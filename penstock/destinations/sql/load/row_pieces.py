@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.session import Load
+from penstock.destinations.sql.load.table_load import Load
 
 ROWS = 65_536
 BYTES = 64 << 20

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
+from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror.row_changes import Changes
-from penstock.destinations.sql.session import Mark
 
 
 class MirrorTransaction(ABC):

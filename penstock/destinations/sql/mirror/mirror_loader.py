@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
 from penstock.destinations.sql.config import OnTypeConflict
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.load.loader import concat_failures, failures_in, mark_text, merged_in
+from penstock.destinations.sql.marks import Mark, failures_in, mark_text, merged_in
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting
 from penstock.destinations.sql.mirror.fold_changes import Change, Kinds, is_put
@@ -33,10 +33,10 @@ from penstock.destinations.sql.mirror.stage.mirror_names import column_names
 from penstock.destinations.sql.mirror.stage.staged_changes import StagedStretch, Stretch, stretches
 from penstock.destinations.sql.schema.alter_table import TableRules, ensure_table
 from penstock.destinations.sql.schema.schema_operations import Operation, Table
-from penstock.destinations.sql.session import Comments, Mark, Session, known_load
+from penstock.destinations.sql.session import Comments, Session, known_load
 from penstock.errors import RefusedError, TransientError
 from penstock.json.paths import format_path
-from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, concat_failures
 
 PIECES = 16
 """Into how many pieces refused changes are cut. A refusal costs more than an accepted piece, and with more pieces it

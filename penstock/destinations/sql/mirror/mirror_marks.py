@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.destinations.contract import LoadedTable
-from penstock.destinations.sql.load.loader import concat_failures, failures_in, waiting_as_in, waiting_in
+from penstock.destinations.sql.marks import Mark, failures_in, waiting_as_in, waiting_in
 from penstock.destinations.sql.mirror.stage.staged_changes import Place
-from penstock.destinations.sql.session import Mark
+from penstock.outcome import concat_failures
 
 STRETCH_SIGN = "#"
 """Separates a table's name from the number of a further stretch. No table's name contains it."""
