@@ -15,7 +15,7 @@ import pytest
 
 from penstock import faults
 from penstock.config.loading import load
-from penstock.destinations.sql import session
+from penstock.destinations.sql import marks
 from penstock.engine.delivery.batch_pieces import Ranges, remaining
 from penstock.engine.delivery.batch_writer import Stopped
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
@@ -254,7 +254,7 @@ def test_a_crash_before_it_is_put_off_doubles_nothing(shop: Shop, point: str, mo
 
 
 def test_a_mark_is_kept_for_as_long_as_an_older_batch_waits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "KEPT_MARKS", 2)
+    monkeypatch.setattr(marks, "KEPT_MARKS", 2)
     with shop.locked("orders"):
         shop.append(("orders", 1), ("visits", 1))
         shop.deliver()

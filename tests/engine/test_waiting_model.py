@@ -32,9 +32,8 @@ from penstock.config.loading import load
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.duckdb.session import DuckdbSession
-from penstock.destinations.sql import session as sql_session
-from penstock.destinations.sql.load.table_load import Load
-from penstock.destinations.sql.marks import Mark
+from penstock.destinations.sql import marks as sql_marks
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.session import Session
 from penstock.engine.delivery.batch_pieces import Ranges, remaining
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped, clean_stage
@@ -85,13 +84,13 @@ class Weather:
 class Fickle(DuckdbSession):
     weather: Weather
 
-    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+    def load(self, load: Load) -> LoadResult:
         name = load.table.name if load.table.name in KINDS else OVERFLOW
         if name in self.weather.away:
             raise TransientError("PEN-TST-001", f"{name} is away")
         if name in self.weather.refusing:
             raise RefusedError("PEN-TST-002", "refused")
-        super().load(load, mark)
+        return super().load(load)
 
 
 class Warehouse(DuckdbDestination):
@@ -161,7 +160,7 @@ class WaitingMachine(RuleBasedStateMachine):
         self.seen: dict[tuple[str, int], int] = {}
         self.copies: list[tuple[Path, list[int], str]] = []
         self.adopted = False
-        self.kept_marks, sql_session.KEPT_MARKS = sql_session.KEPT_MARKS, 2
+        self.kept_marks, sql_marks.KEPT_MARKS = sql_marks.KEPT_MARKS, 2
 
     @initialize(keyed=st.booleans(), copying=st.booleans())
     def begin(self, keyed: bool, copying: bool) -> None:
@@ -427,7 +426,7 @@ class WaitingMachine(RuleBasedStateMachine):
                         with self.opened() as pipeline:
                             assert pipeline.ledger.totals(self.route).loaded == len(stored)
         finally:
-            sql_session.KEPT_MARKS = self.kept_marks
+            sql_marks.KEPT_MARKS = self.kept_marks
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -26,7 +26,7 @@ from penstock.destinations.bigquery.client import ERRORS, Client, Job, Query, as
 from penstock.destinations.bigquery.dialect import BigqueryDialect
 from penstock.destinations.bigquery.statements import LOADED_ALREADY, STAGED_PREFIX, Statement
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
@@ -91,25 +91,26 @@ class BigquerySession(MarkedSession):
                 self._wait(self._query(statements.add_origin_statement(self.dialect)))
             self._has_origins = True
 
-    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+    def load(self, load: Load) -> LoadResult:
         with _translate_errors(), tempfile.TemporaryFile(prefix="penstock-", suffix=".parquet") as file:
             schema = statements.file_schema(self.dialect, load)
             write_rows(load, schema, file)
-            if mark is not None:
+            if load.batch is not None:
                 self.ensure_marks_table()
             with self._stage_file(file, schema) as staged:
-                note = mark() if mark is not None else None
-                script = statements.load_script(self.dialect, load, staged, schema, note)
-                if note is None:
+                mark = load.mark()
+                script = statements.load_script(self.dialect, load, staged, schema, mark)
+                if mark is None:
                     self._wait(self._query(script))
-                    return
+                    return load.rows.result()
                 faults.reach("destination.writing")
-                self._run_once(script, note)
+                self._run_once(script, mark)
             faults.reach("destination.committed")
-            old = statements.delete_marks_statement(self.dialect, note.batch)
+            old = statements.delete_marks_statement(self.dialect, mark.batch)
             if old is not None:
                 with suppress(*ERRORS):
                     self._wait(self._query(old))
+        return load.rows.result()
 
     def ensure_marks_table(self) -> None:
         with _translate_errors(refuses=False):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from penstock.destinations.clickhouse.digest import digest
 from penstock.destinations.clickhouse.errors import as_penstock_error, is_no_table
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.load.row_pieces import load_pieces
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import KEPT_MARKS, MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
@@ -114,26 +114,26 @@ class ClickhouseSession(MarkedSession):
             return None
         return Mark(replace(batch, origin=str(found[0][2])), table, int(str(found[0][0])), str(found[0][1]))
 
-    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
-        if mark is None:
-            with self._trial(load.table.name) as trial:
-                self._insert(load, trial, None)
-            return
-        self._insert(load, load.table.name, mark().batch)
-        faults.reach("destination.writing")
-        self._write_mark(mark())
-        faults.reach("destination.committed")
+    def load(self, load: Load) -> LoadResult:
+        name = load.table.name
+        with self._trial(name) if load.batch is None else nullcontext(name) as into:
+            self._insert(load, into)
+        if (mark := load.mark()) is not None:
+            faults.reach("destination.writing")
+            self._write_mark(mark)
+            faults.reach("destination.committed")
+        return load.rows.result()
 
-    def _insert(self, load: Load, into: str, batch: Batch | None) -> None:
+    def _insert(self, load: Load, into: str) -> None:
         undecided = any(self.dialect.target(load.table.columns[name].type).type is None for name in load.rows.columns())
         if load.merge or undecided:
-            self._insert_through_staging(load, into, batch)
+            self._insert_through_staging(load, into)
             return
         for number, piece in enumerate(load_pieces(load, self.dialect)):
-            self._insert_rows(into, piece, _token(batch, into, number, digest(piece)))
+            self._insert_rows(into, piece, _token(load.batch, into, number, digest(piece)))
             faults.reach("destination.piece")
 
-    def _insert_through_staging(self, load: Load, into: str, batch: Batch | None) -> None:
+    def _insert_through_staging(self, load: Load, into: str) -> None:
         columns = load.rows.columns()
         waiting = _WAITING + uuid.uuid4().hex
         key = [load.table.columns[name].name for name in (load.merge.key if load.merge else ())]
@@ -145,7 +145,7 @@ class ClickhouseSession(MarkedSession):
                 seen.update(digest(piece))
                 self._insert_rows(waiting, piece, _NO_DEDUPLICATION)
             statement = self.dialect.insert_statement(load.table, waiting, columns, load.merge, into)
-            settings = _MERGING if load.merge else {**_token(batch, into, 0, seen.digest()), **_IN_ORDER}
+            settings = _MERGING if load.merge else {**_token(load.batch, into, 0, seen.digest()), **_IN_ORDER}
             self._execute(statement, settings)
 
     @contextmanager

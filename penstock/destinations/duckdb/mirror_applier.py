@@ -1,7 +1,7 @@
 """Applies changes to a table of a DuckDB file, in one transaction.
 
 Incoming rows replace existing ones: deleting a row and inserting another is the fastest way to change it here. A failed
-statement ends the whole transaction, so what was done before it is done again.
+statement ends the whole transaction, which then starts over.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ _RUN = "_penstock_run"
 
 class DuckdbMirrorTransaction(MirrorTransaction):
     whole_rows = True
+    starts_over = True
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, write_mark: Callable[[Mark], None]) -> None:
         self._connection = connection
         self._write_mark = write_mark
 
-    def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
+    def apply(self, changes: Changes) -> None:
         try:
             self._apply(changes)
         except (duckdb.DataError, duckdb.IntegrityError) as error:
             self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN")
-            if before is not None:
-                self._apply(before())
             raise RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.") from error
         except duckdb.ProgrammingError as error:
             # It is not the rows: what has the table's name (a view, say) accepts none at all.

@@ -29,6 +29,7 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 
 class PostgresMirrorTransaction(MirrorTransaction):
     whole_rows = False
+    starts_over = False
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class PostgresMirrorTransaction(MirrorTransaction):
         self._as_penstock_error = as_penstock_error
         self._write_mark = write_mark
 
-    def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
+    def apply(self, changes: Changes) -> None:
         try:
             with self._cursor.connection.transaction():
                 self._apply(changes)

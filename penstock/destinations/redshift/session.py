@@ -8,7 +8,7 @@ PostgreSQL, where it is tested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.stage_files import Bucket
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.load.wrapped_json import split_text
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import MARKS, Mark, last_expired_batch
@@ -90,26 +90,28 @@ class RedshiftSession(MarkedSession):
     def _mark_columns(self) -> set[str]:
         return {str(row[1]) for row in self._rows(COLUMNS, self.dialect.database_schema, MARKS)}
 
-    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+    def load(self, load: Load) -> LoadResult:
         columns = load.rows.columns()
         staged = self.dialect.identifier(STAGED)
         real = self.dialect.names([load.table.columns[name].name for name in columns])
         with self._translate_errors():
             self._stage(load, staged)
-            if mark is not None:
+            if load.batch is not None:
                 self._run(f"CREATE TABLE IF NOT EXISTS {self._marks} ({MARK_COLUMNS})")
-            with self._transaction(keep=mark is not None):
-                note = self._lock_marks(mark) if mark is not None else None
+            with self._transaction(keep=load.batch is not None):
+                if (mark := load.mark()) is not None:
+                    self._lock_marks(mark)
                 if load.merge:
                     self._run(self.dialect.merge(load.table, staged, columns, load.merge))
                 else:
                     target = self.dialect.relation(load.table.name)
                     self._run(f"INSERT INTO {target} ({real}) SELECT {real} FROM {staged}")
-                if note is not None:
-                    self._write_mark(note)
+                if mark is not None:
+                    self._write_mark(mark)
                     faults.reach("destination.writing")
-        if mark is not None:
+        if load.batch is not None:
             faults.reach("destination.committed")
+        return load.rows.result()
 
     def _stage(self, load: Load, staged: str) -> None:
         """Load the rows into a temporary table of this session."""
@@ -121,15 +123,13 @@ class RedshiftSession(MarkedSession):
             for run in folder.write(load.rows.readers()):
                 self._run(self._bucket.copy(self.dialect, staged, run))
 
-    def _lock_marks(self, mark: Callable[[], Mark]) -> Mark:
-        """Lock the table of marks and return the mark to write; raises if it is there already."""
+    def _lock_marks(self, mark: Mark) -> None:
+        """Lock the table of marks; raises if the mark is there already."""
         self._run(f"LOCK TABLE {self._marks}")
-        note = mark()
-        if self._stored_mark(note.batch, note.table) is not None:
+        if self._stored_mark(mark.batch, mark.table) is not None:
             raise TransientError(
-                "PEN-DST-031", f"batch {note.batch.number} of '{note.table}' was just loaded.", "It is looked up again."
+                "PEN-DST-031", f"batch {mark.batch.number} of '{mark.table}' was just loaded.", "It is looked up again."
             )
-        return note
 
     def _write_mark(self, mark: Mark) -> None:
         batch = mark.batch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
 from penstock.destinations.snowflake.errors import as_penstock_error
 from penstock.destinations.snowflake.stage_files import write_files
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
@@ -96,14 +96,14 @@ class SnowflakeSession(MarkedSession):
         self._cursor.execute(f'ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS "ORIGIN" TEXT')
         self._has_marks = True
 
-    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
+    def load(self, load: Load) -> LoadResult:
         folder = uuid.uuid4().hex
         names = load.rows.columns()
         with self._translate_errors():
             files = self._upload(load, folder)
             if load.merge and files:
                 self._cursor.execute(self.dialect.create_staging(load.table, names, load.merge))
-            with self._transaction(keep=mark is not None):
+            with self._transaction(keep=load.batch is not None):
                 if files:
                     relation = self.dialect.identifier(STAGED) if load.merge else self.dialect.relation(load.table.name)
                     self._cursor.execute(
@@ -111,11 +111,12 @@ class SnowflakeSession(MarkedSession):
                     )
                     for statement in self.dialect.merge_statements(load.table, names, load.merge) if load.merge else ():
                         self._cursor.execute(statement)
-                if mark is not None:
-                    self._write_mark(mark())
+                if (mark := load.mark()) is not None:
+                    self._write_mark(mark)
                     faults.reach("destination.writing")
-        if mark is not None:
+        if load.batch is not None:
             faults.reach("destination.committed")
+        return load.rows.result()
 
     def _upload(self, load: Load, folder: str) -> int:
         """Upload the rows to the stage; returns the number of files."""

@@ -24,6 +24,7 @@ from penstock.destinations.contract import (
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.all_or_nothing import write_all_or_nothing
+from penstock.destinations.sql.load.attempt import Attempt, BatchWrite
 from penstock.destinations.sql.load.loader import all_rows_failed, load_table
 from penstock.destinations.sql.marks import Mark, failures_in, meant_for_in, waiting_as_in, waiting_in
 from penstock.destinations.sql.mirror.mirror_loader import mirror_table, plan_stretch_changes
@@ -86,11 +87,16 @@ class SqlDestination(Destination[SqlConfigT]):
         )
 
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
+        return self.write_tables(batch, parts, book, Attempt.LENIENT)
+
+    def write_tables(self, batch: Batch, parts: Sequence[Part], book: TableBook, attempt: Attempt) -> Receipt:
+        """Raises ``WriteRefused`` if the attempt wants all rows and one is refused."""
         if not parts:
             return Receipt()
-        rules, tables = TableRules.of(self.config), parts_by_table(parts)
+        tables = parts_by_table(parts)
         load = mirror_table if self.config.mirrors else load_table
         with self.session() as session:
+            write = BatchWrite(session, TableRules.of(self.config), batch, book, attempt)
             placed = self._own_tables.place_tables(session, self._limits, batch, tables, book)
             receipts = []
             for table, files in tables.items():
@@ -99,10 +105,10 @@ class SqlDestination(Destination[SqlConfigT]):
                 if table in placed.foreign:
                     receipts.append(self._reject_foreign(table, files))
                     continue
-                receipts.append(_load_or_defer(table, partial(load, session, rules, batch, table, files, book)))
+                receipts.append(_load_or_defer(table, partial(load, write, table, files)))
             if placed.overflowing:
                 beyond = [part for part in parts if part.table in placed.overflowing]
-                receipts.append(self._load_overflow(session, rules, batch, beyond, book))
+                receipts.append(self._load_overflow(write, beyond))
         return Receipt(receipts)
 
     @cached_property
@@ -120,13 +126,11 @@ class SqlDestination(Destination[SqlConfigT]):
             return TableReceipt(table, 0, unavailable=TransientError("PEN-DST-092", f"{not_ours_message(table)}.", fix))
         return TableReceipt(table, 0, all_rows_failed(staged_files(parts), NOT_OURS, not_ours_message(table)))
 
-    def _load_overflow(
-        self, session: Session, rules: TableRules, batch: Batch, parts: Sequence[Part], book: TableBook
-    ) -> TableReceipt:
+    def _load_overflow(self, write: BatchWrite, parts: Sequence[Part]) -> TableReceipt:
         """Load the rows of several tables into one. A column, which is also part of the key, names each row's table."""
-        into = overflow_table(batch.route, self.dialect.max_name)
-        apart = replace(rules, primary_key=(MEANT_FOR, *rules.primary_key) if rules.primary_key else ())
-        found = _load_or_defer(into, lambda: load_table(session, apart, batch, into, parts, book, say_table=True))
+        into, key = overflow_table(write.batch.route, self.dialect.max_name), write.rules.primary_key
+        apart = replace(write, rules=replace(write.rules, primary_key=(MEANT_FOR, *key) if key else ()))
+        found = _load_or_defer(into, partial(load_table, apart, into, parts, say_table=True))
         return replace(found, meant_for=tuple(dict.fromkeys(part.table for part in parts)))
 
     def write_all_or_nothing(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:

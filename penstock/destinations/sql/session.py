@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marks import MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import CreateTable, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.unmapped.kept_values import UnmappedStore, not_offered
@@ -116,9 +116,9 @@ class Session(ABC):
         """All marks of a route, oldest first. Creates nothing."""
 
     @abstractmethod
-    def load(self, load: Load, mark: Callable[[], Mark] | None) -> None:
-        """Insert or merge the rows and write the mark, all or nothing. ``mark`` is called once the rows were read.
-        Without one: try the load and roll it back."""
+    def load(self, load: Load) -> LoadResult:
+        """Insert or merge the rows and write the mark of their batch, all or nothing. Without a batch: try the load and
+        roll it back."""
 
     def open_mirror(self) -> AbstractContextManager[MirrorTransaction]:
         """Open a transaction that applies changes to a table. Raises for engines that do not offer it."""

@@ -12,6 +12,7 @@ from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.destination import BigqueryDestination
 from penstock.destinations.bigquery.session import BigquerySession
 from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, Receipt
+from penstock.destinations.sql.load.attempt import BatchWrite
 from penstock.destinations.sql.load.loader import load_table
 from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.errors import PenstockError, TransientError
@@ -190,7 +191,7 @@ def test_a_job_that_outlived_its_writer_is_not_done_again(warehouse: Warehouse, 
     session = Blind(warehouse.there, warehouse.destination.dialect)
     parts = warehouse.staging.stage(numbered([1]))
     with pytest.raises(TransientError, match="PEN-DST-053"):
-        load_table(session, TableRules(), batch(0), "events", parts, NULL_TABLE_BOOK)
+        load_table(BatchWrite(session, TableRules(), batch(0), NULL_TABLE_BOOK), "events", parts)
     assert warehouse.ask("SELECT id FROM shop.events") == [(1,)]
 
 

@@ -19,7 +19,7 @@ from penstock.destinations.bigquery.config import BigqueryConfig
 from penstock.destinations.bigquery.dialect import bigquery_dialect
 from penstock.destinations.contract import Batch
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.schema.schema_operations import (
     AddColumn,
@@ -32,6 +32,7 @@ from penstock.destinations.sql.schema.schema_operations import (
 from penstock.errors import PenstockError, RefusedError, TransientError
 from penstock.flatten.column import Column
 from penstock.flatten.inner_types import InnerType
+from penstock.outcome import NO_FAILURES
 
 DIALECT = bigquery_dialect("my-project", "shop")
 T = "`my-project`.`shop`.`t`"
@@ -54,6 +55,9 @@ class Columns:
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         return iter(())
+
+    def result(self) -> LoadResult:
+        return LoadResult(0, NO_FAILURES, 0)
 
 
 def load(types: dict[str, str], key: tuple[str, ...] = (), version: str | None = None) -> Load:

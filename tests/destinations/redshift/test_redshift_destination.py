@@ -14,6 +14,7 @@ import pytest
 from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, NullTableBook, Receipt
 from penstock.destinations.redshift.session import STAGED, RedshiftSession
+from penstock.destinations.sql.load.attempt import BatchWrite
 from penstock.destinations.sql.load.loader import load_table
 from penstock.destinations.sql.marks import KEPT_MARKS
 from penstock.destinations.sql.schema.alter_table import TableRules
@@ -280,7 +281,7 @@ def test_a_mark_that_came_after_one_looked_stops_the_load(warehouse: Warehouse) 
     with closing(destination.connect()) as connection:
         session = Blind(connection, destination.dialect, destination.bucket)
         with pytest.raises(TransientError, match="PEN-DST-031"):
-            load_table(session, TableRules(), batch(0), "events", parts, NULL_TABLE_BOOK)
+            load_table(BatchWrite(session, TableRules(), batch(0), NULL_TABLE_BOOK), "events", parts)
     assert warehouse.ask("SELECT id FROM events") == [(0,)]
 
 

@@ -16,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.destinations.contract import Batch, Order, Part, TableBook, TableReceipt
+from penstock.destinations.contract import Batch, Order, Part, TableReceipt
+from penstock.destinations.sql.load.attempt import Attempt, BatchWrite
 from penstock.destinations.sql.load.fit_rows import FittedRows, Fitting, keyless_failures
 from penstock.destinations.sql.load.fold_by_key import Folding, SharedKeys
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.oversized_rows import NARROWING_LEVELS, Narrowing
-from penstock.destinations.sql.load.table_load import Load
-from penstock.destinations.sql.marks import Mark, failures_in, mark_text, merged_in
-from penstock.destinations.sql.schema.alter_table import TableRules, apply_patch
+from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.marks import failures_in, merged_in
+from penstock.destinations.sql.schema.alter_table import apply_patch
 from penstock.destinations.sql.schema.schema_operations import Table, is_ours
-from penstock.destinations.sql.session import Session, known_load
+from penstock.destinations.sql.session import known_load
 from penstock.destinations.sql.stage.file_header import merge as merge_headers
 from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
@@ -39,18 +40,10 @@ MAX_CLASHES = 20
 """How many rows to search for that are fine alone but clash with others. Each costs a load per halving."""
 
 
-def load_table(
-    session: Session,
-    rules: TableRules,
-    batch: Batch,
-    name: str,
-    parts: Sequence[Part],
-    book: TableBook,
-    say_table: bool = False,
-) -> TableReceipt:
+def load_table(write: BatchWrite, name: str, parts: Sequence[Part], say_table: bool = False) -> TableReceipt:
     """Load the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts. With
     ``say_table`` they are parts of several tables, and each row names the one that it was meant for."""
-    known = known_load(session, batch, name)
+    known = known_load(write.session, write.batch, name)
     if known is not None:
         return TableReceipt(
             name, known.rows, failures_in(known.failures), repeated=True, merged=merged_in(known.failures)
@@ -58,36 +51,34 @@ def load_table(
     files = staged_files(parts, say_table)
     try:
         try:
-            return _load(session, rules, batch, name, files, book)
+            return _load(write, name, files)
         except TableRefusedError:
             # The table may have changed since it was read. If not, this fails the same way.
-            return _load(session, rules, batch, name, files, book)
+            return _load(write, name, files)
     except TableRefusedError as error:
         return TableReceipt(name, 0, all_rows_failed(files, TABLE_REFUSED, error.what))
 
 
-def _load(
-    session: Session, rules: TableRules, batch: Batch, name: str, files: Sequence[StagedFile], book: TableBook
-) -> TableReceipt:
-    table = apply_patch(session, rules, name, files, book)
+def _load(write: BatchWrite, name: str, files: Sequence[StagedFile]) -> TableReceipt:
+    rules, dialect = write.rules, write.session.dialect
+    table = apply_patch(write.session, rules, name, files, write.book)
     if table is None or not (_has_foreign_key(table) or set(rules.primary_key) <= table.columns.keys()):
         failures = [keyless_failures(rows, rules.primary_key) for file in files for rows in file.batches()]
         return TableReceipt(name, 0, concat_failures(failures))
     # Fields without a column too: their values in _unmapped can get one later, of the type that a cast asks for.
-    book.note_paths(
+    write.book.note_paths(
         name, {column.name: column.paths for column in merge_headers(file.header for file in files) if column.paths}
     )
     same = _single_type_columns(files)
-    fittings = [rules.fitting(file, table, session.dialect, same) for file in files]
+    fittings = [rules.fitting(file, table, dialect, same) for file in files]
     key = tuple(table.key.columns) if table.key else rules.primary_key
     version = rules.version_column if key and rules.version_column in table.columns else None
     losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
-    narrowing = Narrowing(table, session.dialect, [*key, *([version] if version else [])])
+    narrowing = Narrowing(table, dialect, [*key, *([version] if version else [])])
     merge = Merge(key, version, losing=losing | narrowing.movable) if key else None
-    loader = _Loader(session, table, files, fittings, narrowing, merge, batch.order)
-    loaded = loader.load(batch)
-    refused = loaded.failures if loaded.failures.num_rows else None
-    return TableReceipt(name, loader.total - loaded.failures.num_rows, refused, merged=loaded.merged)
+    found = _Loader(write, table, files, fittings, narrowing, merge).load()
+    refused = found.failures if found.failures.num_rows else None
+    return TableReceipt(name, found.rows, refused, merged=found.merged)
 
 
 def _single_type_columns(files: Sequence[StagedFile]) -> set[str]:
@@ -117,14 +108,19 @@ class _Slice:
     left_out: frozenset[int] = frozenset()
     narrowed_rows: Mapping[int, int] = field(default_factory=dict)
     """Rows that are too large together with what the table has, each with its narrowing level."""
+    refused: Sequence[pa.RecordBatch] = ()
+    """The failures of the rows that are left out."""
+    attempt: Attempt = Attempt.LENIENT
     failures: list[pa.RecordBatch] = field(default_factory=list)
     """Rows that fit nowhere; complete once the readers were read."""
     written: list[int] = field(default_factory=list)
     """How many rows each reader gave, once they were read; rows of one key count as one."""
 
-    def load(self) -> Load:
+    def load(self, batch: Batch | None = None) -> Load:
         in_turns = self._keys is not None and self._keys.in_turns
-        return Load(self.table, self, replace(self.merge, in_turns=in_turns) if self.merge else None)
+        merge = replace(self.merge, in_turns=in_turns) if self.merge else None
+        meant_for = dict.fromkeys(file.meant_for for file in self.files if file.meant_for is not None)
+        return Load(self.table, self, merge, batch, tuple(meant_for))
 
     def columns(self) -> Sequence[str]:
         named = [name for fitting in self.fittings for name in fitting.names]
@@ -165,6 +161,12 @@ class _Slice:
             self.written.append(rows.num_rows)
             yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
 
+    def result(self) -> LoadResult:
+        failures = concat_failures([*self.refused, *self.failures])
+        self.attempt.check_failures(failures)
+        rows = self.end - self.start - failures.num_rows
+        return LoadResult(rows, failures, rows - sum(self.written) if self.merge else 0)
+
     def _pairs(self) -> Iterator[tuple[StagedFile, Fitting]]:
         for file, fitting in zip(self.files, self.fittings, strict=True):
             if file.first_row < self.end and self.start < file.first_row + file.rows:
@@ -203,21 +205,13 @@ class _Slice:
 
 
 @dataclass(frozen=True)
-class _Loaded:
-    failures: pa.RecordBatch
-    merged: int
-    """How many rows were folded into another row of the same key."""
-
-
-@dataclass(frozen=True)
 class _Loader:
-    session: Session
+    write: BatchWrite
     table: Table
     files: Sequence[StagedFile]
     fittings: Sequence[Fitting]
     narrowing: Narrowing
     merge: Merge | None
-    order: Order | None
     narrowed_rows: dict[int, int] = field(default_factory=dict)
     """Rows that the engine found too large together with what their table has, each with its narrowing level."""
 
@@ -225,43 +219,37 @@ class _Loader:
     def total(self) -> int:
         return sum(file.rows for file in self.files)
 
-    @property
-    def _meant_for(self) -> list[str]:
-        return list(dict.fromkeys(file.meant_for for file in self.files if file.meant_for is not None))
-
-    def load(self, batch: Batch) -> _Loaded:
+    def load(self) -> LoadResult:
         """Returns the rows that failed; all others are loaded."""
         try:
-            return self._attempt(batch, {})
+            return self._load_all({})
         except RefusedError as error:
             refused = self._find_refused_rows(error)
         try:
-            return self._attempt(batch, refused)
+            return self._load_all(refused)
         except RefusedError as error:
             # Every row is fine alone, but not all of them together.
             refused = self._find_clashing_rows(refused, error)
         try:
-            return self._attempt(batch, refused)
+            return self._load_all(refused)
         except RefusedError as error:
             # It is not the rows: what has the table's name accepts none at all.
             raise TableRefusedError(error.code, error.what, error.fix) from error
 
-    def _attempt(self, batch: Batch, refused: dict[int, str]) -> _Loaded:
+    def _load_all(self, refused: dict[int, str]) -> LoadResult:
         """Load all rows but the refused ones. Raises ``RefusedError`` if the engine refuses further rows."""
-        rows = self._slice(0, self.total, frozenset(refused))
-        failed = [self._refused_failures(refused)] if refused else []
+        failures = [self._refused_failures(refused)] if refused else []
+        attempt = self.write.attempt
+        rows = replace(self._slice(0, self.total, frozenset(refused)), refused=failures, attempt=attempt)
+        return self._load_rows(rows.load(None if attempt is Attempt.TRIAL else self.write.batch))
 
-        def loaded() -> _Loaded:
-            failures = concat_failures([*failed, *rows.failures])
-            return _Loaded(failures, self.total - failures.num_rows - sum(rows.written) if self.merge else 0)
-
-        def mark() -> Mark:
-            found = loaded()
-            taken = self.total - found.failures.num_rows
-            return Mark(batch, self.table.name, taken, mark_text(found.failures, found.merged, self._meant_for, batch))
-
-        self.session.load(rows.load(), mark)
-        return loaded()
+    def _load_rows(self, load: Load) -> LoadResult:
+        try:
+            return self.write.session.load(load)
+        except RefusedError as error:
+            if not isinstance(error, RowTooLargeError):  # a row that is too large can be narrowed
+                self.write.attempt.check_refusal(error)
+            raise
 
     def _find_refused_rows(self, error: RefusedError) -> dict[int, str]:
         """The numbers of the rows that the engine refuses, each with its message."""
@@ -273,7 +261,7 @@ class _Loader:
             start, end, error = ranges.popleft()
             if end - start == 1 and self._fits_when_narrowed(start, error):
                 continue
-            if end - start == 1 or tries >= self.session.max_tries:
+            if end - start == 1 or tries >= self.write.session.max_tries:
                 found.update(dict.fromkeys(range(start, end), error.what))
                 continue
             middle = (start + end) // 2
@@ -321,7 +309,7 @@ class _Loader:
 
     def _try_load(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
         try:
-            self.session.load(self._slice(start, end, left_out).load(), None)
+            self._load_rows(self._slice(start, end, left_out).load())
         except RefusedError as error:
             return error
         return None
@@ -333,7 +321,7 @@ class _Loader:
             self.fittings,
             self.narrowing,
             self.merge,
-            self.order,
+            self.write.batch.order,
             start,
             end,
             left_out,

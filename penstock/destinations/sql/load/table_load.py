@@ -8,10 +8,22 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.destinations.contract import Batch
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
+from penstock.destinations.sql.marks import Mark, mark_text
 from penstock.destinations.sql.schema.schema_operations import Table, TypedColumn
 from penstock.flatten.inner_types import InnerType
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """What became of the rows of a load: ``rows`` of them were accepted, the others are in ``failures``."""
+
+    rows: int
+    failures: pa.RecordBatch
+    merged: int
+    """How many rows were folded into another row of the same key."""
 
 
 class Rows(Protocol):
@@ -22,6 +34,10 @@ class Rows(Protocol):
 
     def readers(self) -> Iterator[pa.RecordBatchReader]: ...
 
+    def result(self) -> LoadResult:
+        """What became of the rows, once the readers were read. Raises ``WriteRefused`` if some fit nowhere and none may
+        be left out."""
+
 
 @dataclass(frozen=True)
 class Load:
@@ -30,6 +46,18 @@ class Load:
     table: Table
     rows: Rows
     merge: Merge | None = None
+    batch: Batch | None = None
+    """The batch whose mark is written with the rows. Without one the load is only tried."""
+    meant_for: Sequence[str] = ()
+    """The tables that the rows were staged for, if not for this one."""
+
+    def mark(self) -> Mark | None:
+        """The mark to write with the rows, once they were read; ``None`` in a trial."""
+        if self.batch is None:
+            return None
+        found = self.rows.result()
+        text = mark_text(found.failures, found.merged, self.meant_for, self.batch)
+        return Mark(self.batch, self.table.name, found.rows, text)
 
     def staged_columns(self, dialect: Dialect) -> list[TypedColumn]:
         """The columns of the staged rows, by the names of the table and of ``merge_rows``."""

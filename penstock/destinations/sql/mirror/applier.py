@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 from penstock.destinations.sql.marks import Mark
@@ -12,15 +11,17 @@ from penstock.destinations.sql.mirror.row_changes import Changes
 
 class MirrorTransaction(ABC):
     """One transaction at the target, committed if the context ends without an error. Errors are those of ``Session``;
-    after a ``RefusedError`` the transaction goes on, as it was before the call."""
+    after a ``RefusedError`` the transaction goes on, as it was before the call or at its start (``starts_over``)."""
 
     whole_rows: ClassVar[bool]
     """Whether incoming rows must have all columns of their table, because they replace whole rows."""
 
+    starts_over: ClassVar[bool]
+    """Whether a refusal undoes all that was applied so far, so that it must be applied again."""
+
     @abstractmethod
-    def apply(self, changes: Changes, before: Callable[[], Changes] | None) -> None:
-        """Delete rows, then upsert rows. ``before`` gives all that was applied in this transaction so far, if anything
-        was, for an engine that must redo it."""
+    def apply(self, changes: Changes) -> None:
+        """Delete rows, then upsert rows."""
 
     @abstractmethod
     def write_mark(self, mark: Mark) -> None:

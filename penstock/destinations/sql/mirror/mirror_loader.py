@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.destinations.contract import Batch, Part, TableBook, TableReceipt
+from penstock.destinations.contract import Batch, Part, TableReceipt
 from penstock.destinations.sql.config import OnTypeConflict
 from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.sql.load.attempt import Attempt, BatchWrite
 from penstock.destinations.sql.marks import Mark, failures_in, mark_text, merged_in
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting
@@ -43,18 +44,16 @@ PIECES = 16
 takes fewer refusals to find a change."""
 
 
-def mirror_table(
-    session: Session, rules: TableRules, batch: Batch, name: str, parts: Sequence[Part], book: TableBook
-) -> TableReceipt:
+def mirror_table(write: BatchWrite, name: str, parts: Sequence[Part]) -> TableReceipt:
     """Apply the parts of one table, unless the engine has them. Failures and rows add up to the rows of the parts, plus
     what the engine already had of records that the parts no longer hold."""
-    marks = list(_applied_marks(session, batch, name))
-    before, left = len(marks), _remaining_stretches(parts, batch, [mark.failures for mark in marks])
+    marks = list(_applied_marks(write.session, write.batch, name))
+    before, left = len(marks), _remaining_stretches(parts, write.batch, [mark.failures for mark in marks])
     for number, staged in enumerate(left):
-        mark = Mark(batch, mark_name(name, before + number), len(staged))
+        mark = Mark(write.batch, mark_name(name, before + number), len(staged))
         behind = left[number + 1].first if number + 1 < len(left) else None
         place = Progress(before + len(left), staged.last if behind != staged.last else None)
-        marks.append(_apply_stretch(session, rules, mark, name, staged, book, place))
+        marks.append(_apply_stretch(write, mark, name, staged, place))
     failures = [failed for mark in marks if (failed := failures_in(mark.failures)) is not None]
     return TableReceipt(
         name,
@@ -109,10 +108,9 @@ def _by_our_names(
     return staged.with_target_names(names, rules.primary_key)
 
 
-def _apply_stretch(
-    session: Session, rules: TableRules, mark: Mark, name: str, staged: StagedStretch, book: TableBook, place: Progress
-) -> Mark:
+def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStretch, place: Progress) -> Mark:
     """Apply changes and return their mark; ``mark`` is the mark if nothing fails."""
+    session, rules = write.session, write.rules
 
     def plan(table: Table | None, unwidened: frozenset[str], frozen: bool) -> list[Operation]:
         kept = rules.with_limits(unwidened, frozen)
@@ -121,42 +119,53 @@ def _apply_stretch(
     before = session.comments(name)
     if rules.one_source:
         check_source(name, staged.header.namespaces, before.table)
-    _make_room_for_key(session, rules, name, staged, before)
-    table = ensure_table(session, name, plan, book)
+    _make_room_for_key(write, name, staged, before)
+    table = ensure_table(session, name, plan, write.book)
     now = session.comments(name)
     stretch = _by_our_names(staged, session.dialect, rules, table, now)
     if table is None:
-        return _final_mark(mark, stretch, _failures_without_table(stretch), len(stretch), place)
+        return _final_mark(mark, stretch, _failures_without_table(stretch), len(stretch), place, write.attempt)
     fitting = MirrorFitting(stretch.header, table, session.dialect)
-    book.note_paths(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
+    write.book.note_paths(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(failing_changes(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
     failures |= bad_truncates(stretch, now.table)
-    with session.open_mirror() as mirror:
+    with _open_mirror(write) as mirror:
         rows: KeyedRows | KeylessRows = KeylessRows(stretch, fitting)
         # If no change has the key, all of them have failed except truncates.
         if stretch.header.key and set(stretch.header.key) <= fitting.columns.keys():
             rows = KeyedRows(stretch, fitting, mirror.whole_rows)
         change = stretch.change.copy()
         change[list(failures)] = Change.NOTHING
-        search = _RefusalSearch(mirror, rows, change)
+        search = _RefusalSearch(mirror, rows, change, write.attempt)
         failures |= search.apply_all()
-        mark = _final_mark(mark, stretch, failures, sum(search.written), place)
+        mark = _final_mark(mark, stretch, failures, sum(search.written), place, write.attempt)
         mirror.write_mark(mark)
     return mark
 
 
-def _make_room_for_key(
-    session: Session, rules: TableRules, name: str, staged: StagedStretch, comments: Comments
-) -> None:
+class _RollBack(Exception):
+    """Ends the transaction of a trial."""
+
+
+@contextmanager
+def _open_mirror(write: BatchWrite) -> Iterator[MirrorTransaction]:
+    with suppress(_RollBack), write.session.open_mirror() as mirror:
+        yield mirror
+        if write.attempt is Attempt.TRIAL:
+            raise _RollBack
+
+
+def _make_room_for_key(write: BatchWrite, name: str, staged: StagedStretch, comments: Comments) -> None:
     """Make sure that no row prevents a key whose columns the table does not have yet.
 
     A table that is emptied for that stays empty if we are killed before the rest: its mark is not written yet, so the
     whole stretch, which begins with a truncate, is applied again.
     """
+    session = write.session
     table = session.table(name)
     if table is None:
         return
-    stretch = _by_our_names(staged, session.dialect, rules, table, comments)
+    stretch = _by_our_names(staged, session.dialect, write.rules, table, comments)
     new = [column for column in stretch.header.key if column not in table.columns]
     if not new or not is_put(stretch.change).any() or not session.has_rows(name):
         return
@@ -167,9 +176,9 @@ def _make_room_for_key(
             " for it.",
             "Empty the table and have all rows sent again, or add the column and fill it; it is tried again.",
         )
-    with session.open_mirror() as mirror:
+    with _open_mirror(write) as mirror:
         first = KeylessRows(stretch, MirrorFitting(stretch.header, table, session.dialect))
-        mirror.apply(first.changes(stretch.change, 0, 1), None)
+        mirror.apply(first.changes(stretch.change, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -180,6 +189,7 @@ class _RefusalSearch:
     rows: KeyedRows | KeylessRows
     change: Kinds
     """What each change does. Those that failed do nothing."""
+    attempt: Attempt
     written: list[int] = field(default_factory=list)
     """How many rows each piece deleted or put; the changes of one key count as one."""
 
@@ -191,11 +201,13 @@ class _RefusalSearch:
             if (self.change[start:end] == Change.NOTHING).all():
                 continue
             try:
-                before = partial(self.rows.changes, self.change, 0, start) if start else None
                 changes = self.rows.changes(self.change, start, end)
-                self.mirror.apply(changes, before)
+                self.mirror.apply(changes)
                 self.written.append(changes.count + changes.gone.num_rows + changes.truncates)
             except RefusedError as error:
+                self.attempt.check_refusal(error)
+                if start and self.mirror.starts_over:
+                    self.mirror.apply(self.rows.changes(self.change, 0, start))
                 if end - start == 1:
                     found[start] = ("refused", error.what)
                     self.change[start] = Change.NOTHING
@@ -212,8 +224,11 @@ def _failures_without_table(stretch: Stretch) -> Failures:
     return dict.fromkeys(np.flatnonzero(is_put(stretch.change)).tolist(), reason)
 
 
-def _final_mark(mark: Mark, stretch: Stretch, failures: Failures, written: int, place: Progress) -> Mark:
+def _final_mark(
+    mark: Mark, stretch: Stretch, failures: Failures, written: int, place: Progress, attempt: Attempt
+) -> Mark:
     failed = _named_failures(stretch, failures)
+    attempt.check_failures(failed)
     taken = len(stretch) - failed.num_rows
     # A row that moves to another key is deleted and put: more is written than came.
     said = mark_text(failed, max(0, taken - written), batch=mark.batch, more=place.to_members())
