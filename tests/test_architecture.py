@@ -43,6 +43,19 @@ ROOMS = {
     "hypothesis": ("testing/",),
 }
 
+VENDORS = re.compile("duckdb|postgres|snowflake|bigquery|redshift|clickhouse", re.IGNORECASE)
+VENDOR_ROOMS = tuple(f"{kind}/{name}/" for kind in ("sources", "destinations") for name in VENDORS.pattern.split("|"))
+NAMES_VENDORS = {
+    "registry.py": "lists the components by name",
+    "redaction.py": "words that are no secret",
+    "demo/": "runs one pipeline, and shows what it loaded",
+    "config/pipeline_config.py": "a ledger is kept in SQLite or PostgreSQL",
+    "config/values/database_url.py": "the address of a database that speaks PostgreSQL's protocol",
+    "engine/ledger/database.py": "a ledger is kept in SQLite or PostgreSQL",
+    "cli/about.py": "tells the versions of installed packages",
+    "cli/backup.py": "a ledger in PostgreSQL has backups of its own",
+}
+
 MOST_MODULES = 16
 """What a folder may hold before nobody finds anything in it."""
 
@@ -127,6 +140,54 @@ def test_the_engine_asks_what_a_component_can_do_and_not_what_it_is() -> None:
         if re.search(r"(Destination|Source|Config)\b", ast.unparse(call.args[1]))
     ]
     assert asked == []
+
+
+def words(path: Path) -> Iterator[str]:
+    """Every name and text of a module's code; prose (docstrings, comments) may give examples."""
+    prose = {id(node.value) for node in ast.walk(_tree(path)) if isinstance(node, ast.Expr)}
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+        elif isinstance(node, ast.Name | ast.Attribute | ast.alias | ast.ClassDef | ast.FunctionDef | ast.arg):
+            yield next(getattr(node, field) for field in ("id", "attr", "name", "arg") if hasattr(node, field))
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def test_a_vendor_is_named_only_in_its_folder() -> None:
+    naming = {name for name, path in modules() if any(VENDORS.search(word) for word in words(path))}
+    strangers = {name for name in naming if not name.startswith((*VENDOR_ROOMS, *NAMES_VENDORS))}
+    assert strangers == set()
+    idle = [allowed for allowed in NAMES_VENDORS if not any(name.startswith(allowed) for name in naming)]
+    assert idle == [], "no longer needs an exception"
+
+
+def test_what_loads_rows_calls_a_session_and_is_never_called_by_it() -> None:
+    """A session takes rows and returns a result: it knows no loader, and is given no function to call."""
+    loaders = {f"penstock.destinations.sql.{name}" for name in ("load.loader", "load.all_or_nothing", "load.attempt")}
+    loaders |= {"penstock.destinations.sql.mirror.mirror_loader", "penstock.destinations.sql.destination"}
+    callers = [
+        name
+        for name, path in modules()
+        if name.startswith("destinations/") and name.endswith(("/session.py", "/mirror_applier.py"))
+        if loaders & set(imports(path))
+    ]
+    assert callers == []
+    for contract in ("session.py", "mirror/applier.py", "load/table_load.py"):
+        assert "Callable" not in words(PACKAGE / "destinations/sql" / contract), contract
+
+
+def test_no_object_is_patched() -> None:
+    """What an object does is given to it when it is made."""
+    patches = {"copy.copy", "setattr", "object.__setattr__"}
+    patching = [
+        f"{name}: {ast.unparse(call)}"
+        for name, path in modules()
+        for call in ast.walk(_tree(path))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in patches
+    ]
+    assert patching == []
+    assert [name for name, path in modules() if "type: ignore[method-assign]" in path.read_text()] == []
 
 
 def test_the_engine_takes_what_the_log_yields_and_is_never_called_by_it() -> None:

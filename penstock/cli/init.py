@@ -35,7 +35,7 @@ def init(
     typer.echo(f"  cd {folder}")
     typer.echo("  penstock validate      # checks pipeline.yaml")
     typer.echo("  penstock test          # runs the cases in tests/")
-    typer.echo("  penstock run --once    # takes events.ndjson in and delivers it to DuckDB")
+    typer.echo("  penstock run --once    # takes events.ndjson in and loads it into a table")
     typer.echo("  penstock status        # what became of every event")
     typer.echo("  penstock failed list   # one line of the sample is broken, on purpose")
     typer.echo("  penstock run           # keeps running, and takes events over HTTP too")

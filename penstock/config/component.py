@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from penstock.registry import Kind, components
 
 
 @dataclass
@@ -95,9 +98,23 @@ class StepConfig(ComponentConfig):
         return value
 
 
+class Offer(StrEnum):
+    """What a destination may do beyond loading rows."""
+
+    MIRROR = "follows the tables of a source, change by change"
+    REMAP = "reads and moves what tables keep in _unmapped"
+
+
+def offered_by(offer: Offer) -> str:
+    """The destinations that offer it, by name."""
+    cards = components(Kind.DESTINATION).values()
+    return " and ".join(card.name for card in cards if offer in card.config_class().offers)
+
+
 class DestinationConfig(ComponentConfig):
     """Base of every destination's options; each subclass narrows ``type`` to its own name."""
 
+    offers: ClassVar[frozenset[Offer]] = frozenset()
     type: str = Field(description="Which destination this is.")
 
     def type_problem(self, asked: str) -> tuple[str, str] | None:

@@ -7,4 +7,5 @@ component = built_in(
     "DuckdbConfig",
     "DuckdbDestination",
     "Loads records into typed tables of a DuckDB file, each batch exactly once.",
+    preload=True,
 )

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from penstock.config.component import Offer
 from penstock.config.values.config_paths import LocalPath
 from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.config import SqlConfig
@@ -14,7 +15,7 @@ from penstock.destinations.sql.type_names import TypeNames
 
 class DuckdbConfig(SqlConfig):
     type_names: ClassVar[TypeNames] = DUCKDB_TYPES
-    offers_mirror: ClassVar[bool] = True
+    offers: ClassVar[frozenset[Offer]] = frozenset(Offer)
 
     type: Literal["duckdb"] = Field(default="duckdb", description="Selects this destination.")
     path: LocalPath = Field(description="The database file; made, with its directory, if it is missing.")

@@ -3,5 +3,9 @@
 from penstock.registry import built_in
 
 component = built_in(
-    __name__, "PostgresConfig", "PostgresDestination", "Typed tables in PostgreSQL, loaded by COPY, exactly once."
+    __name__,
+    "PostgresConfig",
+    "PostgresDestination",
+    "Typed tables in PostgreSQL, loaded by COPY, exactly once.",
+    preload=True,
 )

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field
 
+from penstock.config.component import Offer
 from penstock.config.values.database_url import PostgresUrl
 from penstock.config.values.quantities import Duration
 from penstock.destinations.postgres.type_names import POSTGRES_TYPES
@@ -15,7 +16,7 @@ from penstock.destinations.sql.type_names import TypeNames
 
 class PostgresConfig(SqlConfig):
     type_names: ClassVar[TypeNames] = POSTGRES_TYPES
-    offers_mirror: ClassVar[bool] = True
+    offers: ClassVar[frozenset[Offer]] = frozenset(Offer)
 
     type: Literal["postgres"] = Field(default="postgres", description="Selects this destination.")
     url: PostgresUrl = Field(

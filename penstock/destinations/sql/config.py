@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from penstock.config.component import DestinationConfig
+from penstock.config.component import DestinationConfig, Offer, offered_by
 from penstock.destinations.sql.type_names import TypeNames
 
 
@@ -52,8 +52,6 @@ class SqlConfig(DestinationConfig):
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    offers_mirror: ClassVar[bool] = False
-    """Whether the engine can follow the changes of a table."""
     type_names: ClassVar[TypeNames | None] = None
     """The types that a step can cast to there."""
 
@@ -192,8 +190,8 @@ class SqlConfig(DestinationConfig):
             raise ValueError("load is merge, which needs a primary_key")
         if not self.mirrors:
             return self
-        if not self.offers_mirror:
-            raise ValueError(f"{self.type} cannot mirror tables; duckdb and postgres can")
+        if Offer.MIRROR not in self.offers:
+            raise ValueError(f"{self.type} cannot mirror tables; {offered_by(Offer.MIRROR)} can")
         if self.version_column is not None:
             raise ValueError("a mirror follows the order of the log; leave version_column out")
         if self.table is not None and "{" in self.table:

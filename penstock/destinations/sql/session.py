@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.config.component import Offer, offered_by
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.table_load import Load, LoadResult
@@ -148,5 +149,5 @@ def _no_mirrors() -> PenstockError:
     return PenstockError(
         "PEN-DST-082",
         "tables at this kind of destination cannot mirror those of a source.",
-        "load: mirror is offered for duckdb and postgres.",
+        f"load: mirror is offered for {offered_by(Offer.MIRROR)}.",
     )

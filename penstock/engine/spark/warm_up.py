@@ -21,7 +21,7 @@ from penstock.flatten import flatten
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.fit_column import fit, fit_json
 from penstock.record import Record, entries, placed
-from penstock.registry import Kind, component
+from penstock.registry import Kind, components
 from penstock.steps.chain import Chain
 
 _DOCUMENTS = (
@@ -58,9 +58,9 @@ def warm_up() -> None:
     for sql_type in ("bigint", "double", "numeric(38,18)", "timestamptz", "boolean", "text"):
         fit_json(pa.array(['"x"', '"7"', "1.5", "[1]"]), parse_cast(sql_type))
         fit(pa.array([0.1, 1e30]), parse_cast(sql_type))
-    # The imports of the destinations that need no extra are large.
-    for name in ("duckdb", "postgres"):
-        component(Kind.DESTINATION, name).implementation_class()
+    for card in components(Kind.DESTINATION).values():
+        if card.preload:
+            card.implementation_class()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from penstock.config.component import Offer, offered_by
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.errors import PenstockError
@@ -56,5 +57,6 @@ def not_offered() -> PenstockError:
     return PenstockError(
         "PEN-DST-080",
         "Penstock cannot read or move what _unmapped holds at this kind of destination.",
-        "This is offered for duckdb and postgres. Elsewhere, change the table with the engine's own JSON functions.",
+        f"This is offered for {offered_by(Offer.REMAP)}. Elsewhere, change the table with the engine's own JSON"
+        " functions.",
     )
