@@ -71,6 +71,7 @@ SLOWEST = (
     "log/test_spark_source.py",
     "engine/test_gaps.py",
     "examples/test_clickstream.py",
+    "examples/test_readme.py",
     "sources/postgres/test_tables.py",
     "abuse/test_abuse.py",
     "sources/http/test_connections.py",

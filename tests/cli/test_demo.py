@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -10,6 +11,9 @@ import psutil
 
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import COMMAND, works
+from tests.support.console import ends_in_the_form
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_demo_shows_that_every_event_is_accounted_for(tmp_path: Path) -> None:
@@ -18,6 +22,8 @@ def test_the_demo_shows_that_every_event_is_accounted_for(tmp_path: Path) -> Non
     assert ran.returncode == 0, ran.stderr
     assert "Every event is accounted for." in ran.stdout
     assert "Stopped clean: yes" in ran.stdout.replace("\n", " ")
+    (shown,) = re.findall(r"^```text\n(sent .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert ends_in_the_form(shown, ran.stdout), "the README shows another demo"
 
 
 def test_a_demo_that_is_told_to_end_leaves_no_pipeline_behind(tmp_path: Path) -> None:

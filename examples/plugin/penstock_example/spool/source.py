@@ -41,7 +41,7 @@ class SpoolSource(Source[SpoolConfig]):
             if not line.strip():
                 continue
             reason = _problem(line)
-            headers = {Header.MALFORMED: f"{path.name}:{number}: {reason}"} if reason else {}
+            headers: dict[str, str] = {Header.MALFORMED: f"{path.name}:{number}: {reason}"} if reason else {}
             yield Record(line, self.context.name, headers=headers)
 
 
