@@ -5,7 +5,6 @@ SHELL := /bin/bash
 VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/.ready
-CLASSES := $(VENV)/spark-classes.jsa
 # Tests of one file run one after the other, with a Spark and a PostgreSQL for all of them; so many files at a time.
 # By itself as many as tests/conftest.py finds right for this machine.
 JOBS ?= auto
@@ -18,6 +17,8 @@ help:  ## Show this list
 
 setup: $(READY)  ## Make .venv with the locked versions, and see to Java
 	@scripts/ensure-java
+	@$(RUN)/python -m compileall -q penstock
+	@$(RUN)/python -m penstock.engine.spark.start_cache || echo "not possible here: Spark starts in its own way"
 
 $(READY): requirements.lock pyproject.toml
 	@scripts/make-venv $(VENV)
@@ -27,16 +28,10 @@ $(READY): requirements.lock pyproject.toml
 	@$(RUN)/python -m penstock.engine.spark.warm_up
 	@touch $@
 
-# Tests start Spark a hundred times.
-$(CLASSES): $(READY)
-	@scripts/ensure-java
-	@echo "writing down the classes that Spark loads (once)"
-	@$(RUN)/python scripts/share_classes.py $@ || echo "not possible here: tests start Spark without"
-
 demo: setup  ## Run the whole pipeline on 200,000 events and print what became of them
 	$(RUN)/penstock demo
 
-test: lint types $(CLASSES)  ## Lint, check types, run all tests
+test: lint types  ## Lint, check types, run all tests
 	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20
 
 lint: setup

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 
 from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by_turns
 from bench.records import as_batch, texts
+from penstock.engine.spark.jvm import StartingJvm
+from penstock.engine.spark.session_settings import session_settings
 from penstock.engine.spark.spark_session import build_session
 from penstock.log.config import LogConfig
 from penstock.log.local_log import LocalLog
@@ -34,7 +36,10 @@ GOAL_SHARE = 0.5
 def run(setting: Setting) -> list[Comparison]:
     records, rounds = setting.choose(3_000_000, 400_000), setting.choose(5, 1)
     build(setting.folder, records)
-    spark = build_session("bench", f"local[{CORES}]", setting.folder / "spark", {_PROGRESS: "1000"})
+    scratch = setting.folder / "spark"
+    settings = session_settings("bench", f"local[{CORES}]", scratch, {_PROGRESS: "1000"})
+    scratch.mkdir(parents=True)
+    spark = build_session(settings, StartingJvm(settings, scratch, setting.folder / "spark-traces.log"))
     try:
         return _compared(spark, setting.folder, records, rounds)
     finally:

@@ -36,9 +36,6 @@ class Component:
     summary: str
     config: str
     implementation: str
-    preload: bool = False
-    """Whether a process that runs tasks imports it before it is asked for: many routes use it, and its imports are
-    large."""
 
     @property
     def readme(self) -> Path:
@@ -52,14 +49,12 @@ class Component:
         return _load(self.implementation)
 
 
-def built_in(
-    package: str, config_class: str, implementation_class: str, summary: str, preload: bool = False
-) -> Component:
+def built_in(package: str, config_class: str, implementation_class: str, summary: str) -> Component:
     """The card of a component of ours: its folder gives its kind and its name, and has the usual files."""
     _, folder, name = package.split(".")
     kind = Kind(folder.removesuffix("s"))
     config, implementation = f"{package}.config:{config_class}", f"{package}.{kind}:{implementation_class}"
-    return Component(kind, name, summary, config, implementation, preload)
+    return Component(kind, name, summary, config, implementation)
 
 
 _BUILT_IN: dict[Kind, tuple[str, ...]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,15 +27,6 @@ os.environ.pop("COLUMNS", None)
 # The first call of a compiled function may compile it, which takes longer than any example should.
 settings.register_profile("compiled", deadline=None)
 settings.load_profile("compiled")
-
-# Every Spark that tests start lives for seconds: a compiler that optimises for hours to come, and a collector with
-# threads of its own, are two fifths of the work of its JVM and of no use.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# What `make test` has written down of the classes that Spark loads saves half of what is left.
-CLASSES = Path(sys.prefix) / "spark-classes.jsa"
-if CLASSES.exists() and " " not in str(CLASSES):
-    JAVA_OPTIONS += f" -Xlog:cds=off -Xlog:cds+dynamic=off -XX:SharedArchiveFile={CLASSES}"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 
 # Loaded once for the hundreds of processes that tests fork (penstock/testing/forked.py).
 multiprocessing.set_forkserver_preload(

@@ -22,10 +22,9 @@ from penstock.engine.history.left_routes import left_route
 from penstock.engine.ledger import RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.early_exit import exit_early_on_stop, has_waiting_tables, nothing_to_deliver
-from penstock.engine.processes.engine_lock import EngineLock
+from penstock.engine.processes.engine_start import EngineStart, start_engine
 from penstock.engine.processes.heartbeat_writer import HeartbeatWriter
-from penstock.engine.spark.first_job import run_first_job
-from penstock.engine.spark.spark_session import Jvm, JvmDied, build_session, explain_start_errors, master_with_slots
+from penstock.engine.spark.spark_session import Jvm, JvmDied, build_session
 from penstock.engine.steady_clock import SteadyClock
 from penstock.errors import PenstockError
 
@@ -42,6 +41,8 @@ class Engine:
     ``leave``: ends the process; called on a stop when nothing is to deliver, whatever Spark is doing. Without it the
     engine waits for Spark.
     ``patience``: seconds after which a route gives up a destination that stays unavailable; without it the route waits.
+    ``start``: what was begun for it already.
+    ``may_begin``: set when the routes may begin; without it they begin when Spark is there.
     """
 
     def __init__(
@@ -50,12 +51,15 @@ class Engine:
         once: bool = False,
         patience: float | None = None,
         leave: Callable[[], None] | None = None,
+        start: EngineStart | None = None,
+        may_begin: Event | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._once = once
         self._patience = patience
         self._leave = leave
-        self._lock = EngineLock(pipeline.layout.run)
+        self._start = start
+        self._may_begin = may_begin
         self._clock = SteadyClock(pipeline.layout.run / "clock.json")
         self._compaction = BackgroundCompaction(pipeline.log)
         self._runners: Sequence[RouteRunner] = ()
@@ -64,25 +68,23 @@ class Engine:
 
     def run(self, stopping: Event) -> bool:
         """Returns whether everything that was begun was finished."""
-        self._lock.acquire()
+        start = self._start or start_engine(self._pipeline.config)
         self._pipeline.check_log()
         self._note_starting()
         self._heartbeat.start()
         if self._leave is None:
-            return self._run(stopping)
+            return self._run(start, stopping)
         with exit_early_on_stop(stopping, self._may_leave, self._runs, self._leave):
-            return self._run(stopping)
+            return self._run(start, stopping)
 
-    def _run(self, stopping: Event) -> bool:
-        config, layout = self._pipeline.config, self._pipeline.layout
-        master = master_with_slots(config.engine.master, os.cpu_count() or 1, len(config.routes), self._max_tasks())
-        spark = build_session(config.name, master, layout.run / "spark", config.engine.spark)
+    def _run(self, start: EngineStart, stopping: Event) -> bool:
+        config = self._pipeline.config
+        spark = build_session(start.settings, start.jvm)
         jvm = Jvm(spark)
         self._heartbeat.ask = jvm.ping
         try:
-            self._lock.note_jvm(jvm.pid)
-            with explain_start_errors():
-                run_first_job(spark)
+            start.lock.note_jvm(jvm.pid)
+            self._wait_to_begin(stopping, jvm)
             runners = [self._build_runner(spark, name, route) for name, route in config.routes.items()]
             self._runners = runners
             if config.engine.metrics is not None:
@@ -106,12 +108,16 @@ class Engine:
             self._heartbeat.stop()
             if jvm.alive:
                 spark.stop()
-                self._lock.release()
+                start.lock.release()
 
     def _note_starting(self) -> None:
         """Reset the states that a killed engine left: it takes a while until the routes start."""
         for route in self._pipeline.config.routes:
             self._pipeline.ledger.set_state(route, RouteState.STARTING)
+
+    def _wait_to_begin(self, stopping: Event, jvm: Jvm) -> None:
+        while self._may_begin is not None and not self._may_begin.wait(0.05) and not stopping.is_set():
+            jvm.check()
 
     def _may_leave(self) -> bool:
         delivering = any(runner.is_delivering for runner in self._runners)
@@ -155,12 +161,6 @@ class Engine:
             # It would not obey a normal stop either.
             jvm.kill()
             raise
-
-    def _max_tasks(self) -> int:
-        """How many tasks a batch may have: one per worker of a route's sources, and its replays."""
-        config = self._pipeline.config
-        workers = {name: getattr(source, "workers", 1) for name, source in config.sources.items()}
-        return 1 + max((sum(workers[name] for name in route.from_) for route in config.routes.values()), default=0)
 
     def _apply_retention(self) -> None:
         try:

@@ -7,5 +7,4 @@ component = built_in(
     "DuckdbConfig",
     "DuckdbDestination",
     "Loads records into typed tables of a DuckDB file, each batch exactly once.",
-    preload=True,
 )

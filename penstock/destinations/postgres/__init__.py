@@ -7,5 +7,4 @@ component = built_in(
     "PostgresConfig",
     "PostgresDestination",
     "Typed tables in PostgreSQL, loaded by COPY, exactly once.",
-    preload=True,
 )

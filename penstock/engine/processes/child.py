@@ -1,5 +1,5 @@
 """The processes under the supervisor: ``python -m penstock.engine.processes.child <config> engine|source [name]
-[--once] [--patience SECONDS]``.
+[--once] [--patience SECONDS] [--wait]``. With ``--wait`` the engine begins its routes at the end of its standard input.
 
 A child ends on SIGTERM (the first: finish, the second: now) and never outlives its supervisor.
 """
@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -19,6 +20,8 @@ from penstock.config.loading import load
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
+from penstock.engine.processes.engine_start import start_engine
+from penstock.engine.spark.fork_server import start_fork_server
 from penstock.errors import LedgerAway, LogFull, PenstockError, SourceAway
 from penstock.redaction import redact_stderr
 from penstock.registry import Kind, component
@@ -50,9 +53,10 @@ def main(arguments: list[str]) -> int:
         os.umask(config.file_mask)
         patience = float(rest[rest.index("--patience") + 1]) if "--patience" in rest else None
         if role == "source":
+            _defer_pandas()
             build_source(config, rest[0], patience).run(stopping, once)
             return 0
-        return _run_engine(config, stopping, once, patience)
+        return _run_engine(config, stopping, once, patience, "--wait" in rest)
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
         match error:
@@ -64,19 +68,51 @@ def main(arguments: list[str]) -> int:
                 return EXIT_FATAL
 
 
-def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None) -> int:
-    from penstock.engine.engine import Engine
-    from penstock.engine.pipeline import Pipeline
-    from penstock.engine.processes.early_exit import leave
-    from penstock.engine.spark.spark_session import JvmDied
-
+def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: float | None, wait: bool) -> int:
+    start = start_engine(config, fork_server=sys.platform == "linux")
     try:
-        return 0 if Engine(Pipeline.open(config), once, patience, leave).run(stopping) else EXIT_UNFINISHED
-    except JvmDied as error:
-        logging.getLogger("penstock").error("%s", error)
-        logging.shutdown()
-        # Spark's own cleanup would wait for answers from the dead JVM.
-        os._exit(EXIT_RETRY)
+        _defer_pandas()
+        from penstock.engine.engine import Engine
+        from penstock.engine.pipeline import Pipeline
+        from penstock.engine.processes.early_exit import leave
+        from penstock.engine.spark.spark_session import JvmDied
+
+        if start.forks is not None:
+            routes = config.routes.values()
+            steps = {name for route in routes for name, _ in route.step_configs}
+            start_fork_server(start.forks, steps, {route.to.type for route in routes})
+        try:
+            may_begin = _wait_for_end_of_input() if wait else None
+            engine = Engine(Pipeline.open(config), once, patience, leave, start, may_begin)
+            return 0 if engine.run(stopping) else EXIT_UNFINISHED
+        except JvmDied as error:
+            logging.getLogger("penstock").error("%s", error)
+            logging.shutdown()
+            # Spark's own cleanup would wait for answers from the dead JVM.
+            os._exit(EXIT_RETRY)
+    except PenstockError:
+        start.abandon()
+        raise
+    finally:
+        start.close()
+
+
+def _wait_for_end_of_input() -> Event:
+    ended = Event()
+
+    def read() -> None:
+        sys.stdin.buffer.read()
+        ended.set()
+
+    threading.Thread(target=read, name="may-begin", daemon=True).start()
+    return ended
+
+
+def _defer_pandas() -> None:
+    # Imported here: it imports Arrow, and Spark's JVM should start first.
+    from penstock import pandas_on_demand
+
+    pandas_on_demand.defer_pandas()
 
 
 def build_source(config: PipelineConfig, name: str, patience: float | None = None) -> AnySource:

@@ -30,6 +30,8 @@ class Child:
 
     name: str
     arguments: Sequence[str]
+    waits: bool = False
+    """Until ``let_begin``."""
     process: subprocess.Popen[bytes] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5))
     due: float = 0.0
@@ -42,6 +44,7 @@ class Child:
             # Its own session: Ctrl-C reaches only the supervisor, which then stops everything in order.
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.engine.processes.child", *self.arguments],
+                stdin=subprocess.PIPE if self.waits else None,
                 start_new_session=True,
                 env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
             )
@@ -49,6 +52,10 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started = time.monotonic()
         events.process_started(self.name, self.process.pid)
+
+    def let_begin(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
 
     @property
     def code(self) -> int | None:
@@ -140,20 +147,30 @@ def run_once(
     that waits longer than ``patience`` seconds for something unavailable is given up; the others finish."""
     path = str(config_path)
     limit = [] if patience is None else ["--patience", str(patience)]
-    steps = [Child(f"source {name}", [path, "source", name, "--once", *limit]) for name in bounded_sources]
+    sources = [Child(f"source {name}", [path, "source", name, "--once", *limit]) for name in bounded_sources]
+    # Spark starts while the sources read.
+    engine = Child("engine", [path, "engine", "--once", "--wait", *limit], waits=True)
+    engine.start()
     code = 0
-    stopped = StoppedProcesses()
-    for child in [*steps, Child("engine", [path, "engine", "--once", *limit])]:
-        child.start()
-        asked = False
-        while child.alive:
-            stopped.resume_stopped()
-            if stopping.wait(POLL) and not asked:
-                child.terminate()
-                asked = True
-            if hurry.is_set():
-                child.kill()
-        code = child.code or code
-        if child.code not in (0, EXIT_UNFINISHED) or stopping.is_set():
+    for source in sources:
+        source.start()
+        code = _wait_for_end(source, stopping, hurry) or code
+        if source.code not in (0, EXIT_UNFINISHED) or stopping.is_set():
+            engine.kill()
             return code
-    return code
+    engine.let_begin()
+    return _wait_for_end(engine, stopping, hurry) or code
+
+
+def _wait_for_end(child: Child, stopping: Event, hurry: Event) -> int:
+    """Wait until it ends, and return its exit code. A stop is passed on to it."""
+    asked = False
+    stopped = StoppedProcesses()
+    while child.alive:
+        stopped.resume_stopped()
+        if stopping.wait(POLL) and not asked:
+            child.terminate()
+            asked = True
+        if hurry.is_set():
+            child.kill()
+    return child.code or 0

@@ -3,70 +3,138 @@
 PySpark would put every setting on the command line, where ``ps`` shows them to everybody on the machine. They go into a
 file instead, which only this user can read and which is removed when the JVM is up. The output of the JVM and its
 Python workers passes through this process, which removes the config's secrets and the frames of stack traces.
+
+The JVM starts while this process goes on: it imports nothing of PySpark until it has to connect.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.spark.jvm_command import (
+    JAVA_OPTIONS,
+    direct_command,
+    is_set_up_by_hand,
+    jvm_options,
+    script_command,
+)
 from penstock.engine.spark.jvm_output import OutputFilter
+from penstock.engine.spark.start_cache import ask_launcher, find_start_cache
 from penstock.redaction import redacted
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-_PYTHON_PATH = "PYTHONPATH"
 _WORKER_PATH = Path(__file__).with_name("worker_path")
 """Holds the module that the Python processes of this JVM run first."""
+_POLL = 0.01
 
 
-def start_jvm(settings: Mapping[str, str], folder: Path, traces: Path) -> JavaGateway:
-    """Start a JVM with these settings and return its gateway. ``folder`` is private to this driver. The frames of the
-    JVM's stack traces go to ``traces``."""
-    from pyspark.java_gateway import launch_gateway
+def has_jvm() -> bool:
+    """Whether this process has a JVM of Spark already."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._gateway is not None
 
-    options, properties = folder / "java.options", folder / "spark.properties"
-    output, sink = os.pipe()
-    try:
-        # These would still be on the JVM's command line; an options file is not.
-        _write(options, "".join(f"{_quoted(option)}\n" for option in shlex.split(settings.get(JAVA_OPTIONS, ""))))
-        kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")}
+
+def empty_scratch(folder: Path) -> None:
+    """Remove what a killed JVM left there. The folder belongs to this driver alone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True)
+
+
+class StartingJvm:
+    """A JVM of Spark that was started. ``folder`` is private to this driver; the frames of the JVM's stack traces go to
+    ``traces``; its Python processes find ``environment``."""
+
+    def __init__(
+        self, settings: Mapping[str, str], folder: Path, traces: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        options, properties, self._address = folder / "java.options", folder / "spark.properties", folder / "gateway"
+        self._files = (options, properties, self._address)
+        by_hand = is_set_up_by_hand(settings)
+        cache = None if by_hand else find_start_cache()
+        remembered = None if cache is None else cache.command()
+        theirs = shlex.split(settings.get(JAVA_OPTIONS, ""))
+        for_java = jvm_options(theirs, None if cache is None or remembered is None else cache.archive)
+        _write(options, "".join(f"{_quoted(option)}\n" for option in for_java))
+        kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")} if by_hand else settings
         _write(properties, "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in kept.items()))
-        given = f"--properties-file {shlex.quote(str(properties))}"
-        theirs = os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
-        paths = [str(_WORKER_PATH), os.environ.get(_PYTHON_PATH, "")]
-        for_jvm = {_SUBMIT_ARGUMENTS: f"{given} {theirs}", _PYTHON_PATH: os.pathsep.join(filter(None, paths))}
-        with _environment(for_jvm):
-            return launch_gateway(popen_kwargs={"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
-    finally:
-        os.close(sink)
-        threading.Thread(target=relay_output, args=(output, OutputFilter(traces)), name="jvm-logs", daemon=True).start()
-        options.unlink(missing_ok=True)
-        properties.unlink(missing_ok=True)
+        paths = [str(_WORKER_PATH), os.environ.get("PYTHONPATH", "")]
+        variables = {
+            **os.environ,
+            **(environment or {}),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address),
+        }  # fmt: skip
+        if by_hand:
+            command = script_command(properties)
+        else:
+            # Each Python process of Spark would unpack and compile PySpark anew, from zips that are not there.
+            variables["SPARK_HOME"] = str(folder)
+            # Only used to ask, in a process of its own, for data sources of packages that are installed.
+            variables["PYSPARK_DRIVER_PYTHON"] = str(folder / "none")
+            command = direct_command(remembered or ask_launcher(folder), settings, options, properties)
+        self._output, sink = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                command, env=variables,
+                # It ends with this pipe.
+                stdin=subprocess.PIPE, stdout=sink, stderr=sink, preexec_fn=_ignore_interrupts,
+            )  # fmt: skip
+        finally:
+            os.close(sink)
+        self._traces = traces
+
+    def connect(self) -> JavaGateway:
+        """Wait until it is up, and return its gateway."""
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.serializers import UTF8Deserializer, read_int
+
+        relay = threading.Thread(target=relay_output, args=(self._output, OutputFilter(self._traces)), name="jvm-logs")
+        relay.daemon = True
+        relay.start()
+        try:
+            while not self._address.exists():
+                if self.process.poll() is not None:
+                    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+                time.sleep(_POLL)
+            with self._address.open("rb") as told:
+                port, secret = read_int(told), UTF8Deserializer().loads(told)  # type: ignore[no-untyped-call]
+        finally:
+            for path in self._files:
+                path.unlink(missing_ok=True)
+        os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+        try:
+            gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        finally:
+            # Processes that are started later need not know them.
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        gateway.proc = self.process
+        return gateway
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets variables for processes that are started inside."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _ignore_interrupts() -> None:
+    """Ctrl-C is for the driver, which then stops its JVM."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def relay_output(pipe: int, lines_filter: OutputFilter | None = None) -> None:

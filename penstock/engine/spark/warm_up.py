@@ -8,8 +8,10 @@ reach each compiled function.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +23,7 @@ from penstock.flatten import flatten
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.fit_column import fit, fit_json
 from penstock.record import Record, entries, placed
-from penstock.registry import Kind, components
+from penstock.registry import Kind, component
 from penstock.steps.chain import Chain
 
 _DOCUMENTS = (
@@ -31,7 +33,7 @@ _DOCUMENTS = (
     b"[1]",
 )
 _CASTS = {"/d": "numeric(12,2)", "/c": "bigint", "/g": "double", "/y": "boolean", "/s": "varchar(1)"}
-_STEPS = [
+_STEPS: list[dict[str, Any]] = [
     {"lookup": {"rules": [{"name": "user_agent_parse", "from": "/s", "to": "/ua"}]}},
     {"where": "i > 0 and s in ('x', 'y') or o.n is null"},
     {"set": {"z": "i + 1", "o.z": "upper(s)"}},
@@ -44,11 +46,12 @@ _STEPS = [
 ]
 
 
-def warm_up() -> None:
-    """Takes about a second when the cache is there, most of a minute when it is not."""
+def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] = ()) -> None:
+    """For these steps, or for all, and these destinations. Takes about a second when the cache is there, most of a minute when it is not."""
     for kind in (pa.binary(), pa.large_binary()):
         flatten(pa.array(_DOCUMENTS, kind), _CASTS, infer_timestamps=True)
-    route = RouteConfig.model_validate({"from": "web", "steps": _STEPS, "to": {"type": "null"}})
+    chosen = [step for step in _STEPS if steps is None or any(name in steps for name in step)]
+    route = RouteConfig.model_validate({"from": "web", "steps": chosen, "to": {"type": "null"}})
     batch = placed(entries(Record(document, namespace="web") for document in _DOCUMENTS), 0, 0)
     Chain(links(plan_steps(route.step_configs))).run(batch)
     with TemporaryDirectory(prefix="penstock-warm-up-") as folder:
@@ -58,9 +61,8 @@ def warm_up() -> None:
     for sql_type in ("bigint", "double", "numeric(38,18)", "timestamptz", "boolean", "text"):
         fit_json(pa.array(['"x"', '"7"', "1.5", "[1]"]), parse_cast(sql_type))
         fit(pa.array([0.1, 1e30]), parse_cast(sql_type))
-    for card in components(Kind.DESTINATION).values():
-        if card.preload:
-            card.implementation_class()
+    for name in destinations:
+        component(Kind.DESTINATION, name).implementation_class()
 
 
 if __name__ == "__main__":

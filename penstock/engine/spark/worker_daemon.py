@@ -1,21 +1,20 @@
 """The process from which Spark forks its Python workers, with everything loaded that a task needs.
 
-Spark starts it by the setting ``spark.python.daemon.module``, once per kind of worker. A task worker forked from it
-starts at once instead of importing for seconds, and shares the memory of the imports.
+Spark starts it by the setting ``spark.python.daemon.module``. A task worker forked from it starts at once instead of
+importing for seconds, and shares the memory of the imports. A fork server has loaded what the pipeline uses; without
+one, everything is loaded here.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 
 from pyspark import daemon
 
-TASKS = "pyspark.worker"
-"""The kind of worker that runs tasks. The others plan a query and live for a moment."""
+from penstock.engine.spark.fork_server import is_fork
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [TASKS]:
+    if not is_fork():
         from penstock.engine.spark.warm_up import warm_up
 
         warm_up()

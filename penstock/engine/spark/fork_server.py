@@ -1,0 +1,194 @@
+"""A process with everything imported, from which the Python processes of Spark's JVM are forked.
+
+Spark starts half a dozen of them, one after the other: each would import for half a second, and have its own copy of
+what it imported. ``worker_path/sitecustomize.py`` hands their work over to here.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Set
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from setproctitle import setproctitle
+
+from penstock import parent_death
+
+FOLDER_VARIABLE = "PENSTOCK_FORK_SERVER"
+"""Holds the folder of the socket, for ``sitecustomize.py``."""
+_SOCKET = "fork.socket"
+_HEADER = 8
+_PATIENCE = 60.0
+
+
+_is_fork = False
+
+
+def is_fork() -> bool:
+    """Whether this process was forked from a server, which has loaded everything."""
+    return _is_fork
+
+
+def listen(folder: Path) -> socket.socket:
+    """Processes that connect wait until somebody serves. ``folder`` must be closed to other users."""
+    listening = socket.socket(socket.AF_UNIX)
+    here = Path.cwd()
+    try:
+        # Relative, because the path of a socket must be short.
+        os.chdir(folder)
+        listening.bind(_SOCKET)
+    finally:
+        os.chdir(here)
+    listening.listen(64)
+    return listening
+
+
+def stop_listening(folder: Path) -> None:
+    (folder / _SOCKET).unlink(missing_ok=True)
+
+
+def start_fork_server(listening: socket.socket, steps: Set[str], destinations: Set[str]) -> None:
+    """Fork the server. Call it when everything that is wanted is imported, and before there is a thread."""
+    driver_end, server_end = os.pipe()
+    if os.fork():
+        os.close(driver_end)
+        # Kept open for as long as this process lives.
+        os.set_inheritable(server_end, False)
+        listening.close()
+        return
+    code = 1
+    try:
+        os.close(server_end)
+        parent_death.request_death_signal(signal.SIGKILL)
+        setproctitle("penstock: fork server")
+        _detach({listening.fileno(), driver_end})
+        _load(steps, destinations)
+        _Server(listening, driver_end).serve()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _detach(kept: set[int]) -> None:
+    """Let go of what belongs to the driver: the lock on its data, its JVM's input, its signals and log."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        # Replaced and not closed: an object that still names one must not close what gets its number next.
+        if number > 2 and number not in kept and number != null:
+            with suppress(OSError):
+                os.dup2(null, number, inheritable=False)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger().handlers.clear()
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+def _load(steps: Set[str], destinations: Set[str]) -> None:
+    global _is_fork
+    import pyspark.sql.streaming.python_streaming_source_runner
+    import pyspark.sql.worker.create_data_source
+    import pyspark.sql.worker.plan_data_source_read
+    import pyspark.worker  # noqa: F401
+
+    from penstock.engine.spark.warm_up import warm_up
+
+    warm_up(steps, destinations)
+    _is_fork = True
+    gc.collect()
+    gc.freeze()
+
+
+class _Server:
+    def __init__(self, listening: socket.socket, driver: int) -> None:
+        self._listening = listening
+        self._driver = driver
+        self._waiting: dict[int, socket.socket] = {}
+
+    def serve(self) -> None:
+        """Until the driver is gone."""
+        wake, woken = socket.socketpair()
+        for end in (wake, woken):
+            end.setblocking(False)
+        signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        ready = selectors.DefaultSelector()
+        for watched in (self._listening, self._driver, wake):
+            ready.register(watched, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.fileobj is self._listening:
+                    self._take()
+                elif key.fileobj is wake:
+                    wake.recv(4096)
+                    self._tell_ended()
+                else:
+                    return
+
+    def _take(self) -> None:
+        connection, _ = self._listening.accept()
+        connection.settimeout(_PATIENCE)
+        try:
+            header, streams, _, _ = socket.recv_fds(connection, _HEADER, 3)
+            told = connection.makefile("rb").read(int.from_bytes(header, "big"))
+            request = json.loads(told)
+        except (OSError, ValueError):
+            connection.close()
+            return
+        pid = os.fork()
+        if pid == 0:
+            _run(request, streams)
+        for stream in streams:
+            os.close(stream)
+        self._waiting[pid] = connection
+
+    def _tell_ended(self) -> None:
+        for pid, connection in list(self._waiting.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                del self._waiting[pid]
+                code = os.waitstatus_to_exitcode(status)
+                with connection, suppress(OSError):
+                    # A shell tells of a signal in the same way.
+                    connection.send(bytes([code & 0xFF if code >= 0 else 128 - code]))
+
+
+def _run(request: Mapping[str, Any], streams: list[int]) -> NoReturn:
+    """Be the process that handed over."""
+    code = 1
+    try:
+        parent_death.request_death_signal(signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.environ.clear()
+        os.environ.update(request["variables"])
+        os.chdir(request["folder"])
+        module, *arguments = request["words"]
+        sys.argv = [module, *arguments]
+        setproctitle(f"{sys.executable} -m {' '.join(sys.argv)}")
+        sys.modules.pop(module, None)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)
