@@ -1,0 +1,119 @@
+"""How Spark's JVM is started: fast where nobody set it up, and as it was set up where somebody did."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.spark.jvm_command import direct_command, is_set_up_by_hand, jvm_options, script_command
+from penstock.engine.spark.start_cache import StartCache, find_java, find_start_cache, spark_home
+
+LOCAL = {"spark.master": "local[2]", "spark.driver.memory": "1g"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "HADOOP_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def java(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(find_java()), *options, "-version"], capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("theirs", ["", "-XX:+UseG1GC", "-XX:+UseParallelGC -Xss2m", "-XX:TieredStopAtLevel=4"])
+def test_java_starts_with_our_options_and_theirs(theirs: str) -> None:
+    ended = java(*jvm_options(shlex.split(theirs), None))
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_collector_that_java_reads_by_itself_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseParallelGC")
+    assert java(*jvm_options([], None)).returncode == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive at all", None], ids=["empty", "garbage", "missing"])
+def test_an_archive_that_does_not_fit_is_passed_over_without_a_word(tmp_path: Path, content: bytes | None) -> None:
+    archive = tmp_path / "classes.jsa"
+    if content is not None:
+        archive.write_bytes(content)
+    ended = java(*jvm_options([], archive))
+    assert ended.returncode == 0
+    assert len(ended.stderr.splitlines()) == len(java().stderr.splitlines()), ended.stderr
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "HADOOP_CONF_DIR", "SPARK_DIST_CLASSPATH", "PYSPARK_SUBMIT_ARGS"])
+def test_what_only_sparks_own_script_heeds_is_left_to_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert not is_set_up_by_hand(LOCAL)
+    monkeypatch.setenv(name, "/somewhere")
+    assert is_set_up_by_hand(LOCAL)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"spark.master": "spark://one:7077"}, {"spark.driver.extraClassPath": "/a.jar"}], ids=["far", "path"]
+)
+def test_so_are_other_masters_and_class_paths(settings: dict[str, str]) -> None:
+    assert is_set_up_by_hand({**LOCAL, **settings})
+
+
+def test_the_script_gets_what_was_given_to_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--packages 'a:b:1' pyspark-shell")
+    found = script_command(Path("/run/p"))
+    assert found == [
+        "/opt/spark/bin/spark-submit",
+        "--properties-file",
+        "/run/p",
+        "--packages",
+        "a:b:1",
+        "pyspark-shell",
+    ]
+
+
+def test_options_for_sparks_script_count_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=1 -Db=2")
+    settings = {**LOCAL, "spark.driver.memory": "3g"}
+    found = direct_command(["java", "-cp", "x", "Main"], settings, Path("/run/o"), Path("/run/p"))
+    words = "java -cp x -Xmx3g -Da=1 -Db=2 @/run/o Main --properties-file /run/p pyspark-shell"
+    assert found == words.split()
+
+
+def test_another_java_has_another_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = find_start_cache()
+    (tmp_path / "jdk" / "bin").mkdir(parents=True)
+    (tmp_path / "jdk" / "bin" / "java").touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    other = find_start_cache()
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="99"')
+    newer = find_start_cache()
+    assert first is not None
+    assert first.folder.parent == tmp_path / "penstock"
+    assert len({first, other, newer}) == 3
+
+
+def test_there_is_no_cache_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    assert find_start_cache() is None
+
+
+def test_a_cache_that_others_could_have_written_is_not_used(tmp_path: Path) -> None:
+    cache = StartCache(tmp_path / "cache")
+    cache.folder.mkdir(mode=0o700)
+    cache.write(["java", "Main"])
+    assert cache.command() is None, "there is no archive"
+    cache.archive.touch()
+    assert cache.command() == ["java", "Main"]
+    cache.folder.chmod(0o777)
+    assert cache.command() is None
+
+
+def test_what_make_setup_remembered_is_the_command_of_sparks_launcher() -> None:
+    cache = find_start_cache()
+    command = None if cache is None else cache.command()
+    assert command is not None, "run: make setup"
+    assert command[-1] == "org.apache.spark.deploy.SparkSubmit"
+    assert any(str(spark_home() / "jars") in word for word in command)
