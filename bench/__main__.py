@@ -19,6 +19,7 @@ from pathlib import Path
 from bench.measure import Comparison, Setting, machine, markdown
 
 BENCHMARKS = (
+    "start",
     "log_append",
     "log_open",
     "spark_read",
