@@ -47,7 +47,8 @@ _STEPS: list[dict[str, Any]] = [
 
 
 def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] = ()) -> None:
-    """For these steps, or for all, and these destinations. Takes about a second when the cache is there, most of a minute when it is not."""
+    """For these steps, or for all, and these destinations. Takes about a second when the cache is there, most of a
+    minute when it is not."""
     for kind in (pa.binary(), pa.large_binary()):
         flatten(pa.array(_DOCUMENTS, kind), _CASTS, infer_timestamps=True)
     chosen = [step for step in _STEPS if steps is None or any(name in steps for name in step)]
