@@ -32,16 +32,20 @@ class ComponentConfig(BaseModel):
     """Typed, frozen, and strict about keys. Every field carries a description: it is the reference page.
 
     A class with a ``main_option`` may be written as that option's bare value: ``where: "price > 10"`` is
-    ``where: {condition: "price > 10"}``.
+    ``where: {condition: "price > 10"}``. With ``bare_map``, a mapping that lacks that option is its value, too:
+    ``set: {total: ...}`` is ``set: {fields: {total: ...}}``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     main_option: ClassVar[str | None] = None
+    bare_map: ClassVar[bool] = False
 
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: Any, info: ValidationInfo) -> Any:
+        if cls.bare_map and isinstance(value, dict) and cls.main_option not in value:
+            value = {cls.main_option: value}
         if isinstance(info.context, ReadingContext):
             info.context.readers.append((value, cls))
         return cls._expanded(value)

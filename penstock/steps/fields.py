@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator
 
@@ -39,10 +39,3 @@ def _checked(text: str) -> str:
 
 FieldPath = Annotated[str, AfterValidator(_checked)]
 """Text that ``field_path`` takes."""
-
-
-def lifted(value: Any) -> Any:
-    """A bare map of fields as the option ``fields``: ``set: {total: ...}`` is ``set: {fields: {total: ...}}``."""
-    if isinstance(value, dict) and "fields" not in value:
-        return {"fields": value}
-    return value

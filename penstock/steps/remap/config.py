@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from penstock.config.component import StepConfig, namespace_pattern, refuse_flags
 
@@ -41,17 +41,13 @@ class RemapConfig(StepConfig):
     """Old namespaces and new ones."""
 
     main_option: ClassVar[str | None] = "namespaces"
+    bare_map: ClassVar[bool] = True
 
     namespaces: dict[str, str] = Field(
         min_length=1,
         description="Old to new: an exact name, or a regular expression between slashes whose match is replaced, with"
         " `\\1` or `\\g<name>` for its groups. An exact name wins; of expressions the first that matches.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lift_bare_map(cls, value: Any) -> Any:
-        return {"namespaces": value} if isinstance(value, dict) and "namespaces" not in value else value
 
     @field_validator("namespaces")
     @classmethod

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from penstock.config.component import StepConfig
 from penstock.json.paths import Path
-from penstock.steps.fields import FieldPath, field_path, lifted
+from penstock.steps.fields import FieldPath, field_path
 
 
 class RenameConfig(StepConfig):
     """Old names and new ones."""
 
     main_option: ClassVar[str | None] = "fields"
+    bare_map: ClassVar[bool] = True
 
     fields: dict[FieldPath, FieldPath] = Field(
         min_length=1,
         description="Old path to new name. A name without dot or leading slash stays in the same object; a path moves.",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lift_bare_map(cls, value: Any) -> Any:
-        return lifted(value)
 
     @field_validator("fields")
     @classmethod

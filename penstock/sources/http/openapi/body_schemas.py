@@ -15,6 +15,12 @@ def _described(**texts: str) -> Part:
     return {name: {"description": text} for name, text in texts.items()}
 
 
+def _closed(required: Part, **optional: object) -> Part:
+    """An object with these members and no others."""
+    members = {"required": [*required], "properties": required | optional}
+    return {"type": "object", **members, "additionalProperties": False}
+
+
 _COUNT: Part = {"type": "integer", "minimum": 0}
 _MESSAGE_FIELDS = _described(
     type="track, page, identify, group, alias or screen; a single call takes it from its path.",
@@ -31,11 +37,8 @@ SCHEMAS: Part = {
         "anyOf": [reference("Event"), {"type": "array", "items": reference("Event")}, reference("TemplatedEvents")]
     },
     "TemplatedEvents": {
-        "type": "object",
+        **_closed({"template": {"type": "object"}, "events": {"type": "array", "items": reference("Event")}}),
         "description": "Events with a template whose fields fill what each event lacks; nested objects are merged.",
-        "required": ["template", "events"],
-        "additionalProperties": False,
-        "properties": {"template": {"type": "object"}, "events": {"type": "array", "items": reference("Event")}},
     },
     "Message": {
         "type": "object",
@@ -51,34 +54,19 @@ SCHEMAS: Part = {
             **{key: _MESSAGE_FIELDS[key] for key in ("writeKey", "context", "integrations", "sentAt")},
         },
     },
-    "Accepted": {
-        "type": "object",
-        "required": ["status", "accepted"],
-        "properties": {"status": {"const": "ok"}, "accepted": _COUNT},
-        "additionalProperties": False,
-    },
-    "AcceptedLines": {
-        "type": "object",
-        "required": ["status", "accepted", "malformed"],
-        "properties": {
+    "Accepted": _closed({"status": {"const": "ok"}, "accepted": _COUNT}),
+    "AcceptedLines": _closed(
+        {
             "status": {"const": "ok"},
             "accepted": _COUNT,
             "malformed": {
                 **_COUNT,
                 "description": "Lines that are no JSON object or too long. They are kept too, as failed records.",
             },
-        },
-        "additionalProperties": False,
-    },
-    "Error": {
-        "type": "object",
-        "required": ["status", "code", "message"],
-        "properties": {
-            "status": {"const": "error"},
-            "code": {"type": "string"},
-            "message": {"type": "string"},
-            "index": {**_COUNT, "description": "The event that is wrong, counted from 0."},
-        },
-        "additionalProperties": False,
-    },
+        }
+    ),
+    "Error": _closed(
+        {"status": {"const": "error"}, "code": {"type": "string"}, "message": {"type": "string"}},
+        index={**_COUNT, "description": "The event that is wrong, counted from 0."},
+    ),
 }

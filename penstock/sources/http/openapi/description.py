@@ -63,9 +63,9 @@ def document() -> Part:
         "components": {"schemas": SCHEMAS, "securitySchemes": _SCHEMES},
         "paths": {
             **{path: _operation(path, endpoint, first[endpoint]) for path, endpoint in ENDPOINTS.items()},
-            "/healthz": {"get": _page("healthz", "The process answers.", "application/json")},
-            "/readyz": {"get": _page("readyz", "Ready for events.", "application/json", 503)},
-            "/openapi.json": {"get": _page("openapi", "This description.", "application/json")},
+            "/healthz": {"get": _page("healthz", "The process answers.")},
+            "/readyz": {"get": _page("readyz", "Ready for events.", 503)},
+            "/openapi.json": {"get": _page("openapi", "This description.")},
         },
     }
 
@@ -106,11 +106,15 @@ def _content(endpoint: Endpoint) -> Part:
             lines: Part = {"type": "string", "minLength": 1, "description": "A JSON object per line."}
             return {"application/x-ndjson": {"schema": lines}, "multipart/form-data": {"schema": form}}
         case Shape.MESSAGE:
-            return {"application/json": {"schema": reference("Message")}}
+            return _json(reference("Message"))
         case Shape.BATCH:
-            return {"application/json": {"schema": reference("Batch")}}
+            return _json(reference("Batch"))
         case _:
-            return {"application/json": {"schema": reference("Events")}}
+            return _json(reference("Events"))
+
+
+def _json(schema: Part) -> Part:
+    return {"application/json": {"schema": schema}}
 
 
 def _taken(endpoint: Endpoint) -> Part:
@@ -119,9 +123,9 @@ def _taken(endpoint: Endpoint) -> Part:
         case Shape.PIXEL:
             response["content"] = {"image/gif": {"schema": {"type": "string", "contentMediaType": "image/gif"}}}
         case Shape.LINES:
-            response["content"] = {"application/json": {"schema": reference("AcceptedLines")}}
+            response["content"] = _json(reference("AcceptedLines"))
         case _:
-            response["content"] = {"application/json": {"schema": reference("Accepted")}}
+            response["content"] = _json(reference("Accepted"))
     if endpoint.browser:
         response["headers"] = _CORS_HEADERS
     return response
@@ -131,10 +135,7 @@ def _preflight(operation: str) -> Part:
     return {
         "operationId": operation,
         "summary": "A browser asks whether a page may send here. A token in the query decides, else any token may.",
-        "parameters": [
-            {"name": "token", "in": "query", "required": False, "schema": {"type": "string"}},
-            _ORIGIN,
-        ],
+        "parameters": [{"name": "token", "in": "query", "required": False, "schema": {"type": "string"}}, _ORIGIN],
         "responses": {
             "204": {
                 "description": "With CORS headers if the origin is allowed, without them if it is not.",
@@ -151,54 +152,44 @@ def _preflight(operation: str) -> Part:
     }
 
 
-def _page(operation: str, summary: str, media_type: str, *problems: int) -> Part:
-    schema: Part = {"type": "string"} if media_type == "text/plain" else {"type": "object"}
-    responses: Part = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
+def _page(operation: str, summary: str, *problems: int) -> Part:
+    responses: Part = {"200": {"description": summary, "content": _json({"type": "object"})}}
     for status in (*problems, 405, 500):
         responses[str(status)] = _error(_STATUS_TEXTS[status], retry_after=status == 503)
     return {"operationId": operation, "summary": summary, "responses": responses}
 
 
 def _error(description: str, retry_after: bool = False) -> Part:
-    response: Part = {"description": description, "content": {"application/json": {"schema": reference("Error")}}}
+    response: Part = {"description": description, "content": _json(reference("Error"))}
     if retry_after:
         response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}}
     return response
 
 
-_ORIGIN: Part = {
-    "name": "Origin",
-    "in": "header",
-    "required": False,
-    "schema": {"type": "string"},
-    "description": "Set by browsers: the site whose page sends.",
-}
-_BODY_PARAMETERS: list[Part] = [
-    {
-        "name": "Content-Encoding",
-        "in": "header",
-        "required": False,
-        "schema": {"enum": ["gzip", "zstd", "identity"]},
-        "description": "How the body is packed.",
-    }
+def _parameter(name: str, place: str, description: str, schema: Part, **more: object) -> Part:
+    about: Part = {"name": name, "in": place, "required": False, "schema": schema, "description": description}
+    return about | more
+
+
+_ORIGIN = _parameter("Origin", "header", "Set by browsers: the site whose page sends.", {"type": "string"})
+_BODY_PARAMETERS = [
+    _parameter("Content-Encoding", "header", "How the body is packed.", {"enum": ["gzip", "zstd", "identity"]})
 ]
-_PIXEL_PARAMETERS: list[Part] = [
-    {
-        "name": "data",
-        "in": "query",
-        "required": False,
-        "schema": {"type": "string", "contentEncoding": "base64", "contentMediaType": "application/json"},
-        "description": "An event: a JSON object in standard or URL-safe base64, padded or not.",
-    },
-    {
-        "name": "fields",
-        "in": "query",
-        "required": False,
-        "style": "form",
-        "explode": True,
-        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
-        "description": "Any other parameter is a string at a path, dots between the keys, and is put over `data`.",
-    },
+_PIXEL_PARAMETERS = [
+    _parameter(
+        "data",
+        "query",
+        "An event: a JSON object in standard or URL-safe base64, padded or not.",
+        {"type": "string", "contentEncoding": "base64", "contentMediaType": "application/json"},
+    ),
+    _parameter(
+        "fields",
+        "query",
+        "Any other parameter is a string at a path, dots between the keys, and is put over `data`.",
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        style="form",
+        explode=True,
+    ),
 ]
 _CORS_HEADERS: Part = {
     "Access-Control-Allow-Origin": {
