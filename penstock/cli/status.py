@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from penstock.engine.ledger import TableCount, WaitingTable
+    from penstock.engine.ledger import WaitingTable
     from penstock.engine.operate.status import PipelineStatus, RouteStatus, UnderWay
     from penstock.engine.pipeline import Pipeline
 
@@ -113,14 +113,13 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "halted_at": None if route.halt is None else asdict(route.halt),
         "skipped_by": dict(route.skipped_by),
         "added_by": dict(route.added_by),
-        "tables": {name: _table_object(tally) for name, tally in route.tables.items()},
+        "tables": {
+            name: {"in": tally.rows, "merged": tally.merged, "written": tally.written, "under_way": tally.under_way}
+            for name, tally in route.tables.items()
+        },
         "tables_waiting": {name: _waiting_object(told) for name, told in route.waiting.items()},
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
-
-
-def _table_object(tally: TableCount) -> dict[str, JsonValue]:
-    return {"in": tally.rows, "merged": tally.merged, "written": tally.written, "under_way": tally.under_way}
 
 
 def _waiting_object(told: WaitingTable) -> dict[str, JsonValue]:

@@ -32,29 +32,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.config.component import DestinationConfig
+from penstock.config.component import DestinationConfig as DestinationConfig
 from penstock.errors import TransientError
 from penstock.outcome import Outcome
 
 if TYPE_CHECKING:
     from penstock.destinations.sql.destination import SqlDestination
-
-__all__ = [
-    "NULL_TABLE_BOOK",
-    "AnyDestination",
-    "Batch",
-    "Capabilities",
-    "Destination",
-    "DestinationConfig",
-    "LoadedTable",
-    "NullTableBook",
-    "Order",
-    "Part",
-    "Receipt",
-    "Stager",
-    "TableBook",
-    "TableReceipt",
-]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.data_dir import require_writable
@@ -66,7 +65,8 @@ class Pipeline:
         needs: dict[str, dict[int, int]] = {}
         for route in (*self.config.routes, *self.left_routes()):
             holds = {partition: position.hold for partition, position in self.ledger.offsets(route).items()}
-            asked = released.get(route, {}) if self._checkpoint(route).exists() else holds
+            checkpoint = self.layout.checkpoint(route, self.ledger.scope, self.ledger.generation(route))
+            asked = released.get(route, {}) if checkpoint.exists() else holds
             needs[route] = {
                 partition: min(holds.get(partition, 0), asked.get(partition, 0))
                 for partition in self.partitions_of(route)
@@ -90,9 +90,6 @@ class Pipeline:
     def left_routes(self) -> list[str]:
         """Routes that the ledger knows and the config no longer has. They keep their offsets until they are dropped."""
         return [route for route in self.ledger.routes() if route not in self.config.routes]
-
-    def _checkpoint(self, route: str) -> Path:
-        return self.layout.checkpoint(route, self.ledger.scope, self.ledger.generation(route))
 
     def floors(self) -> dict[int, int]:
         """The offset of each partition below which no route needs the log any more."""

@@ -24,14 +24,10 @@ TYPES = {
 }
 PLAIN = frozenset(("STRING", "BYTES", "DATE", "TIME", "DATETIME", "JSON", "NUMERIC", "BIGNUMERIC", *TYPES.values()))
 _WORDS = {
-    "jsonb": "JSON",
-    "variant": "JSON",
-    "super": "JSON",
+    **dict.fromkeys(("jsonb", "variant", "super"), "JSON"),
+    **dict.fromkeys(("timestamp_ntz", "timestamp without time zone", "datetime"), "DATETIME"),
     "bytea": "BYTES",
     "bigdecimal": "BIGNUMERIC",
-    "timestamp_ntz": "DATETIME",
-    "timestamp without time zone": "DATETIME",
-    "datetime": "DATETIME",
 }
 _NUMERIC_DIGITS, _NUMERIC_SCALE = 29, 9
 """What a NUMERIC holds before and after the point."""

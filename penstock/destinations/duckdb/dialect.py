@@ -80,10 +80,7 @@ _OWN_TYPES = {
     "BIGNUM": Cast("BIGNUM", None, pattern=INTEGER),
 }
 _MIRRORED = {
-    "text": "VARCHAR",
-    "character varying": "VARCHAR",
-    "character": "VARCHAR",
-    "name": "VARCHAR",
+    **dict.fromkeys(("text", "character varying", "character", "name"), "VARCHAR"),
     "smallint": "SMALLINT",
     "integer": "INTEGER",
     "bigint": "BIGINT",
@@ -95,8 +92,7 @@ _MIRRORED = {
     "timestamp without time zone": "TIMESTAMP",
     "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
     "uuid": "UUID",
-    "json": "JSON",
-    "jsonb": "JSON",
+    **dict.fromkeys(("json", "jsonb"), "JSON"),
 }
 _DAY = r"[0-9]{4,5}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"

@@ -7,7 +7,7 @@ replaced by spaces. A record without data has no line and counts as skipped, unl
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 
 import orjson
@@ -68,15 +68,11 @@ def _record_lines(batch: pa.RecordBatch) -> bytes:
     # Record by record: this form is for people to look at, and its data must be checked before it is put inside.
     lines = []
     for row in batch.to_pylist():
-        row["timestamp"] = _utc(row["timestamp"])
+        row["timestamp"] = row["timestamp"].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         row["headers"] = dict(row["headers"] or ())
         row["data"] = _embedded(row["data"])
         lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
     return b"".join(lines)
-
-
-def _utc(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _embedded(data: bytes | None) -> orjson.Fragment | str | None:

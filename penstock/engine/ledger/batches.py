@@ -1,9 +1,5 @@
-"""Batches in the ledger, from the fixed range to the commit.
-
-A batch is counted once, however often it is tried: ``begin`` gives a range its number, the same one at every attempt,
-and recognises a range that was committed. ``commit`` moves the offsets and the counts in one transaction. A number is
-never given to a second batch, even if the first was abandoned.
-"""
+"""Batches in the ledger, from the fixed range to the commit, as the package promises them. A number is never given to a
+second batch, even if the first was abandoned."""
 
 from __future__ import annotations
 

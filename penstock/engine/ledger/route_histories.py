@@ -60,7 +60,10 @@ class RouteHistories(Interventions):
         """Per partition, the writers of what the route has begun, as far back as they were noted."""
         with self.reading() as connection:
             rows = connection.execute(sa.select(self._t.lineages).filter_by(route=route))
-            return {row.partition: _lineage(row.entries) for row in rows}
+            found = {row.partition: json.loads(row.entries) for row in rows}
+        return {
+            partition: Lineage(tuple(Incarnation(*entry) for entry in entries)) for partition, entries in found.items()
+        }
 
     def last_number(self, route: str) -> int:
         """The highest batch number that this ledger gave to the route."""
@@ -162,7 +165,7 @@ class RouteHistories(Interventions):
                 flags = {"settled": int(batch.settled), "wanting": json.dumps(sorted(batch.wanting))}
                 connection.execute(sa.insert(t.adopted).values(route=route, place=place, **flags, **content))
             self._accept(connection, route, Act.ADOPT, adoption.last_number)
-            reached = _reached(adoption)
+            reached = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
             places = {p: (position.committed, reached[p]) for p, position in positions.items() if p in reached}
             self._record(connection, Act.ADOPT, route, operator, places)
             self._set_state(connection, route, RouteState.STARTING if engine_runs else RouteState.STOPPED)
@@ -240,14 +243,6 @@ DROPPED = "dropped "
 
 def _by_route(t: Tables) -> list[sa.Table]:
     return [table for table in t.metadata.tables.values() if "route" in table.c]
-
-
-def _reached(adoption: Adoption) -> dict[int, int]:
-    return {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
-
-
-def _lineage(text: str) -> Lineage:
-    return Lineage(tuple(Incarnation(first, writer) for first, writer in json.loads(text)))
 
 
 def _tables_text(batch: AdoptedBatch) -> str:

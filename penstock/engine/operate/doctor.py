@@ -151,7 +151,7 @@ def check_address(subject: str, listen: str, tls: bool = False, runs: bool = Tru
         return Finding(subject, Verdict.OK, f"{listen} is free")
     except OSError as error:
         reason = error.strerror or str(error)
-    if _is_healthy(_reachable(host), port, tls):
+    if _is_healthy({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port, tls):
         if runs:
             return Finding(subject, Verdict.OK, f"{listen} answers /healthz: a collector runs there")
         return Finding(
@@ -166,10 +166,6 @@ def check_address(subject: str, listen: str, tls: bool = False, runs: bool = Tru
         f"{listen} cannot be used ({reason}), and what is there does not answer /healthz",
         f"Stop the process that has port {port}, or change `listen`.",
     )
-
-
-def _reachable(host: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def _is_healthy(host: str, port: int, tls: bool) -> bool:

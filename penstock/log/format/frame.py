@@ -183,7 +183,8 @@ def decode(header: FrameHeader, payload: pa.Buffer) -> tuple[pa.RecordBatch, np.
         return _NO_ENTRIES, np.empty(0, np.int64)
     message = _message(header, payload)
     if header.flags & FrameFlag.SCATTERED:
-        batch = pa.ipc.read_record_batch(message, _scattered_schema(header))
+        schema = STAMPED_SCHEMA if header.flags & FrameFlag.STAMPED else SCATTERED_SCHEMA
+        batch = pa.ipc.read_record_batch(message, schema)
         entries = pa.RecordBatch.from_arrays(batch.columns[-len(ENTRY_SCHEMA) :], schema=ENTRY_SCHEMA)
         return entries, int64_values(batch.column(0))
     batch = pa.ipc.read_record_batch(message, ENTRY_SCHEMA)
@@ -193,10 +194,6 @@ def decode(header: FrameHeader, payload: pa.Buffer) -> tuple[pa.RecordBatch, np.
 def decode_stamps(header: FrameHeader, payload: pa.Buffer) -> np.ndarray:
     """The stamps of a frame in which each record has its own. The caller has verified its checksum."""
     return int64_values(pa.ipc.read_record_batch(_message(header, payload), STAMPED_SCHEMA).column(1))
-
-
-def _scattered_schema(header: FrameHeader) -> pa.Schema:
-    return STAMPED_SCHEMA if header.flags & FrameFlag.STAMPED else SCATTERED_SCHEMA
 
 
 def _packed(message: pa.Buffer, compression: str) -> tuple[int, list[pa.Buffer]]:

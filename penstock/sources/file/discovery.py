@@ -25,7 +25,8 @@ class FoundFile(NamedTuple):
 def find_files(path: Path, pattern: str) -> list[FoundFile]:
     """A file, the files that ``path`` matches as a pattern, or those in a directory that match ``pattern``."""
     if path.is_dir():
-        matches: Iterator[Path] = (match for match in path.rglob(pattern) if not _is_hidden(match.relative_to(path)))
+        inside = ((match, match.relative_to(path).parts) for match in path.rglob(pattern))
+        matches: Iterator[Path] = (match for match, parts in inside if not any(part.startswith(".") for part in parts))
     elif path.exists():
         matches = iter([path])
     else:
@@ -73,16 +74,8 @@ def may_be_copy(name: str, of: str) -> bool:
 
 def generation_base(name: str) -> str:
     """The name without rotation's suffix: ``a.log`` for ``a.log.2.gz``."""
-    return _GENERATION.sub("", _unpacked(name))
+    return _GENERATION.sub("", os.path.splitext(name)[0] if is_packed_name(name) else name)
 
 
 def is_packed_name(name: str) -> bool:
     return name.endswith(PACKED)
-
-
-def _unpacked(name: str) -> str:
-    return os.path.splitext(name)[0] if is_packed_name(name) else name
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)

@@ -90,12 +90,9 @@ class AnswerCache:
 def answer_of(keys: tuple[str, ...], facts: Mapping[str, Fact]) -> Answer | None:
     if not facts:
         return None
-    members = tuple(_member(key, facts[key]) if key in facts else b"" for key in keys)
+    texts = (f'"{key}":{_encode(facts[key])}' if key in facts else "" for key in keys)
+    members = tuple(text.encode("utf-8", "replace") for text in texts)
     return Answer(members, b"{" + b",".join(filter(None, members)) + b"}")
-
-
-def _member(key: str, fact: Fact) -> bytes:
-    return f'"{key}":{_encode(fact)}'.encode("utf-8", "replace")
 
 
 # One encoder: json.dumps with options makes a new one for every call.
