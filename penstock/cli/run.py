@@ -114,8 +114,8 @@ def bounded_sources(config: PipelineConfig) -> list[str]:
 def banner(config: PipelineConfig, once: bool) -> Iterator[str]:
     yield f"penstock: {config.name}" + (", to the end of what is there" if once else "")
     for name, source in config.sources.items():
-        listen = getattr(source, "listen", None)
-        yield f"  source {name}: {source.type}" + (f" on {listen}" if listen and not once else "")
+        listening = source.listening
+        yield f"  source {name}: {source.type}" + (f" on {listening.address}" if listening and not once else "")
     for name, route in config.routes.items():
         way = " > ".join([", ".join(route.from_), *(step for step, _ in route.step_configs), route.to.type])
         yield f"  route {name}: {way}"
@@ -126,7 +126,9 @@ def banner_object(config: PipelineConfig, once: bool) -> dict[str, JsonValue]:
     return {
         "name": config.name,
         "once": once,
-        "sources": {name: {"type": s.type, "listen": getattr(s, "listen", None)} for name, s in config.sources.items()},
+        "sources": {
+            name: {"type": s.type, "listen": s.listening and s.listening.address} for name, s in config.sources.items()
+        },
         "routes": {name: {"from": list(r.from_), "to": r.to.type} for name, r in config.routes.items()},
         "data_dir": str(config.data_dir),
         "ledger": shown_ledger(config),

@@ -66,6 +66,13 @@ class SampleFile(NamedTuple):
     """The columns of a CSV file without a header line."""
 
 
+class Listening(NamedTuple):
+    """Where a source takes connections."""
+
+    address: str
+    tls: bool
+
+
 class SourceConfig(ComponentConfig):
     """Base of every source's options; each subclass narrows ``type`` to its own name."""
 
@@ -76,6 +83,21 @@ class SourceConfig(ComponentConfig):
 
     bounded: ClassVar[bool] = False
     """Whether ``run --once`` runs it to its end (a file) or leaves it out (a server)."""
+
+    @property
+    def listening(self) -> Listening | None:
+        """``None`` for a source that does not wait for anybody to connect."""
+        return None
+
+    @property
+    def token_ids(self) -> list[str] | None:
+        """The ids of its tokens; ``None`` for a source whose records carry others, or none."""
+        return None
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions of the log it fills at a time."""
+        return 1
 
     def sample_files(self) -> list[SampleFile]:
         """Files with sample events of the source, if it has any: checks read a little of them."""

@@ -335,7 +335,7 @@ def unknown_tokens(sources: Mapping[str, SourceConfig], routes: Mapping[str, Rou
     """The errors in the ``only_keys`` of routes: ids that none of their sources has, if all of them have tokens."""
     wrong = []
     for name, route in routes.items():
-        declared = [_token_ids(sources[source]) for source in route.from_ if source in sources]
+        declared = [sources[source].token_ids for source in route.from_ if source in sources]
         if len(declared) < len(route.from_) or None in declared:
             continue
         known = {token for ids in declared if ids is not None for token in ids}
@@ -349,9 +349,3 @@ def unknown_tokens(sources: Mapping[str, SourceConfig], routes: Mapping[str, Rou
             if token not in known
         ]
     return wrong
-
-
-def _token_ids(source: SourceConfig) -> list[str] | None:
-    """The ids of a source's tokens; ``None`` for a source whose records carry others, or none."""
-    tokens = getattr(source, "tokens", None)
-    return None if tokens is None else [token.id for token in tokens]

@@ -72,10 +72,9 @@ def run_checks(path: Path) -> Iterator[Finding]:
     yield from check_privacy(config.data_dir, config.file_mask)
     yield _engine(config)
     for name, source in config.sources.items():
-        listen = getattr(source, "listen", None)
-        if isinstance(listen, str):
+        if source.listening is not None:
             runs = engine_pid(Layout(config.data_dir)) is not None
-            yield check_address(f"source {name}", listen, getattr(source, "tls", None) is not None, runs)
+            yield check_address(f"source {name}", *source.listening, runs)
         yield from _run_check(f"source {name}", _check_source(config, name))
     yield from _run_check("log", _check_log(config))
     yield from _run_check("ledger", _check_ledger(config))

@@ -32,8 +32,8 @@ def session_settings(name: str, master: str, scratch: Path, extra: Mapping[str, 
 
 def _max_tasks(config: PipelineConfig) -> int:
     """How many tasks a batch may have: one per worker of a route's sources, and its replays."""
-    workers = {name: getattr(source, "workers", 1) for name, source in config.sources.items()}
-    return 1 + max((sum(workers[name] for name in route.from_) for route in config.routes.values()), default=0)
+    sources, routes = config.sources, config.routes.values()
+    return 1 + max((sum(sources[name].partitions for name in route.from_) for route in routes), default=0)
 
 
 def master_with_slots(master: str, cores: int, routes: int, tasks: int) -> str:

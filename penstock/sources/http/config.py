@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from penstock.config.component import ComponentConfig, SourceConfig
+from penstock.config.component import ComponentConfig, Listening, SourceConfig
 from penstock.config.values.config_paths import LocalPath
 from penstock.config.values.listen_address import Address
 from penstock.config.values.quantities import ByteSize, Duration
@@ -139,6 +139,18 @@ class HttpConfig(SourceConfig):
         default=False, description="Store the secret itself in `api_key` instead of the token's id."
     )
     tls: TlsConfig | None = Field(default=None, description="Serve HTTPS with this certificate.")
+
+    @property
+    def listening(self) -> Listening:
+        return Listening(self.listen, self.tls is not None)
+
+    @property
+    def token_ids(self) -> list[str]:
+        return [token.id for token in self.tokens]
+
+    @property
+    def partitions(self) -> int:
+        return self.workers
 
     @field_validator("tokens")
     @classmethod
