@@ -163,17 +163,7 @@ def drop_failed(
 
 
 def entry_object(entry: FailedEntry) -> dict[str, JsonValue]:
-    return {
-        "id": entry.id,
-        "route": entry.route,
-        "batch": entry.batch,
-        "failed_at": entry.failed_at.isoformat(),
-        "step": entry.step,
-        "code": entry.code,
-        "error": entry.error,
-        "event_id": entry.event_id,
-        "record": record_object(entry.record),
-    }
+    return {**entry.facts(), "record": record_object(entry.record)}
 
 
 def entry_line(entry: FailedEntry, route_width: int) -> str:

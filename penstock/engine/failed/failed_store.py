@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -39,6 +40,19 @@ class FailedEntry:
     error: str
     event_id: str | None
     record: Record
+
+    def facts(self) -> dict[str, str | int | None]:
+        """All but the record, as JSON has it."""
+        return {
+            "id": self.id,
+            "route": self.route,
+            "batch": self.batch,
+            "failed_at": self.failed_at.isoformat(),
+            "step": self.step,
+            "code": self.code,
+            "error": self.error,
+            "event_id": self.event_id,
+        }
 
 
 class FailedStore:
@@ -146,14 +160,7 @@ def _reasons(rows: pa.RecordBatch) -> list[tuple[str, str, str]]:
 def _line(entry: FailedEntry) -> bytes:
     record = entry.record
     fields: dict[str, object] = {
-        "id": entry.id,
-        "route": entry.route,
-        "batch": entry.batch,
-        "failed_at": entry.failed_at.isoformat(),
-        "step": entry.step,
-        "code": entry.code,
-        "error": entry.error,
-        "event_id": entry.event_id,
+        **entry.facts(),
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp.isoformat(),
@@ -170,35 +177,22 @@ def _line(entry: FailedEntry) -> bytes:
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
-def _entry(fields: dict[str, object]) -> FailedEntry:
-    get = fields.__getitem__
-    original = fields.get("original")
-    encoded = fields.get("original_base64")
-    data = base64.b64decode(str(encoded)) if encoded is not None else None
-    headers = get("headers")
+def _entry(fields: dict[str, Any]) -> FailedEntry:
+    original, encoded = fields.get("original"), fields.get("original_base64")
+    data = base64.b64decode(encoded) if encoded is not None else None
     record = Record(
-        data=data if original is None else str(original).encode(),
-        namespace=str(get("namespace")),
-        op=Op(str(get("op"))),
-        mode=Mode(str(get("mode"))),
-        key=None if get("key") is None else str(get("key")),
-        headers=headers if isinstance(headers, dict) else {},
-        timestamp=datetime.fromisoformat(str(get("timestamp"))),
-        partition=int(str(get("partition"))),
-        offset=int(str(get("offset"))),
+        data=data if original is None else original.encode(),
+        namespace=fields["namespace"],
+        op=Op(fields["op"]),
+        mode=Mode(fields["mode"]),
+        key=fields["key"],
+        headers=fields["headers"],
+        timestamp=datetime.fromisoformat(fields["timestamp"]),
+        partition=fields["partition"],
+        offset=fields["offset"],
     )
-    event_id = get("event_id")
-    return FailedEntry(
-        int(str(get("id"))),
-        str(get("route")),
-        int(str(get("batch"))),
-        datetime.fromisoformat(str(get("failed_at"))),
-        str(get("step")),
-        str(get("code")),
-        str(get("error")),
-        None if event_id is None else str(event_id),
-        record,
-    )
+    facts = {name: fields[name] for name in ("id", "route", "batch", "step", "code", "error", "event_id")}
+    return FailedEntry(**facts, failed_at=datetime.fromisoformat(fields["failed_at"]), record=record)
 
 
 def _event_id(data: bytes | None) -> str | None:

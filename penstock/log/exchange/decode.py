@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow_array, copy_bytes, offsets_of_lengths
+from penstock.json.arrow_text import gathered
 from penstock.log.exchange.entry_layout import BEFORE_LENGTH_COUNTS, HEAD, LENGTHS_BYTES, MODES, OP_SHIFT, OPS, SECOND
 from penstock.log.format.frame import LAST_OFFSET
 from penstock.record import ENTRY_SCHEMA
@@ -72,7 +72,7 @@ def find_entries(content: Bytes, start: int, after: int, max_entries: int, max_b
 def namespaces(content: Bytes, positions: Positions) -> pa.StringArray:
     """The namespaces of the entries at these positions. Raises ``ArrowInvalid`` if one is no UTF-8."""
     key_length = _heads(content, positions)["key_length"].astype(np.int64)
-    return _gathered(content, positions + _HEAD_BYTES, key_length).cast(pa.string())
+    return gathered(content, positions + _HEAD_BYTES, key_length).cast(pa.string())
 
 
 def decode(content: Bytes, positions: Positions) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
@@ -80,7 +80,7 @@ def decode(content: Bytes, positions: Positions) -> tuple[pa.RecordBatch, npt.ND
     head = _heads(content, positions)
     key_length = head["key_length"].astype(np.int64)
     data_length = head["length"].astype(np.int64) - LENGTHS_BYTES - key_length
-    data = _gathered(content, positions + _HEAD_BYTES + key_length + 4, data_length, data_length > 0)
+    data = gathered(content, positions + _HEAD_BYTES + key_length + 4, data_length, data_length > 0)
     times = pa.py_buffer(head["timestamp"].astype(np.int64) * SECOND)
     mode = head["mode"]
     columns = [
@@ -98,21 +98,6 @@ def decode(content: Bytes, positions: Positions) -> tuple[pa.RecordBatch, npt.ND
 def _heads(content: Bytes, positions: Positions) -> npt.NDArray[np.void]:
     heads: npt.NDArray[np.void] = content[positions[:, None] + np.arange(_HEAD_BYTES)].view(HEAD).reshape(-1)
     return heads
-
-
-def _gathered(
-    content: Bytes, starts: Positions, lengths: Positions, valid: npt.NDArray[np.bool_] | None = None
-) -> pa.BinaryArray:
-    places = offsets_of_lengths(lengths)
-    out = np.empty(places[-1], np.uint8)
-    _gather(content, starts, places, out)
-    return arrow_array(pa.binary(), out, places, valid)
-
-
-@compiled
-def _gather(content: Bytes, starts: Positions, places: Positions, out: npt.NDArray[np.uint8]) -> None:
-    for row in range(len(starts)):
-        copy_bytes(content, starts[row], starts[row] + places[row + 1] - places[row], out, places[row])
 
 
 @compiled

@@ -9,8 +9,10 @@ collector runs.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 import orjson
@@ -43,15 +45,8 @@ class Tally:
         self.commit_seconds += seconds
 
     def save(self, path: Path) -> None:
-        document = {
-            "requests": [[endpoint, status, count] for (endpoint, status), count in self.requests.items()],
-            "events": self.events,
-            "malformed": self.malformed,
-            "bytes": self.bytes,
-            "commits": self.commits,
-            "commit_seconds": self.commit_seconds,
-            "pending_bytes": self.pending_bytes,
-        }
+        requests = [[endpoint, status, count] for (endpoint, status), count in self.requests.items()]
+        document = {**asdict(self), "requests": requests}
         draft = path.with_suffix(".draft")
         draft.write_bytes(orjson.dumps(document))
         draft.replace(path)
@@ -95,7 +90,8 @@ class _Page:
         requests = CounterMetricFamily(
             "penstock_collector_requests", "Requests answered.", labels=["source", "endpoint", "status"]
         )
-        for (endpoint, status), count in sorted(_summed(t.requests for t in tallies).items()):
+        answered = sum((Counter(t.requests) for t in tallies), Counter[tuple[str, int]]())
+        for (endpoint, status), count in sorted(answered.items()):
             requests.add_metric([self._source, endpoint, str(status)], count)
         yield requests
         for name, text, total in (
@@ -119,21 +115,9 @@ class _Page:
         yield pending
 
 
-def _summed(counts: Iterable[dict[tuple[str, int], int]]) -> dict[tuple[str, int], int]:
-    total: dict[tuple[str, int], int] = {}
-    for part in counts:
-        for key, count in part.items():
-            total[key] = total.get(key, 0) + count
-    return total
-
-
 def _buckets(tallies: Iterable[Tally]) -> list[tuple[str, float]]:
     """Cumulative, as the format wants them."""
     # The empty one is for the time before any worker has saved its counters.
     columns = zip(*(tally.commits for tally in (Tally(), *tallies)), strict=True)
-    below = 0
-    found: list[tuple[str, float]] = []
-    for bound, column in zip([*map(str, LATENCY_BOUNDS), "+Inf"], columns, strict=True):
-        below += sum(column)
-        found.append((bound, below))
-    return found
+    below = accumulate(float(sum(column)) for column in columns)
+    return list(zip([*map(str, LATENCY_BOUNDS), "+Inf"], below, strict=True))

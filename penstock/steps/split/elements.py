@@ -43,7 +43,7 @@ def documents_around(
     A row whose count is zero gives one document: its left text and its right text, with what is at ``[starts, ends)``
     between them. ``lefts`` and ``rights`` are a buffer, and per row a start and an end in it.
     """
-    out, offsets = _write(buf, starts, ends, counts, *lefts, *rights)
+    out, offsets = _write(buf, starts, ends, counts, lefts, rights)
     return arrow_array(pa.binary(), out, offsets)
 
 
@@ -53,13 +53,10 @@ def _write(
     starts: Spans,
     ends: Spans,
     counts: Spans,
-    left_buf: Bytes,
-    left_starts: Spans,
-    left_ends: Spans,
-    right_buf: Bytes,
-    right_starts: Spans,
-    right_ends: Spans,
+    lefts: tuple[Bytes, Spans, Spans],
+    rights: tuple[Bytes, Spans, Spans],
 ) -> tuple[Bytes, Spans]:
+    (left_buf, left_starts, left_ends), (right_buf, right_starts, right_ends) = lefts, rights
     size = 0
     rows_out = 0
     for row in range(len(starts)):

@@ -107,8 +107,16 @@ class MirrorFitting:
         is_json = bool(types) and all(self.dialect.target(comes).form is Form.JSON for comes in types)
         return ColumnFit(real, self.dialect, holds, is_json)
 
-    def unmapped(self, rows: int, values: Mapping[str, pa.Array], fitted: Mapping[str, Fitted]) -> pa.Array:
-        """The ``_unmapped`` of rows: what they carry that fits no column. ``values`` are by our names."""
+    def fit_rows(self, rows: int, values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns of rows, by the table's names. ``values`` are by our names."""
+        fitted = {name: column.fit(values[name]) for name, column in self.columns.items()}
+        arrays = {self.table.columns[name].name: found.array for name, found in fitted.items()}
+        if UNMAPPED in self.table.columns:
+            arrays[self.table.columns[UNMAPPED].name] = self._unmapped(rows, values, fitted)
+        return arrays
+
+    def _unmapped(self, rows: int, values: Mapping[str, pa.Array], fitted: Mapping[str, Fitted]) -> pa.Array:
+        """The ``_unmapped`` of rows: what they carry that fits no column."""
         members = [(name, found.lost, values[name]) for name, found in fitted.items() if found.lost is not None]
         for column in self.missing_columns:
             if column.name in values:

@@ -207,19 +207,14 @@ class _Fold:
                 yield self._batch(chosen[start : start + ROWS_AT_A_TIME])
 
     def _batch(self, rows: Numbers) -> pa.RecordBatch:
-        fitting = self.rows.fitting
-        table = fitting.table
         values = self._values(rows)
-        fitted = {name: column.fit(values[name]) for name, column in fitting.columns.items()}
-        arrays = {table.columns[name].name: found.array for name, found in fitted.items()}
-        if UNMAPPED in table.columns:
-            arrays[table.columns[UNMAPPED].name] = fitting.unmapped(len(rows), values, fitted)
+        arrays = self.rows.fitting.fit_rows(len(rows), values)
         if self._fills:
             arrays[GAPS] = self._marks(rows, values)
         if self._moves:
             origins = self.rows.of_keys(self.folded.origin[rows], ~self.folded.moved[rows])
             for name, origin in zip(self.rows.key, origins, strict=True):
-                arrays[ORIGIN + table.columns[name].name] = origin
+                arrays[ORIGIN + self.rows.fitting.table.columns[name].name] = origin
         return pa.RecordBatch.from_pydict(arrays)
 
     def _values(self, rows: Numbers) -> Mapping[str, pa.Array]:

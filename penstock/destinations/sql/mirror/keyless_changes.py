@@ -89,10 +89,5 @@ class KeylessRows:
         return found
 
     def _fitted(self, places: Numbers) -> pa.Table:
-        table = self.fitting.table
         values = {name: rows.take(pa.array(places)).combine_chunks() for name, rows in self._values.items()}
-        fitted = {name: column.fit(values[name]) for name, column in self.fitting.columns.items()}
-        arrays = {table.columns[name].name: found.array for name, found in fitted.items()}
-        if UNMAPPED in table.columns:
-            arrays[table.columns[UNMAPPED].name] = self.fitting.unmapped(len(places), values, fitted)
-        return pa.table(arrays)
+        return pa.table(self.fitting.fit_rows(len(places), values))

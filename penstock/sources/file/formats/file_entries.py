@@ -18,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow_array, offsets_of_lengths
-from penstock.json.words import load_word, store_word
+from penstock.json.arrow_text import arrow_array, copy_bytes, offsets_of_lengths
 from penstock.record import ENTRY_SCHEMA, Header, Mode, Op, int64_array
 
 RESUME = "resume"
@@ -65,14 +64,6 @@ def entry_batch(
 def most_entries(file: str) -> int:
     """How many entries of a file may go into one append: their headers, which repeat its name, must fit as well."""
     return max(1, _MOST_HEADER_BYTES // (len(quoted(file)) + 64))
-
-
-def gathered(block: Bytes, starts: Numbers, ends: Numbers) -> pa.BinaryArray:
-    """The stretches of a block as an array of their own."""
-    offsets = offsets_of_lengths(ends - starts)
-    out = np.empty(offsets[-1], np.uint8)
-    _gather(block, starts, offsets, out)
-    return arrow_array(pa.binary(), out, offsets)
 
 
 def _headers(positions: pa.StringArray, problems: Sequence[Problem], resume: str) -> pa.MapArray:
@@ -123,9 +114,9 @@ def _write_positions(
     offsets = np.zeros(len(numbers) + 1, np.int64)
     at = 0
     for row in range(len(numbers)):
-        at = _copied(head, 0, len(head), out, at)
+        at = copy_bytes(head, 0, len(head), out, at)
         at = _write_number(numbers[row], out, at)
-        at = _copied(middle, 0, len(middle), out, at)
+        at = copy_bytes(middle, 0, len(middle), out, at)
         at = _write_number(ends[row], out, at)
         out[at] = 0x7D
         at += 1
@@ -144,25 +135,3 @@ def _write_number(number: int, out: npt.NDArray[np.uint8], at: int) -> int:
         out[i] = 0x30 + number % 10
         number //= 10
     return at + digits
-
-
-@compiled
-def _gather(buf: Bytes, starts: Numbers, offsets: Numbers, out: npt.NDArray[np.uint8]) -> None:
-    for row in range(len(starts)):
-        start = starts[row]
-        _copied(buf, start, start + offsets[row + 1] - offsets[row], out, offsets[row])
-
-
-@compiled
-def _copied(source: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: int) -> int:
-    """``source[start:end]`` to ``out`` from ``at`` on, a word at a time; the index after it."""
-    i = start
-    while i + 8 <= end:
-        store_word(out, at, load_word(source, i))
-        i += 8
-        at += 8
-    while i < end:
-        out[at] = source[i]
-        i += 1
-        at += 1
-    return at

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.compiled import Bytes, compiled
+from penstock.json.arrow_text import gathered
 from penstock.json.containers import value_end
 from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT
 from penstock.sources.file.file_progress import Position
-from penstock.sources.file.formats.file_entries import gathered, most_entries
+from penstock.sources.file.formats.file_entries import most_entries
 from penstock.sources.file.formats.json_lines import MAX_LINES
 from penstock.sources.file.formats.record_cutter import Piece, problem
 
@@ -37,7 +38,7 @@ class ArrayCutter:
             block, position.end, position.line, position.inside, complete, self._line_bytes, places, kinds
         )
         starts, ends, numbers, followings = places[:, :count]
-        data = gathered(block, starts, ends)
+        data = gathered(block, starts, ends - starts)
         problems: list[tuple[int, str]] = []
         for row in np.flatnonzero(kinds[:count]):  # the bad ones only
             match kinds[row]:

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes
+from penstock.json.arrow_text import gathered
 from penstock.sources.file.file_progress import Position
-from penstock.sources.file.formats.file_entries import gathered, most_entries
+from penstock.sources.file.formats.file_entries import most_entries
 from penstock.sources.file.formats.json_lines import MAX_LINES, PART, cut
 from penstock.sources.json_text import NotJson, kind_of, parse
 
@@ -49,7 +50,7 @@ class LineCutter:
     def cut(self, block: Bytes, position: Position, complete: bool) -> Piece:
         most = min(MAX_LINES, most_entries(position.file))
         lines = cut(block, position.end, position.line, position.inside, complete, self._line_bytes, most)
-        data = gathered(block, lines.starts, lines.ends)
+        data = gathered(block, lines.starts, lines.ends - lines.starts)
         problems: list[tuple[int, str]] = []
         for row in np.flatnonzero(lines.kinds):  # the bad lines only; the slower parser has the last word
             if lines.kinds[row] == PART:
