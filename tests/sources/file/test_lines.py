@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.json.arrow_text import gathered
 from penstock.sources.file.file_progress import Position, parse_positions
-from penstock.sources.file.formats.file_entries import gathered
 from penstock.sources.file.formats.json_lines import BAD, GOOD, MAX_LINES, PART, Lines, cut
 
 
@@ -27,7 +27,7 @@ def cut_bytes(
 ) -> tuple[list[Line], Lines]:
     buffer = np.frombuffer(block, np.uint8)
     lines = cut(buffer, at, line, inside, complete, line_bytes)
-    data = gathered(buffer, lines.starts, lines.ends).to_pylist()
+    data = gathered(buffer, lines.starts, lines.ends - lines.starts).to_pylist()
     columns = (lines.numbers.tolist(), lines.kinds.tolist(), (at + lines.followings).tolist())
     return [Line(*row) for row in zip(data, *columns, strict=True)], lines
 
