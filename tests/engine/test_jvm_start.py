@@ -77,7 +77,7 @@ def test_options_for_sparks_script_count_without_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=1 -Db=2")
     settings = {**LOCAL, "spark.driver.memory": "3g"}
     found = direct_command(["java", "-cp", "x", "Main"], settings, Path("/run/o"), Path("/run/p"))
-    words = "java -cp x -Xmx3g -Da=1 -Db=2 @/run/o Main --properties-file /run/p pyspark-shell"
+    words = "java -cp x -Xmx3g @/run/o -Da=1 -Db=2 Main --properties-file /run/p pyspark-shell"
     assert found == words.split()
 
 

@@ -29,6 +29,7 @@ from penstock.config.problems import ConfigError
 from penstock.engine.file_permissions import is_open
 from penstock.engine.layout import Layout
 from penstock.engine.processes.presence import describe_engine, engine_pid, engine_silence, stalled_routes
+from penstock.engine.spark.start_cache import find_java, find_start_cache
 from penstock.errors import PenstockError, SourceAway, TransientError
 from penstock.redaction import redacted
 
@@ -61,6 +62,7 @@ def run_checks(path: Path) -> Iterator[Finding]:
     """Run all checks; yields each finding at once. Checks that need a config are left out without one."""
     yield check_python()
     yield check_java()
+    yield check_start()
     try:
         config = load(path)
     except ConfigError as error:
@@ -90,9 +92,7 @@ def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Finding:
 
 
 def check_java() -> Finding:
-    """Looks where Spark looks: ``JAVA_HOME`` if it is set, the ``PATH`` otherwise."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    java = find_java()
     fix = f"Install Java {OLDEST_JAVA} or newer, or point JAVA_HOME at one."
     if java is None:
         return Finding("java", Verdict.FAIL, "no java on the PATH, and JAVA_HOME is not set", fix)
@@ -106,6 +106,15 @@ def check_java() -> Finding:
     if version < OLDEST_JAVA:
         return Finding("java", Verdict.FAIL, f"{java} is Java {version}", fix)
     return Finding("java", Verdict.OK, f"Java {version}, {java}")
+
+
+def check_start() -> Finding:
+    """Whether what makes Spark start fast is there. Without it Spark starts, too."""
+    cache = find_start_cache()
+    if cache is not None and cache.command() is not None:
+        return Finding("start", Verdict.OK, f"Spark starts with the classes in {cache.folder}")
+    fix = "Let it write them down, once: python -m penstock.engine.spark.start_cache"
+    return Finding("start", Verdict.WARN, "Spark takes three times as long to start as it could", fix)
 
 
 def java_version(text: str) -> int | None:

@@ -26,15 +26,11 @@ _JAVA_READS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 def jvm_options(theirs: Sequence[str], archive: Path | None) -> list[str]:
-    """The options for a JVM that starts fast, then ``theirs``, which override them.
-
-    The JVM carries no records, only batches of reports: a collector without threads of its own is enough, and code is
-    optimised for hours to come when it has run for a while, not while everybody waits.
-    """
+    """The options for a JVM that starts fast, then ``theirs``, which override them. It carries reports of tasks: a
+    collector without threads of its own is enough for them."""
     known = " ".join([*theirs, *(os.environ.get(name, "") for name in (_SUBMIT_OPTIONS, *_JAVA_READS))])
     # A JVM that is told two collectors does not start.
     ours = [] if _COLLECTOR.search(known) else ["-XX:+UseSerialGC"]
-    ours += ["-XX:TieredStopAtLevel=1"]
     if archive is not None:
         # An archive that does not fit is passed over, and not worth a word.
         ours += ["-Xlog:cds=off", "-Xlog:cds+dynamic=off", f"-XX:SharedArchiveFile={archive}"]
@@ -66,5 +62,5 @@ def direct_command(found: Sequence[str], settings: Mapping[str, str], options: P
     submit_options = shlex.split(os.environ.get(_SUBMIT_OPTIONS, ""))
     heap = f"-Xmx{settings[_MEMORY]}"
     return [
-        java, *words, heap, *submit_options, f"@{options}", main, "--properties-file", str(properties), "pyspark-shell"
+        java, *words, heap, f"@{options}", *submit_options, main, "--properties-file", str(properties), "pyspark-shell"
     ]  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.spark.jvm_command import JAVA_OPTIONS
 from penstock.redaction import SECRET_NAME, add_secrets
+from penstock.registry import Kind, component
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -19,15 +20,26 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 def engine_settings(config: PipelineConfig, scratch: Path) -> dict[str, str]:
     """The settings for the engine of this pipeline."""
     master = master_with_slots(config.engine.master, os.cpu_count() or 1, len(config.routes), _max_tasks(config))
-    return session_settings(config.name, master, scratch, config.engine.spark)
+    return session_settings(config.name, master, scratch, config.engine.spark, _only_arrow(config))
 
 
-def session_settings(name: str, master: str, scratch: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """``extra`` settings override ours. ``scratch`` is for what Spark spills."""
+def session_settings(
+    name: str, master: str, scratch: Path, extra: Mapping[str, str], only_arrow: bool = False
+) -> dict[str, str]:
+    """``extra`` settings override ours. ``scratch`` is for what Spark spills. With ``only_arrow`` no record passes
+    through the JVM: it need not spend its first minutes on optimising its code."""
     ours = {**_settings(scratch), **_access_settings(master)}
+    if only_arrow:
+        ours[JAVA_OPTIONS] += " -XX:TieredStopAtLevel=1"
     settings = {"spark.master": master, "spark.app.name": name, **_merged_settings(ours, extra)}
     add_secrets(secret for key, secret in settings.items() if SECRET_NAME.search(key))
     return settings
+
+
+def _only_arrow(config: PipelineConfig) -> bool:
+    """Whether all steps are ours: those work on Arrow, in Python."""
+    names = {name for route in config.routes.values() for name, _ in route.step_configs}
+    return all(component(Kind.STEP, name).implementation.startswith("penstock.") for name in names)
 
 
 def _max_tasks(config: PipelineConfig) -> int:

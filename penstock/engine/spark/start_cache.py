@@ -29,8 +29,7 @@ name: classes
 sources:
   web: {type: file, path: ./web.ndjson}
 routes:
-  arrow: {from: web, to: {type: "null"}}
-  spark: {from: web, steps: [{sql: "select * from records"}], to: {type: "null"}}
+  out: {from: web, to: {type: "null"}}
 """
 
 
