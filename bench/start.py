@@ -48,7 +48,9 @@ def compare(folder: Path, rounds: int, before: Path | None) -> list[Comparison]:
     us = Path(sys.executable).with_name("penstock")
     commands = {"Penstock": us} if before is None else {"Penstock": us, "Penstock before": before}
     roles = {"Penstock": Role.US, "Penstock before": Role.PEER}
-    projects = {name: _make_project(folder / name.replace(" ", "-"), command) for name, command in commands.items()}
+    projects = {
+        name: _make_project(folder / name.replace(" ", "-").lower(), command) for name, command in commands.items()
+    }
     contenders = [
         Contender(roles[name], name, lambda name=name: _seconds_once(commands[name], projects[name]))  # type: ignore[misc]
         for name in commands
@@ -104,7 +106,12 @@ def _running(command: Path, project: Path, *options: str) -> Iterator[tuple[subp
     shutil.rmtree(project / "data", ignore_errors=True)
     said: list[str] = []
     with subprocess.Popen(
-        [command, "run", *options], cwd=project, env=_ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        [command, "run", *options],
+        cwd=project,
+        env=_ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr is not None
         reader = threading.Thread(target=said.extend, args=(process.stderr,), daemon=True)
