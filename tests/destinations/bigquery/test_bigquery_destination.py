@@ -16,7 +16,8 @@ from penstock.destinations.sql.load.attempt import BatchWrite
 from penstock.destinations.sql.load.loader import load_table
 from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.errors import PenstockError, TransientError
-from penstock.testing.destination import LARGE, Staging, batch, events, numbered
+from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.large_batch import LARGE
 from penstock.testing.own_tables import OwnTablesContract
 from penstock.testing.sql_destination import SqlContract
 from tests.destinations.bigquery.simulator import SimulatedBigquery
@@ -36,6 +37,7 @@ def made(**options: Any) -> Simulated:
 
 
 class TestBigquery(SqlContract):
+    in_this_process = True
     most_memory_to_write = 10 * LARGE  # the stand-in is a part of this process
 
     def make(self, tmp_path: Path) -> Simulated:

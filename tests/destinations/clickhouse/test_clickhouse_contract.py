@@ -9,12 +9,14 @@ import pytest
 
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.contract import AnyDestination
-from penstock.testing.destination import LARGE, RepeatableContract
+from penstock.testing.destination import RepeatableContract
+from penstock.testing.large_batch import LARGE
 from penstock.testing.own_tables import OwnTablesContract
 from tests.destinations.clickhouse.conftest import Engine
 
 
 class TestClickhouse(RepeatableContract):
+    in_this_process = True
     most_memory_to_write = 10 * LARGE  # the engine is a part of this process
 
     @pytest.fixture(autouse=True)

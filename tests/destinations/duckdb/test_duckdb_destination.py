@@ -16,7 +16,8 @@ from penstock.destinations.duckdb.destination import DuckdbDestination
 from penstock.destinations.sql.marks import KEPT_MARKS as KEPT
 from penstock.errors import PenstockError, TransientError
 from penstock.record import Mode, Op, Record, entries, placed
-from penstock.testing.destination import LARGE, Staging, batch, delivered_rows, events, numbered
+from penstock.testing.destination import Staging, batch, delivered_rows, events, numbered
+from penstock.testing.large_batch import LARGE
 from penstock.testing.sql_destination import SqlContract
 
 

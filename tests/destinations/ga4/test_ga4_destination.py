@@ -66,10 +66,8 @@ class TestGa4(ReadableContract):
         """Of a few users: each request is of one."""
         return {"id": number % 10, "text": f"{number:04000d}"}
 
-    def test_a_large_batch_does_not_take_memory_with_it(
-        self, destination: AnyDestination, staging: Staging, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        super().test_a_large_batch_does_not_take_memory_with_it(destination, staging, monkeypatch)
+    def test_a_large_batch_does_not_take_memory_with_it(self, destination: AnyDestination, staging: Staging) -> None:
+        super().test_a_large_batch_does_not_take_memory_with_it(destination, staging)
         assert len(self.analytics.requests) < 1_100
 
 

@@ -20,7 +20,8 @@ from penstock.destinations.sql.marks import KEPT_MARKS
 from penstock.destinations.sql.schema.alter_table import TableRules
 from penstock.destinations.sql.schema.schema_operations import Key
 from penstock.errors import PenstockError, TransientError
-from penstock.testing.destination import LARGE, Staging, batch, events, numbered
+from penstock.testing.destination import Staging, batch, events, numbered
+from penstock.testing.large_batch import LARGE
 from penstock.testing.own_tables import OwnTablesContract
 from penstock.testing.sql_destination import SqlContract
 from penstock.testing.waiting import HANG, eventually

@@ -9,13 +9,14 @@ import pytest
 
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.snowflake.destination import SnowflakeDestination
-from penstock.testing.destination import LARGE
+from penstock.testing.large_batch import LARGE
 from penstock.testing.own_tables import OwnTablesContract
 from penstock.testing.sql_destination import SqlContract
 from tests.destinations.snowflake.conftest import Account
 
 
 class TestSnowflake(SqlContract):
+    in_this_process = True
     most_memory_to_write = 10 * LARGE  # the stand-in is a part of this process
 
     @pytest.fixture(autouse=True)

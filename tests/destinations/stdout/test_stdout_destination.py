@@ -11,10 +11,12 @@ from penstock.destinations.contract import AnyDestination
 from penstock.destinations.stdout.config import StdoutConfig
 from penstock.destinations.stdout.destination import StdoutDestination
 from penstock.errors import TransientError
-from penstock.testing.destination import LARGE, ReadableContract, Staging, batch, numbered
+from penstock.testing.destination import ReadableContract, Staging, batch, numbered
+from penstock.testing.large_batch import LARGE
 
 
 class TestStdout(ReadableContract):
+    in_this_process = True
     most_memory_to_write = 4 * LARGE  # pytest keeps what is printed
 
     @pytest.fixture(autouse=True)
