@@ -28,7 +28,7 @@ from penstock.log.format.log_files import disk_full_error, is_full, lock_file, r
 from penstock.log.holds import Holds
 from penstock.log.lineage import Lineage, read_lineage
 from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
-from penstock.log.maintenance.retention import ClosedSegment, RemovedSegment, closed_segment, removable, remove_segment
+from penstock.log.maintenance.retention import ClosedSegment, closed_segment, removable, remove_segment
 from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader, PublishedEnd, StoredSpan
 from penstock.log.writer import PartitionWriter
 from penstock.record import RECORD_SCHEMA
@@ -191,8 +191,9 @@ class LocalLog:
             found += self.reader(int(partition)).fetch(wanted)
         return pa.Table.from_batches(found, RECORD_SCHEMA)
 
-    def apply_retention(self, floors: Mapping[int, int], now: datetime) -> list[RemovedSegment]:
-        """Remove closed segments that are past the configured limits and completely below their partition's floor.
+    def apply_retention(self, floors: Mapping[int, int], now: datetime) -> list[ClosedSegment]:
+        """Remove closed segments that are past the configured limits and completely below their partition's floor;
+        returns those that were removed.
 
         ``floors`` has the lowest hold of all readers of a partition. A partition without one loses nothing.
         """
@@ -207,8 +208,10 @@ class LocalLog:
                     # What is being compacted has its turn next time.
                     if ours and segment.is_closed:
                         closed[partition].append(closed_segment(partition, segment))
-            chosen = removable(closed, floors, self.config.retention, total, _micros(now))
-            return [remove_segment(segment) for segment in chosen]
+            chosen = list(removable(closed, floors, self.config.retention, total, _micros(now)))
+            for going in chosen:
+                remove_segment(going)
+            return chosen
 
     def usage(self) -> dict[int, PartitionUsage]:
         """Bytes, segments and records of every partition."""

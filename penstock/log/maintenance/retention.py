@@ -18,7 +18,7 @@ from penstock.log.format.segment import Segment
 
 @dataclass(frozen=True)
 class ClosedSegment:
-    """What retention needs to know of a segment."""
+    """What retention needs to know of a segment. Its records have offsets from ``base`` to, not including, ``end``."""
 
     partition: int
     path: Path
@@ -31,17 +31,6 @@ class ClosedSegment:
 def closed_segment(partition: int, segment: Segment) -> ClosedSegment:
     end = segment.end
     return ClosedSegment(partition, segment.path, segment.base, end.offset, segment.size, end.max_timestamp)
-
-
-@dataclass(frozen=True)
-class RemovedSegment:
-    """A segment that was removed: its records had offsets from ``base`` up to, not including, ``end``."""
-
-    partition: int
-    path: Path
-    base: int
-    end: int
-    bytes: int
 
 
 def removable(
@@ -65,13 +54,12 @@ def removable(
         yield oldest
 
 
-def remove_segment(segment: ClosedSegment) -> RemovedSegment:
+def remove_segment(segment: ClosedSegment) -> None:
     """Remove the files, durably. Readers that have the segment open can read it to its end."""
     sync_head(segment.path.parent)
     segment.path.unlink(missing_ok=True)
     index_path(segment.path).unlink(missing_ok=True)
     sync_directory(segment.path.parent)
-    return RemovedSegment(segment.partition, segment.path, segment.base, segment.end, segment.bytes)
 
 
 def _below(floor: int, closed: Iterable[ClosedSegment]) -> list[ClosedSegment]:

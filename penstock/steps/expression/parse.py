@@ -85,7 +85,7 @@ class Reader:
             "Between": self._between,
             "Is": self._is,
             "NullSafeNEQ": lambda node: Call("not", (Call("<=>", self._nodes([node.this, node.expression])),)),
-            "Like": self._like,
+            "Like": lambda node: self._matching("like", node),
             "RegexpLike": self._regex,
             "Case": self._case,
             "If": self._if,
@@ -187,9 +187,6 @@ class Reader:
         if isinstance(wanted, Literal) and isinstance(wanted.value, bool):
             return Call("<=>", (value, wanted))
         raise self.refusal(node, "is not supported: is takes null, true or false")
-
-    def _like(self, node: exp.Expr) -> Node:
-        return Call("like", (self.node(node.this),), (self._constant(node.expression, str),))
 
     def _regex(self, node: exp.Expr) -> Node:
         import pyarrow as pa

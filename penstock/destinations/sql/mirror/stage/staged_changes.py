@@ -24,14 +24,16 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class StagedStretch:
-    """Consecutive changes of rows with the same key columns (or none), by the source's names."""
-
+class _Changes:
     rows: pa.Table
     header: MirrorHeader
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+
+class StagedStretch(_Changes):
+    """Consecutive changes of rows with the same key columns (or none), by the source's names."""
 
     @property
     def first(self) -> Place:
@@ -71,15 +73,8 @@ def _source(name: str) -> str:
     return name.removeprefix(VALUE if name.startswith(VALUE) else OLD)
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(_Changes):
     """Staged changes by our names."""
-
-    rows: pa.Table
-    header: MirrorHeader
-
-    def __len__(self) -> int:
-        return int(self.rows.num_rows)
 
     @cached_property
     def change(self) -> Kinds:
