@@ -79,7 +79,10 @@ class Engine:
 
     def _run(self, start: EngineStart, stopping: Event) -> bool:
         config = self._pipeline.config
+        events.waiting_for_spark()
+        began = time.monotonic()
         spark = build_session(start.settings, start.jvm)
+        events.spark_started(time.monotonic() - began)
         jvm = Jvm(spark)
         self._heartbeat.ask = jvm.ping
         try:
@@ -116,7 +119,10 @@ class Engine:
             self._pipeline.ledger.set_state(route, RouteState.STARTING)
 
     def _wait_to_begin(self, stopping: Event, jvm: Jvm) -> None:
-        while self._may_begin is not None and not self._may_begin.wait(0.05) and not stopping.is_set():
+        if self._may_begin is None or self._may_begin.is_set():
+            return
+        events.waiting_for_sources()
+        while not self._may_begin.wait(0.05) and not stopping.is_set():
             jvm.check()
 
     def _may_leave(self) -> bool:

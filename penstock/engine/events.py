@@ -261,6 +261,18 @@ def process_started(name: str, pid: int) -> None:
     log.info("%s: started, pid %d", name, pid)
 
 
+def waiting_for_spark() -> None:
+    log.info("engine: waiting for Spark to start")
+
+
+def spark_started(seconds: float) -> None:
+    log.info("engine: Spark started, after %.1f s", seconds)
+
+
+def waiting_for_sources() -> None:
+    log.info("engine: waiting for the sources to end")
+
+
 def process_ended(name: str, code: int | None, wait: float | None) -> None:
     if wait is None:
         log.info("%s: ended with %s", name, code)
