@@ -141,10 +141,11 @@ class DuckdbSession(MarkedSession):
         self._connection.execute(f"DROP TABLE {_STAGED}")
 
     @contextmanager
-    def open_mirror(self) -> Iterator[DuckdbMirrorTransaction]:
-        with self._transaction():
+    def open_mirror(self, keep: bool = True) -> Iterator[DuckdbMirrorTransaction]:
+        with self._transaction(keep):
             yield DuckdbMirrorTransaction(self._connection, self._write_mark)
-        faults.reach("destination.committed")
+        if keep:
+            faults.reach("destination.committed")
 
     @contextmanager
     def open_unmapped(self, table: str, book: TableBook | None = None) -> Iterator[DuckdbUnmappedStore]:

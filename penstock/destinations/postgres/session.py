@@ -279,10 +279,11 @@ class PostgresSession(MarkedSession):
         )
 
     @contextmanager
-    def open_mirror(self) -> Iterator[PostgresMirrorTransaction]:
-        with self._transaction() as cursor:
+    def open_mirror(self, keep: bool = True) -> Iterator[PostgresMirrorTransaction]:
+        with self._transaction(keep) as cursor:
             yield PostgresMirrorTransaction(cursor, self.dialect, as_penstock_error, self._write_mark)
-        faults.reach("destination.committed")
+        if keep:
+            faults.reach("destination.committed")
 
     @contextmanager
     def open_unmapped(self, table: str, book: TableBook | None = None) -> Iterator[PostgresUnmappedStore]:

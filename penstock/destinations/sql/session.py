@@ -121,8 +121,9 @@ class Session(ABC):
         """Insert or merge the rows and write the mark of their batch, all or nothing. Without a batch: try the load and
         roll it back."""
 
-    def open_mirror(self) -> AbstractContextManager[MirrorTransaction]:
-        """Open a transaction that applies changes to a table. Raises for engines that do not offer it."""
+    def open_mirror(self, keep: bool = True) -> AbstractContextManager[MirrorTransaction]:
+        """Open a transaction that applies changes to a table, and rolls them back in the end unless they are to be
+        kept. Raises for engines that do not offer it."""
         raise _no_mirrors()
 
     def open_unmapped(self, table: str, book: TableBook | None = None) -> AbstractContextManager[UnmappedStore]:

@@ -26,6 +26,10 @@ class Attempt(Enum):
     TRIAL = auto()
     """Like ``STRICT``, and rolls everything back."""
 
+    @property
+    def keeps(self) -> bool:
+        return self is not Attempt.TRIAL
+
     def check_refusal(self, error: RefusedError) -> None:
         """Raises ``WriteRefused`` if the engine may refuse no row."""
         if self is not Attempt.LENIENT:

@@ -76,7 +76,8 @@ def _load(write: BatchWrite, name: str, files: Sequence[StagedFile]) -> TableRec
     losing = frozenset(name for fitting in fittings for name in fitting.may_lose)
     narrowing = Narrowing(table, dialect, [*key, *([version] if version else [])])
     merge = Merge(key, version, losing=losing | narrowing.movable) if key else None
-    found = _Loader(write, table, files, fittings, narrowing, merge).load()
+    rows = _Slice(table, files, fittings, narrowing, merge, write.batch.order, 0, sum(file.rows for file in files))
+    found = _Loader(write, rows).load()
     refused = found.failures if found.failures.num_rows else None
     return TableReceipt(name, found.rows, refused, merged=found.merged)
 
@@ -111,9 +112,9 @@ class _Slice:
     refused: Sequence[pa.RecordBatch] = ()
     """The failures of the rows that are left out."""
     attempt: Attempt = Attempt.LENIENT
-    failures: list[pa.RecordBatch] = field(default_factory=list)
+    failures: list[pa.RecordBatch] = field(init=False, default_factory=list)
     """Rows that fit nowhere; complete once the readers were read."""
-    written: list[int] = field(default_factory=list)
+    written: list[int] = field(init=False, default_factory=list)
     """How many rows each reader gave, once they were read; rows of one key count as one."""
 
     def load(self, batch: Batch | None = None) -> Load:
@@ -207,17 +208,10 @@ class _Slice:
 @dataclass(frozen=True)
 class _Loader:
     write: BatchWrite
-    table: Table
-    files: Sequence[StagedFile]
-    fittings: Sequence[Fitting]
-    narrowing: Narrowing
-    merge: Merge | None
+    rows: _Slice
+    """All of them."""
     narrowed_rows: dict[int, int] = field(default_factory=dict)
     """Rows that the engine found too large together with what their table has, each with its narrowing level."""
-
-    @property
-    def total(self) -> int:
-        return sum(file.rows for file in self.files)
 
     def load(self) -> LoadResult:
         """Returns the rows that failed; all others are loaded."""
@@ -240,8 +234,8 @@ class _Loader:
         """Load all rows but the refused ones. Raises ``RefusedError`` if the engine refuses further rows."""
         failures = [self._refused_failures(refused)] if refused else []
         attempt = self.write.attempt
-        rows = replace(self._slice(0, self.total, frozenset(refused)), refused=failures, attempt=attempt)
-        return self._load_rows(rows.load(None if attempt is Attempt.TRIAL else self.write.batch))
+        rows = replace(self._slice(0, self.rows.end, frozenset(refused)), refused=failures, attempt=attempt)
+        return self._load_rows(rows.load(self.write.batch if attempt.keeps else None))
 
     def _load_rows(self, load: Load) -> LoadResult:
         try:
@@ -254,7 +248,7 @@ class _Loader:
     def _find_refused_rows(self, error: RefusedError) -> dict[int, str]:
         """The numbers of the rows that the engine refuses, each with its message."""
         found: dict[int, str] = {}
-        ranges = deque([(0, self.total, error)])
+        ranges = deque([(0, self.rows.end, error)])
         tries = 0
         while ranges:
             # The largest ranges first: if the tries run out, only small ranges around the bad rows fail as a whole.
@@ -275,7 +269,7 @@ class _Loader:
     def _fits_when_narrowed(self, row: int, error: RefusedError) -> bool:
         """Whether a row that is too large loads once its movable values go to ``_unmapped``; if so, remember its
         level."""
-        if not isinstance(error, RowTooLargeError) or not self.narrowing.applies or row in self.narrowed_rows:
+        if not isinstance(error, RowTooLargeError) or not self.rows.narrowing.applies or row in self.narrowed_rows:
             return False
         for self.narrowed_rows[row] in NARROWING_LEVELS:
             if self._try_load(row, row + 1) is None:
@@ -287,25 +281,25 @@ class _Loader:
         """Further rows to leave out so that the rest load together: each is the first that clashes with the rows before
         it. If there are too many to find, all rows are refused."""
         refused = dict(refused)
-        if isinstance(error, RowTooLargeError) and self.narrowing.applies:
+        if isinstance(error, RowTooLargeError) and self.rows.narrowing.applies:
             # Several records of one key: each fits together with the table's row, but not all of them.
-            self.narrowed_rows.update(dict.fromkeys(range(self.total), NARROWING_LEVELS[-1]))
-            if self._try_load(0, self.total, frozenset(refused)) is None:
+            self.narrowed_rows.update(dict.fromkeys(range(self.rows.end), NARROWING_LEVELS[-1]))
+            if self._try_load(0, self.rows.end, frozenset(refused)) is None:
                 return refused
         fine = 0
         for _ in range(MAX_CLASHES):
-            low, high = fine, self.total
+            low, high = fine, self.rows.end
             while high - low > 1:
                 middle = (low + high) // 2
                 said = self._try_load(0, middle, frozenset(refused))
                 low, high, error = (middle, high, error) if said is None else (low, middle, said)
             refused[high - 1] = error.what
             fine = high
-            rest = self._try_load(0, self.total, frozenset(refused))
+            rest = self._try_load(0, self.rows.end, frozenset(refused))
             if rest is None:
                 return refused
             error = rest
-        return dict.fromkeys(range(self.total), error.what)
+        return dict.fromkeys(range(self.rows.end), error.what)
 
     def _try_load(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
         try:
@@ -315,23 +309,10 @@ class _Loader:
         return None
 
     def _slice(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> _Slice:
-        return _Slice(
-            self.table,
-            self.files,
-            self.fittings,
-            self.narrowing,
-            self.merge,
-            self.write.batch.order,
-            start,
-            end,
-            left_out,
-            dict(self.narrowed_rows),
-        )
+        return replace(self.rows, start=start, end=end, left_out=left_out, narrowed_rows=dict(self.narrowed_rows))
 
     def _refused_failures(self, refused: dict[int, str]) -> pa.RecordBatch:
-        places = pa.Table.from_batches(
-            [rows.select([PARTITION, OFFSET]) for file in self.files for rows in file.batches()]
-        ).take(pa.array(list(refused), pa.int64()))
+        places = _places(self.rows.files).take(pa.array(list(refused), pa.int64()))
         codes = pa.repeat(pa.scalar("refused"), len(refused))
         columns = [places.column(0), places.column(1), codes, pa.array(refused.values(), pa.string())]
         return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
@@ -339,7 +320,11 @@ class _Loader:
 
 def all_rows_failed(files: Sequence[StagedFile], code: str, message: str) -> pa.RecordBatch:
     """Every row of the files, failed for one reason."""
-    rows = [rows.select([PARTITION, OFFSET]) for file in files for rows in file.batches()]
-    places = pa.Table.from_batches(rows).combine_chunks()
+    places = _places(files)
     said = (pa.repeat(pa.scalar(text, pa.string()), places.num_rows) for text in (code, message))
     return pa.table([*places.columns, *said], schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
+
+
+def _places(files: Sequence[StagedFile]) -> pa.Table:
+    rows = [rows.select([PARTITION, OFFSET]) for file in files for rows in file.batches()]
+    return pa.Table.from_batches(rows).combine_chunks()

@@ -10,7 +10,7 @@ from penstock.destinations.sql.mirror.row_changes import Changes
 
 
 class MirrorTransaction(ABC):
-    """One transaction at the target, committed if the context ends without an error. Errors are those of ``Session``;
+    """One transaction at the target, rolled back if the context ends with an error. Errors are those of ``Session``;
     after a ``RefusedError`` the transaction goes on, as it was before the call or at its start (``starts_over``)."""
 
     whole_rows: ClassVar[bool]

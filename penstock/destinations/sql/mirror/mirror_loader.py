@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -129,7 +128,7 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
     write.book.note_paths(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(failing_changes(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
     failures |= bad_truncates(stretch, now.table)
-    with _open_mirror(write) as mirror:
+    with session.open_mirror(write.attempt.keeps) as mirror:
         rows: KeyedRows | KeylessRows = KeylessRows(stretch, fitting)
         # If no change has the key, all of them have failed except truncates.
         if stretch.header.key and set(stretch.header.key) <= fitting.columns.keys():
@@ -141,18 +140,6 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
         mark = _final_mark(mark, stretch, failures, sum(search.written), place, write.attempt)
         mirror.write_mark(mark)
     return mark
-
-
-class _RollBack(Exception):
-    """Ends the transaction of a trial."""
-
-
-@contextmanager
-def _open_mirror(write: BatchWrite) -> Iterator[MirrorTransaction]:
-    with suppress(_RollBack), write.session.open_mirror() as mirror:
-        yield mirror
-        if write.attempt is Attempt.TRIAL:
-            raise _RollBack
 
 
 def _make_room_for_key(write: BatchWrite, name: str, staged: StagedStretch, comments: Comments) -> None:
@@ -176,7 +163,7 @@ def _make_room_for_key(write: BatchWrite, name: str, staged: StagedStretch, comm
             " for it.",
             "Empty the table and have all rows sent again, or add the column and fill it; it is tried again.",
         )
-    with _open_mirror(write) as mirror:
+    with session.open_mirror(write.attempt.keeps) as mirror:
         first = KeylessRows(stretch, MirrorFitting(stretch.header, table, session.dialect))
         mirror.apply(first.changes(stretch.change, 0, 1))
 
