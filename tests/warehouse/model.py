@@ -22,7 +22,7 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
 from penstock.destinations.sql.session import Session
@@ -110,7 +110,7 @@ class ModelSession(Session):
         found = [m for m in self._store.marks.values() if (m.batch.scope, m.batch.route) == (scope, route)]
         return sorted(found, key=lambda mark: mark.batch.number)
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         if load.table.name in self._store.away:
             raise TransientError("PEN-DST-027", f"the table {load.table.name} is away.", "The batch is tried again.")
         table = self._store.tables[load.table.name]
@@ -126,7 +126,6 @@ class ModelSession(Session):
             batch = mark.batch
             self._store.marks[batch.scope, batch.route, batch.number, mark.table] = mark
             table.rows = rows
-        return load.rows.result()
 
 
 # Loading

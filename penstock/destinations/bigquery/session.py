@@ -26,7 +26,7 @@ from penstock.destinations.bigquery.client import ERRORS, Client, Job, Query, as
 from penstock.destinations.bigquery.dialect import BigqueryDialect
 from penstock.destinations.bigquery.statements import LOADED_ALREADY, STAGED_PREFIX, Statement
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
@@ -91,7 +91,7 @@ class BigquerySession(MarkedSession):
                 self._wait(self._query(statements.add_origin_statement(self.dialect)))
             self._has_origins = True
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         with _translate_errors(), tempfile.TemporaryFile(prefix="penstock-", suffix=".parquet") as file:
             schema = statements.file_schema(self.dialect, load)
             write_rows(load, schema, file)
@@ -102,15 +102,13 @@ class BigquerySession(MarkedSession):
                 script = statements.load_script(self.dialect, load, staged, schema, mark)
                 if mark is None:
                     self._wait(self._query(script))
-                    return load.rows.result()
+                    return
                 faults.reach("destination.writing")
                 self._run_once(script, mark)
-            faults.reach("destination.committed")
             old = statements.delete_marks_statement(self.dialect, mark.batch)
             if old is not None:
                 with suppress(*ERRORS):
                     self._wait(self._query(old))
-        return load.rows.result()
 
     def ensure_marks_table(self) -> None:
         with _translate_errors(refuses=False):

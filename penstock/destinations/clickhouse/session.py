@@ -26,7 +26,7 @@ from penstock.destinations.clickhouse.digest import digest
 from penstock.destinations.clickhouse.errors import as_penstock_error, is_no_table
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.load.row_pieces import load_pieces
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import KEPT_MARKS, MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
@@ -114,15 +114,13 @@ class ClickhouseSession(MarkedSession):
             return None
         return Mark(replace(batch, origin=str(found[0][2])), table, int(str(found[0][0])), str(found[0][1]))
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         name = load.table.name
         with self._trial(name) if load.batch is None else nullcontext(name) as into:
             self._insert(load, into)
         if (mark := load.mark()) is not None:
             faults.reach("destination.writing")
             self._write_mark(mark)
-            faults.reach("destination.committed")
-        return load.rows.result()
 
     def _insert(self, load: Load, into: str) -> None:
         undecided = any(self.dialect.target(load.table.columns[name].type).type is None for name in load.rows.columns())

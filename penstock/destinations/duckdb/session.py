@@ -20,7 +20,7 @@ from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.load.row_pieces import load_schema
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import MARKS, Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
@@ -111,7 +111,7 @@ class DuckdbSession(MarkedSession):
                 self._connection.execute(f"ALTER TABLE {MARKS} ADD COLUMN origin VARCHAR")
         return self._stored_mark(batch, table)
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         with self._transaction(keep=load.batch is not None):
             if load.merge:
                 self._merge(load, load.merge)
@@ -120,9 +120,6 @@ class DuckdbSession(MarkedSession):
             if (mark := load.mark()) is not None:
                 self._write_mark(mark)
                 faults.reach("destination.writing")
-        if load.batch is not None:
-            faults.reach("destination.committed")
-        return load.rows.result()
 
     def _insert(self, relation: str, load: Load) -> None:
         schema = load_schema(load, DUCKDB)

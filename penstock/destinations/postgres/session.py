@@ -21,7 +21,7 @@ from penstock.destinations.postgres.errors import About, as_penstock_error, refu
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
 from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransaction
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
@@ -124,7 +124,7 @@ class PostgresSession(MarkedSession):
         )
         return {str(name) for (name,) in cursor.fetchall()}
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         with self._transaction(keep=load.batch is not None) as cursor:
             if load.merge:
                 self._merge(cursor, load, load.merge)
@@ -135,9 +135,6 @@ class PostgresSession(MarkedSession):
             if (mark := load.mark()) is not None:
                 self._write_mark(cursor, mark)
                 faults.reach("destination.writing")
-        if load.batch is not None:
-            faults.reach("destination.committed")
-        return load.rows.result()
 
     def _append(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
         target = self.dialect.relation(load.table.name)

@@ -19,7 +19,7 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.redshift.dialect import MAX_TEXT, RedshiftDialect
 from penstock.destinations.redshift.stage_files import Bucket
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.load.wrapped_json import split_text
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import MARKS, Mark, last_expired_batch
@@ -90,7 +90,7 @@ class RedshiftSession(MarkedSession):
     def _mark_columns(self) -> set[str]:
         return {str(row[1]) for row in self._rows(COLUMNS, self.dialect.database_schema, MARKS)}
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         columns = load.rows.columns()
         staged = self.dialect.identifier(STAGED)
         real = self.dialect.names([load.table.columns[name].name for name in columns])
@@ -109,9 +109,6 @@ class RedshiftSession(MarkedSession):
                 if mark is not None:
                     self._write_mark(mark)
                     faults.reach("destination.writing")
-        if load.batch is not None:
-            faults.reach("destination.committed")
-        return load.rows.result()
 
     def _stage(self, load: Load, staged: str) -> None:
         """Load the rows into a temporary table of this session."""

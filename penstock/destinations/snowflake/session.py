@@ -18,7 +18,7 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
 from penstock.destinations.snowflake.errors import as_penstock_error
 from penstock.destinations.snowflake.stage_files import write_files
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
@@ -96,7 +96,7 @@ class SnowflakeSession(MarkedSession):
         self._cursor.execute(f'ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS "ORIGIN" TEXT')
         self._has_marks = True
 
-    def load(self, load: Load) -> LoadResult:
+    def _load(self, load: Load) -> None:
         folder = uuid.uuid4().hex
         names = load.rows.columns()
         with self._translate_errors():
@@ -114,9 +114,6 @@ class SnowflakeSession(MarkedSession):
                 if (mark := load.mark()) is not None:
                     self._write_mark(mark)
                     faults.reach("destination.writing")
-        if load.batch is not None:
-            faults.reach("destination.committed")
-        return load.rows.result()
 
     def _upload(self, load: Load, folder: str) -> int:
         """Upload the rows to the stage; returns the number of files."""

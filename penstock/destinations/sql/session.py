@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock import faults
 from penstock.config.component import Offer, offered_by
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.dialect import Dialect
@@ -116,10 +117,17 @@ class Session(ABC):
     def marks(self, scope: str, route: str) -> list[Mark]:
         """All marks of a route, oldest first. Creates nothing."""
 
-    @abstractmethod
     def load(self, load: Load) -> LoadResult:
         """Insert or merge the rows and write the mark of their batch, all or nothing. Without a batch: try the load and
         roll it back."""
+        self._load(load)
+        if load.batch is not None:
+            faults.reach("destination.committed")
+        return load.rows.result()
+
+    @abstractmethod
+    def _load(self, load: Load) -> None:
+        """What the engine has to do for that."""
 
     def open_mirror(self, keep: bool = True) -> AbstractContextManager[MirrorTransaction]:
         """Open a transaction that applies changes to a table, and rolls them back in the end unless they are to be

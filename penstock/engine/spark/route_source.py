@@ -129,35 +129,31 @@ def apply_spark_steps(plan: RoutePlan, frame: DataFrame) -> DataFrame:
             arrow.append(step)
             continue
         if arrow:
-            frame = frame.mapInArrow(_arrow_steps(plan, arrow, place), frame.schema)
+            frame = frame.mapInArrow(_arrow_steps(plan, tuple(arrow), place), frame.schema)
             arrow = []
         built = step.implementation(step.config)
         assert isinstance(built, SparkStep)
         frame = built.apply(frame)
-    return frame.mapInArrow(_staging(plan, arrow), from_arrow_schema(REPORT_SCHEMA))
+    return frame.mapInArrow(_staging(plan, tuple(arrow)), from_arrow_schema(REPORT_SCHEMA))
 
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _arrow_steps(plan: RoutePlan, steps: list[PlannedStep], place: int) -> ArrowFunction:
-    chosen = tuple(steps)
-
+def _arrow_steps(plan: RoutePlan, steps: tuple[PlannedStep, ...], place: int) -> ArrowFunction:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         # Named by its place in the plan, so that a retried task replaces its own report.
-        yield from run_steps(plan, batches, f"between-{place}-{task}", chain=Chain(links(chosen)))
+        yield from run_steps(plan, batches, f"between-{place}-{task}", chain=Chain(links(steps)))
 
     return run
 
 
-def _staging(plan: RoutePlan, steps: list[PlannedStep]) -> ArrowFunction:
-    chosen = tuple(steps)
-
+def _staging(plan: RoutePlan, steps: tuple[PlannedStep, ...]) -> ArrowFunction:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield run_task(plan, batches, chain=Chain(links(chosen))).to_batch()
+        yield run_task(plan, batches, chain=Chain(links(steps))).to_batch()
 
     return run
