@@ -206,9 +206,7 @@ def remapped_object(route: str, name: str, proposal: Proposal, done: Remapped | 
         "columns": [
             {
                 "name": column,
-                "moved": done.moved.get(column, 0) if done else 0,
-                "unfit": done.unfit.get(column, 0) if done else 0,
-                "occupied": done.occupied.get(column, 0) if done else 0,
+                **{what: getattr(done, what).get(column, 0) if done else 0 for what in ("moved", "unfit", "occupied")},
             }
             for column in proposal.columns
         ],

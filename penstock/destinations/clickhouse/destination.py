@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.dialect import ClickhouseDialect, clickhouse_dialect
 from penstock.destinations.clickhouse.errors import as_penstock_error
-from penstock.destinations.clickhouse.session import ClickhouseSession
+from penstock.destinations.clickhouse.session import ClickhouseSession, translate_errors
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
@@ -60,23 +60,14 @@ class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
         return f"ClickHouse {version} can be written, {tables} tables in {self.config.database}"
 
     def _has_database(self, client: Client) -> bool:
-        from clickhouse_connect.driver.exceptions import ClickHouseError
-
         query = "SELECT count() FROM system.databases WHERE name = {name:String}"
-        try:
+        with translate_errors(refuses=False):
             return bool(client.query(query, parameters={"name": self.config.database}).result_rows[0][0])
-        except ClickHouseError as error:
-            raise as_penstock_error(error, refuses=False) from error
 
     def _make_database(self, client: Client) -> None:
-        from clickhouse_connect.driver.exceptions import ClickHouseError
-
-        if self._has_database(client):
-            return
-        try:
-            client.command(f"CREATE DATABASE IF NOT EXISTS {self.dialect.identifier(self.config.database)}")
-        except ClickHouseError as error:
-            raise as_penstock_error(error, refuses=False) from error
+        if not self._has_database(client):
+            with translate_errors(refuses=False):
+                client.command(f"CREATE DATABASE IF NOT EXISTS {self.dialect.identifier(self.config.database)}")
 
     def _connect(self) -> Client:
         try:

@@ -195,30 +195,31 @@ class ClickhouseSession(MarkedSession):
     # The client
 
     def _query(self, query: str, **parameters: str | int) -> Sequence[Sequence[object]]:
-        with self._translate_errors(refuses=False):
+        with translate_errors(refuses=False):
             rows: Sequence[Sequence[object]] = self._client.query(
                 query, parameters={"database": self.dialect.database, **parameters}
             ).result_rows
             return rows
 
     def _execute(self, statement: str, settings: Mapping[str, str] | None = None, refuses: bool = True) -> None:
-        with self._translate_errors(refuses):
+        with translate_errors(refuses):
             self._client.command(statement, settings=dict(settings or {}))
 
     def _insert_rows(self, table: str, rows: pa.Table, settings: Mapping[str, str], refuses: bool = True) -> None:
-        with self._translate_errors(refuses):
+        with translate_errors(refuses):
             self._client.insert_arrow(self.dialect.relation(table), rows, settings=dict(settings))
 
-    @contextmanager
-    def _translate_errors(self, refuses: bool) -> Iterator[None]:
-        from clickhouse_connect.driver.exceptions import ClickHouseError
 
-        try:
-            yield
-        except ClickHouseError as error:
-            if is_no_table(error):
-                raise _NoTable(*as_penstock_error(error, refuses).args) from error
-            raise as_penstock_error(error, refuses) from error
+@contextmanager
+def translate_errors(refuses: bool) -> Iterator[None]:
+    from clickhouse_connect.driver.exceptions import ClickHouseError
+
+    try:
+        yield
+    except ClickHouseError as error:
+        if is_no_table(error):
+            raise _NoTable(*as_penstock_error(error, refuses).args) from error
+        raise as_penstock_error(error, refuses) from error
 
 
 class _NoTable(TransientError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import duckdb
@@ -168,15 +168,10 @@ class DuckdbSession(MarkedSession):
                 yield
                 self._connection.execute("COMMIT" if keep else "ROLLBACK")
             except BaseException:
-                self._roll_back()
+                # A transaction that failed as a whole (a full disk, say) is already rolled back.
+                with suppress(duckdb.Error):
+                    self._connection.execute("ROLLBACK")
                 raise
-
-    def _roll_back(self) -> None:
-        try:
-            self._connection.execute("ROLLBACK")
-        except duckdb.Error:
-            # A transaction that failed as a whole (a full disk, say) is already rolled back.
-            return
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -73,22 +73,12 @@ def fold(change: Kinds, key: Numbers, old: Numbers, keys: int) -> Folded:
     truncates = np.flatnonzero(change == Change.TRUNCATE)
     start = int(truncates[-1]) + 1 if len(truncates) else 0
     truncated = start > 0
-    row = np.full(len(change), NONE, np.int64)
-    origin = np.full(len(change), NONE, np.int64)
-    place = np.full(len(change), NONE, np.int64)
-    gone = np.zeros(keys, np.bool_)
-    fold_keyless = _follow(change, key, old, start, truncated, row, origin, place, gone)
-    origin, place = origin[:fold_keyless], place[:fold_keyless]
+    row, origin, place, gone = _follow(change, key, old, start, truncated, keys)
     left = place != NONE
     number = np.where(left, np.cumsum(left) - 1, NONE)
     row[row != NONE] = number[row[row != NONE]]
-    return Folded(
-        truncated,
-        np.zeros(0, np.int64) if truncated else np.flatnonzero(gone),
-        row,
-        origin[left],
-        place[left],
-    )
+    went = np.zeros(0, np.int64) if truncated else np.flatnonzero(gone)
+    return Folded(truncated, went, row, origin[left], place[left])
 
 
 def is_put(change: Kinds) -> Bools:
@@ -103,19 +93,14 @@ _UPDATE, _DELETE = int(Change.UPDATE), int(Change.DELETE)
 
 @compiled
 def _follow(
-    change: Kinds,
-    key: Numbers,
-    old: Numbers,
-    start: int,
-    truncated: bool,
-    row: Numbers,
-    origin: Numbers,
-    place: Numbers,
-    gone: Bools,
-) -> int:
-    """Assign a row to every change from ``start`` on, and an origin and place to every row. Returns how many rows."""
+    change: Kinds, key: Numbers, old: Numbers, start: int, truncated: bool, keys: int
+) -> tuple[Numbers, Numbers, Numbers, Bools]:
+    """The row of every change from ``start`` on, the origin and the place of every row, and which keys lose theirs."""
+    found = np.full((3, len(change)), -1, np.int64)
+    row, origin, place = found[0], found[1], found[2]
+    gone = np.zeros(keys, np.bool_)
     # Which row is at each key: one that no change has touched yet, none, or its number.
-    at = np.full(len(gone), _EMPTY if truncated else _UNSEEN, np.int64)
+    at = np.full(keys, _EMPTY if truncated else _UNSEEN, np.int64)
     count = 0
     for k in range(start, len(change)):
         if change[k] <= _UPDATE:
@@ -140,7 +125,7 @@ def _follow(
                 place[at[key[k]]] = -1
             at[key[k]] = _EMPTY
             gone[key[k]] = True
-    return count
+    return row, origin[:count], place[:count], gone
 
 
 @dataclass(frozen=True)
