@@ -99,7 +99,7 @@ class Freeze(Hazard):
 
 def _runs_tasks(process: psutil.Process) -> bool:
     try:
-        return "pyspark.daemon" in process.cmdline()
+        return "penstock.engine.spark.worker_daemon" in process.cmdline()
     except psutil.Error:
         return False
 
