@@ -19,7 +19,7 @@ from penstock.engine.processes.heartbeat_writer import HeartbeatWriter
 from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.processes.presence import engine_silence, stalled_routes
 from penstock.engine.processes.process_identity import start_time
-from penstock.engine.spark.spark_session import master_with_slots
+from penstock.engine.spark.session_settings import master_with_slots
 from penstock.heartbeat import Beat, HeartbeatFile, read_beat
 from penstock.sources.http.readiness import Readiness
 from penstock.testing.waiting import HANG, eventually
