@@ -38,6 +38,9 @@ class BigqueryDialect(Dialect):
     project: str = ""
     dataset: str = ""
 
+    def parameter(self, name: str) -> str:
+        return f"@{name}"
+
     def identifier(self, name: str) -> str:
         """Names contain no backticks and no backslashes; asking for any other table is an error."""
         if "`" in name or "\\" in name:

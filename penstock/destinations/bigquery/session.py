@@ -54,9 +54,9 @@ class BigquerySession(MarkedSession):
         key = constraints.primary_key if constraints is not None else None
         return Table(name, columns, Key("", tuple(column.lower() for column in key.columns)) if key else None)
 
-    def select(self, query: str) -> Sequence[Sequence[object]]:
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
         with _translate_errors(refuses=False):
-            return [tuple(row) for row in self._query(Statement(query, {})).result(timeout=self._timeout)]
+            return [tuple(row) for row in self._query(Statement(query, values)).result(timeout=self._timeout)]
 
     def run_ddl(self, steps: Sequence[str]) -> None:
         with _translate_errors(refuses=False):

@@ -35,6 +35,9 @@ DEDUP_WINDOW = 1_000
 class ClickhouseDialect(Dialect):
     database: str = "default"
 
+    def parameter(self, name: str) -> str:
+        return f"{{{name}:String}}"
+
     def identifier(self, name: str) -> str:
         escaped = name.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

@@ -83,8 +83,8 @@ class ClickhouseSession(MarkedSession):
         replaces = str(engine).endswith("ReplacingMergeTree") and sorted_by
         return Table(name, columns, Key(str(comment), sorted_by) if replaces else None)
 
-    def select(self, query: str) -> Sequence[Sequence[object]]:
-        return self._query(query)
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
+        return self._query(query, **values)
 
     def run_ddl(self, statements: Sequence[str]) -> None:
         for statement in statements:

@@ -17,6 +17,9 @@ from penstock.flatten.inner_types import InnerType, promotions
 
 
 class DuckdbDialect(Dialect):
+    def parameter(self, name: str) -> str:
+        return f"${name}"
+
     def cast_type(self, asked: str) -> str:
         """As DuckDB's catalogue spells it; a type that DuckDB does not have is refused."""
         return _canonical(super().cast_type(asked))

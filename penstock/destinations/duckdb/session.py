@@ -64,9 +64,9 @@ class DuckdbSession(MarkedSession):
                 return None
             return Table(name, {column.lower(): TypedColumn(column, kind) for column, kind in found}, self._key(name))
 
-    def select(self, query: str) -> Sequence[Sequence[object]]:
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
         with self._translate_errors():
-            return self._connection.execute(query).fetchall()
+            return self._connection.execute(query, values or None).fetchall()
 
     def _key(self, name: str) -> Key | None:
         query = (

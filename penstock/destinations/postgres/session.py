@@ -64,9 +64,9 @@ class PostgresSession(MarkedSession):
         with self._transaction() as cursor:
             return cursor.execute(_TAKEN, {"schema": self.dialect.database_schema, "name": name}).fetchone() is not None
 
-    def select(self, query: str) -> Sequence[Sequence[object]]:
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
         with self._transaction(about=About.CONNECTION) as cursor:
-            return cursor.execute(plain(query)).fetchall()
+            return cursor.execute(sql.SQL(query), values or None).fetchall()
 
     def comments(self, table: str) -> Comments:
         with self._transaction() as cursor:

@@ -54,9 +54,9 @@ class RedshiftSession(MarkedSession):
         places = {int(str(number)): str(column).lower() for number, column, _ in found}
         return Table(name, columns, _key(key[0], places) if key else None)
 
-    def select(self, query: str) -> Sequence[Sequence[object]]:
-        with self._translate_errors(refuses=False):
-            return self._rows(query.replace("%", "%%"))
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
+        with self._translate_errors(refuses=False), self._connection.cursor() as cursor:
+            return cursor.execute(sql.SQL(query), values or None).fetchall()
 
     def run_ddl(self, statements: Sequence[str]) -> None:
         with self._translate_errors(refuses=False), self._transaction():
@@ -78,10 +78,10 @@ class RedshiftSession(MarkedSession):
                 self._run(f"ALTER TABLE {self._marks} ADD COLUMN origin character varying({MAX_TEXT})")
             return self._stored_mark(batch, table)
 
-    def _read_marks(self, origin: str, failures: str, which: str) -> list[Mark]:
+    def _read_marks(self, origin: str, failures: str, which: str, **values: str) -> list[Mark]:
         """Failures that are longer than a text can be are in several rows."""
         whole: dict[tuple[str, str, int, str], Mark] = {}
-        for mark in super()._read_marks(origin, failures, which):
+        for mark in super()._read_marks(origin, failures, which, **values):
             place = (mark.batch.scope, mark.batch.route, mark.batch.number, mark.table)
             before = whole[place].failures if place in whole else ""
             whole[place] = replace(mark, failures=before + mark.failures)

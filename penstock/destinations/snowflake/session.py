@@ -70,9 +70,10 @@ class SnowflakeSession(MarkedSession):
         columns = tuple(str(row[places["column_name"]]).lower() for row in ordered)
         return Key(str(ordered[0][places["constraint_name"]]), columns)
 
-    def select(self, query: str) -> Sequence[Sequence[object]]:
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
         with self._translate_errors(refuses=False):
-            return self._query(query)
+            self._cursor.execute(query, values or None)
+            return [tuple(row) for row in self._cursor.fetchall()]
 
     def run_ddl(self, statements: Sequence[str]) -> None:
         with self._translate_errors(refuses=False):

@@ -249,6 +249,10 @@ class Dialect(ABC):
     def is_unmapped(self, spare: str, name: str) -> str:
         """Whether an ``_unmapped`` holds a value for this column; not true if it is NULL."""
 
+    def parameter(self, name: str) -> str:
+        """Where a query has a value that is sent beside it."""
+        return f"%({name})s"
+
     def literal(self, text: str) -> str:
         return "'" + text.replace("'", "''") + "'"
 

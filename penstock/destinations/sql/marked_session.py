@@ -21,31 +21,33 @@ class MarkedSession(Session):
         return self._list_marks("''", joined)
 
     def marks(self, scope: str, route: str) -> list[Mark]:
-        return self._list_marks("m.failures", f"WHERE {self._of_route(scope, route)}")
+        return self._list_marks("m.failures", f"WHERE {self._is('scope', 'route')}", scope=scope, route=route)
 
-    def _list_marks(self, failures: str, which: str) -> list[Mark]:
+    def _list_marks(self, failures: str, which: str, **values: str) -> list[Mark]:
         found = self.table(MARKS)
         if found is None:
             return []
         # Marks of an older release have no origin.
-        return self._read_marks("COALESCE(m.origin, '')" if "origin" in found.columns else "''", failures, which)
+        origin = "COALESCE(m.origin, '')" if "origin" in found.columns else "''"
+        return self._read_marks(origin, failures, which, **values)
 
     def _stored_mark(self, batch: Batch, table: str) -> Mark | None:
         """The mark of a batch in a table of marks that is there, and has origins."""
-        this = f"m.batch = {batch.number:d} AND m.table_name = {self.dialect.literal(table)}"
-        which = f"WHERE {self._of_route(batch.scope, batch.route)} AND {this}"
-        found = self._read_marks("COALESCE(m.origin, '')", "m.failures", which)
+        which = f"WHERE {self._is('scope', 'route', 'table_name')} AND m.batch = {batch.number:d}"
+        values = {"scope": batch.scope, "route": batch.route, "table_name": table}
+        found = self._read_marks("COALESCE(m.origin, '')", "m.failures", which, **values)
         return replace(found[0], batch=replace(batch, origin=found[0].batch.origin)) if found else None
 
-    def _read_marks(self, origin: str, failures: str, which: str) -> list[Mark]:
+    def _read_marks(self, origin: str, failures: str, which: str, **values: str) -> list[Mark]:
         rows = self.select(
             f"SELECT m.scope, m.route, m.batch, {origin}, m.table_name, m.loaded, COALESCE({failures}, '')"
-            f" FROM {self._marks} {self._mark_rows} {which} ORDER BY {self._mark_order}"
+            f" FROM {self._marks} {self._mark_rows} {which} ORDER BY {self._mark_order}",
+            **values,
         )
         return [mark_from_row(row) for row in rows]
 
-    def _of_route(self, scope: str, route: str) -> str:
-        return f"m.scope = {self.dialect.literal(scope)} AND m.route = {self.dialect.literal(route)}"
+    def _is(self, *columns: str) -> str:
+        return " AND ".join(f"m.{column} = {self.dialect.parameter(column)}" for column in columns)
 
     @property
     def _marks(self) -> str:

@@ -53,8 +53,8 @@ class Session(ABC):
         return self.table(name) is not None
 
     @abstractmethod
-    def select(self, query: str) -> Sequence[Sequence[object]]:
-        """The rows of a query without parameters, whose names are quoted."""
+    def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
+        """The rows of a query, whose names are quoted. Each of the values is a ``dialect.parameter`` in it."""
 
     def registered_tables(self) -> Sequence[tuple[str, str]]:
         """The tables that Penstock made here, each with the route that made it."""
