@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.config.pipeline_config import PipelineConfig
+from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
 from penstock.engine.processes.engine_lock import EngineLock
 from penstock.engine.spark.fork_server import FOLDER_VARIABLE, listen, stop_listening
@@ -39,6 +40,7 @@ class EngineStart:
 
 def start_engine(config: PipelineConfig, fork_server: bool = False) -> EngineStart:
     """With ``fork_server`` the Python processes of the JVM wait for one, which the caller starts."""
+    require_writable(config.data_dir)
     run_dir = Layout(config.data_dir).run
     lock = EngineLock(run_dir)
     lock.acquire()

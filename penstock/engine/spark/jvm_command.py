@@ -19,8 +19,17 @@ _MEMORY = "spark.driver.memory"
 _SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _FOR_LAUNCHER = ("spark.driver.defaultJavaOptions", "spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
-_HARMLESS = frozenset({"SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS", "SPARK_USER", _SUBMIT_OPTIONS})
-"""Variables that the launcher passes over, or that are heeded here as well."""
+_HARMLESS = frozenset(
+    {
+        "SPARK_LOCAL_IP",
+        "SPARK_LOCAL_DIRS",
+        "SPARK_USER",
+        "SPARK_AUTH_SOCKET_TIMEOUT",
+        "SPARK_BUFFER_SIZE",
+        _SUBMIT_OPTIONS,
+    }
+)
+"""Variables that the launcher passes over, that PySpark sets itself, or that are heeded here as well."""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_READS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
