@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import NoReturn
 
 import psycopg
 
@@ -41,6 +42,14 @@ def refuse_dropped_rows(given: int, kept: int) -> None:
             "PostgreSQL took the row and did not keep it: a trigger of the table drops it (it returns NULL).",
             "Nothing of it was written.",
         )
+
+
+def refuse_prevented_delete() -> NoReturn:
+    raise RefusedError(
+        "PEN-DST-097",
+        "PostgreSQL still has a row that was deleted: a trigger or a policy of the table keeps it.",
+        "Nothing of it was written. Let the table's owner allow the delete, then: penstock failed replay",
+    )
 
 
 def _is_policy(state: str, said: str) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock import faults
 from penstock.destinations.postgres.copy_rows import copy_rows, plain
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.errors import refuse_dropped_rows
+from penstock.destinations.postgres.errors import refuse_dropped_rows, refuse_prevented_delete
 from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
@@ -64,6 +64,7 @@ class PostgresMirrorTransaction(MirrorTransaction):
         table = self._dialect.relation(changes.table.name)
         if changes.truncates:
             self._run(f"DELETE FROM {table}")
+            self._refuse_left_rows(f"SELECT 1 FROM {table} LIMIT 1")
         if changes.fills:
             # First, because the rows that fill the gaps may be about to go.
             self._stage(COMING, mirror_statements.coming_columns(self._dialect, changes), table, changes.come())
@@ -76,6 +77,8 @@ class PostgresMirrorTransaction(MirrorTransaction):
                 mirror_statements.delete(self._dialect, changes, GOING) if changes.key else self._delete_equals(changes)
             )
             self._run(removing)
+            if changes.key:
+                self._refuse_left_rows(mirror_statements.select_left(self._dialect, changes, GOING))
             self._run(f"DROP TABLE {GOING}")
         if changes.count and not (changes.inserts and not changes.fills and self._try_copy(changes, table)):
             if not changes.fills:
@@ -133,6 +136,11 @@ class PostgresMirrorTransaction(MirrorTransaction):
         ours, theirs = (f"ROW({', '.join(f'{row}.{name}' for name in names)})::text" for row in "ts")
         place = ["tableoid", "ctid"]
         return mirror_statements.delete_equals(self._dialect, changes, GOING, place, "ctid", f"{ours} = {theirs}")
+
+    def _refuse_left_rows(self, select_left: str) -> None:
+        self._run(select_left)
+        if self._cursor.fetchone() is not None:
+            refuse_prevented_delete()
 
     def _run(self, statement: str) -> None:
         self._cursor.execute(plain(statement))

@@ -192,6 +192,31 @@ def test_a_change_that_a_trigger_drops_without_a_word_fails_alone(replica: Repli
     assert target.database.ask("SELECT name, count(*) FROM users GROUP BY 1 ORDER BY 1") == [("fine", 15), ("new", 4)]
 
 
+def test_a_delete_that_a_trigger_prevents_fails_alone(replica: Replica, target: PostgresTarget) -> None:
+    target.run(
+        "CREATE TABLE users (id bigint PRIMARY KEY, name text);"
+        "CREATE FUNCTION keep_bad() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF OLD.name = 'kept' THEN RETURN NULL; END IF; RETURN OLD; END $$;"
+        "CREATE TRIGGER keep_bad BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION keep_bad()"
+    )
+    source = Source({"id": "bigint", "name": "text"})
+    replica.load(*(source.insert(id=n, name="kept" if n == 7 else "fine") for n in range(10)))
+    receipt = replica.load(*(source.delete(id=n) for n in range(5, 10)))
+    assert [offset for offset, _, _ in failures(receipt)] == [12]
+    assert [row["id"] for row in target.rows()] == [0, 1, 2, 3, 4, 7]
+
+
+def test_a_truncate_that_a_trigger_prevents_fails(replica: Replica, target: PostgresTarget) -> None:
+    source = Source({"id": "bigint", "name": "text"})
+    replica.load(source.insert(id=1, name="a"))
+    target.run(
+        "CREATE FUNCTION keep_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
+        "CREATE TRIGGER keep_all BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION keep_all()"
+    )
+    receipt = replica.load(source.truncate())
+    assert [offset for offset, _, _ in failures(receipt)] == [1]
+
+
 def test_a_server_that_goes_away_takes_nothing_with_it(replica: Replica, target: PostgresTarget) -> None:
     source = Source({"id": "bigint", "name": "text"})
     replica.load(source.insert(id=1, name="a"))

@@ -60,9 +60,14 @@ def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
 
 def delete(dialect: Dialect, changes: Changes, staged: str) -> str:
     """Deletes the rows of these keys from the table."""
-    keys = [dialect.identifier(changes.table.columns[name].name) for name in changes.key]
-    same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
-    return f"DELETE FROM {dialect.relation(changes.table.name)} AS t USING {staged} AS s WHERE {same}"
+    table = dialect.relation(changes.table.name)
+    return f"DELETE FROM {table} AS t USING {staged} AS s WHERE {_equal_keys(dialect, changes)}"
+
+
+def select_left(dialect: Dialect, changes: Changes, staged: str) -> str:
+    """Selects a row of these keys, if the table still has one."""
+    table = dialect.relation(changes.table.name)
+    return f"SELECT 1 FROM {table} AS t JOIN {staged} AS s ON {_equal_keys(dialect, changes)} LIMIT 1"
 
 
 def delete_equals(
@@ -103,6 +108,11 @@ def real_names(dialect: Dialect, changes: Changes, columns: Sequence[str]) -> st
 
 def _selected(dialect: Dialect, changes: Changes, columns: Sequence[str], staged: str) -> str:
     return f"SELECT {real_names(dialect, changes, columns)} FROM {staged} AS s"
+
+
+def _equal_keys(dialect: Dialect, changes: Changes) -> str:
+    keys = [dialect.identifier(changes.table.columns[name].name) for name in changes.key]
+    return " AND ".join(f"t.{name} = s.{name}" for name in keys)
 
 
 def _same(dialect: Dialect, changes: Changes) -> str:
