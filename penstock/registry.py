@@ -1,4 +1,4 @@
-"""The one list of components. A component is a folder; this is where its name becomes its code.
+"""Finds components. A component is a folder; this is where its name becomes its code.
 
 Nothing here imports a component until it is asked for, so ``penstock list`` needs neither Spark nor a driver. Packages
 outside ours join by an entry point in the group ``penstock.components`` that names their ``Component``.
@@ -49,54 +49,23 @@ class Component:
         return _load(self.implementation)
 
 
-def built_in(package: str, config_class: str, implementation_class: str, summary: str) -> Component:
-    """The card of a component of ours: its folder gives its kind and its name, and has the usual files."""
+def built_in(package: str, summary: str) -> Component:
+    """The card of a component of ours: its folder gives its kind and its name, which are also those of its classes, and
+    has the usual files."""
     _, folder, name = package.split(".")
     kind = Kind(folder.removesuffix("s"))
-    config, implementation = f"{package}.config:{config_class}", f"{package}.{kind}:{implementation_class}"
-    return Component(kind, name, summary, config, implementation)
-
-
-_BUILT_IN: dict[Kind, tuple[str, ...]] = {
-    Kind.SOURCE: ("file", "http", "postgres"),
-    Kind.STEP: (
-        "flatten_fields",
-        "lookup",
-        "map",
-        "omit",
-        "opfilter",
-        "pick",
-        "pretty",
-        "python",
-        "remap",
-        "rename",
-        "set",
-        "skip",
-        "split",
-        "sql",
-        "where",
-    ),
-    Kind.DESTINATION: (
-        "archive",
-        "bigquery",
-        "clickhouse",
-        "duckdb",
-        "file",
-        "ga4",
-        "null",
-        "postgres",
-        "redshift",
-        "snowflake",
-        "stdout",
-    ),
-}
+    stem = name.title().replace("_", "")
+    implementation = stem if kind is Kind.STEP else f"{stem}{kind.title()}"
+    return Component(kind, name, summary, f"{package}.config:{stem}Config", f"{package}.{kind}:{implementation}")
 
 
 @cache
 def components(kind: Kind) -> dict[str, Component]:
     """Every component of a kind by name, ours first, then those of other packages."""
     found: dict[str, Component] = {}
-    for name in _BUILT_IN[kind]:
+    # Folders without a README hold what components share.
+    for readme in sorted(Path(__file__).parent.glob(f"{kind.folder}/*/README.md")):
+        name = readme.parent.name
         found[name] = importlib.import_module(f"penstock.{kind.folder}.{name}").component
     for entry in entry_points(group="penstock.components"):
         component = entry.load()

@@ -46,7 +46,6 @@ ROOMS = {
 VENDORS = re.compile("duckdb|postgres|snowflake|bigquery|redshift|clickhouse", re.IGNORECASE)
 VENDOR_ROOMS = tuple(f"{kind}/{name}/" for kind in ("sources", "destinations") for name in VENDORS.pattern.split("|"))
 NAMES_VENDORS = {
-    "registry.py": "lists the components by name",
     "redaction.py": "words that are no secret",
     "demo/": "runs one pipeline, and shows what it loaded",
     "config/pipeline_config.py": "a ledger is kept in SQLite or PostgreSQL",

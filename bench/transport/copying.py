@@ -25,7 +25,7 @@ from bench.transport import tables
 from bench.transport.tables import TABLE
 from penstock.log.local_log import LocalLog
 from penstock.sources.contract import SourceContext
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.source import PostgresSource
 from tests.support.postgres import LOGICAL, postgres
 
@@ -102,5 +102,5 @@ def _run_source(url: str, folder: Path, slot: str, copy: bool) -> float:
     (folder / "state").mkdir(parents=True, exist_ok=True)
     context = SourceContext(SOURCE, folder / "log", "{}", folder / "state")
     options = {"url": url, "tables": [f"public.{TABLE}"], "slot": slot, "copy": copy}
-    source = PostgresSource(PostgresSourceConfig.model_validate(options), context)
+    source = PostgresSource(PostgresConfig.model_validate(options), context)
     return seconds_of(lambda: source.run(Event(), once=True))

@@ -5,9 +5,4 @@ from penstock.registry import built_in
 
 __all__ = ["component", "read_archive"]
 
-component = built_in(
-    __name__,
-    "ArchiveConfig",
-    "ArchiveDestination",
-    "Keeps events as they are in the log, in gzip files per day and token.",
-)
+component = built_in(__name__, "Keeps events as they are in the log, in gzip files per day and token.")

@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "BigqueryConfig",
-    "BigqueryDestination",
-    "Typed tables in Google BigQuery, loaded from Parquet, exactly once.",
-)
+component = built_in(__name__, "Typed tables in Google BigQuery, loaded from Parquet, exactly once.")

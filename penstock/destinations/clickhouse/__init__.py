@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "ClickhouseConfig",
-    "ClickhouseDestination",
-    "Typed tables in ClickHouse, loaded from Arrow; a batch that comes again is recognised.",
-)
+component = built_in(__name__, "Typed tables in ClickHouse, loaded from Arrow; a batch that comes again is recognised.")

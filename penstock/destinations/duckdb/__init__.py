@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "DuckdbConfig",
-    "DuckdbDestination",
-    "Loads records into typed tables of a DuckDB file, each batch exactly once.",
-)
+component = built_in(__name__, "Loads records into typed tables of a DuckDB file, each batch exactly once.")

@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "FileConfig",
-    "FileDestination",
-    "Writes NDJSON, CSV or Parquet files, each of which appears whole or not at all.",
-)
+component = built_in(__name__, "Writes NDJSON, CSV or Parquet files, each of which appears whole or not at all.")

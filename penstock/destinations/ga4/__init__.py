@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "Ga4Config",
-    "Ga4Destination",
-    "Sends events to Google Analytics 4 by its measurement protocol, at least once.",
-)
+component = built_in(__name__, "Sends events to Google Analytics 4 by its measurement protocol, at least once.")

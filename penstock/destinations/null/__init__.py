@@ -3,8 +3,5 @@
 from penstock.registry import built_in
 
 component = built_in(
-    __name__,
-    "NullConfig",
-    "NullDestination",
-    "Counts records and drops them: to try a route, or to measure everything before the destination.",
+    __name__, "Counts records and drops them: to try a route, or to measure everything before the destination."
 )

@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "PostgresConfig",
-    "PostgresDestination",
-    "Typed tables in PostgreSQL, loaded by COPY, exactly once.",
-)
+component = built_in(__name__, "Typed tables in PostgreSQL, loaded by COPY, exactly once.")

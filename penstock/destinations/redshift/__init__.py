@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "RedshiftConfig",
-    "RedshiftDestination",
-    "Typed tables in Amazon Redshift, loaded by COPY from S3, exactly once.",
-)
+component = built_in(__name__, "Typed tables in Amazon Redshift, loaded by COPY from S3, exactly once.")

@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "SnowflakeConfig",
-    "SnowflakeDestination",
-    "Typed tables in Snowflake, loaded from staged Parquet files, exactly once.",
-)
+component = built_in(__name__, "Typed tables in Snowflake, loaded from staged Parquet files, exactly once.")

@@ -2,6 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__, "StdoutConfig", "StdoutDestination", "Prints records to standard output, one JSON line each."
-)
+component = built_in(__name__, "Prints records to standard output, one JSON line each.")

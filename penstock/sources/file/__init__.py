@@ -3,8 +3,5 @@
 from penstock.registry import built_in
 
 component = built_in(
-    __name__,
-    "FileConfig",
-    "FileSource",
-    "Reads NDJSON, JSON arrays, CSV and Parquet, each record once, to the end of files or as they grow.",
+    __name__, "Reads NDJSON, JSON arrays, CSV and Parquet, each record once, to the end of files or as they grow."
 )

@@ -3,8 +3,5 @@
 from penstock.registry import built_in
 
 component = built_in(
-    __name__,
-    "HttpConfig",
-    "HttpSource",
-    "Takes JSON events over HTTP: single, arrays, templates, NDJSON, pixels, Segment; 200 means on disk.",
+    __name__, "Takes JSON events over HTTP: single, arrays, templates, NDJSON, pixels, Segment; 200 means on disk."
 )

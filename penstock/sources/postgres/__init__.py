@@ -2,9 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(
-    __name__,
-    "PostgresSourceConfig",
-    "PostgresSource",
-    "Copies PostgreSQL tables and follows their changes by logical replication, each once.",
-)
+component = built_in(__name__, "Copies PostgreSQL tables and follows their changes by logical replication, each once.")

@@ -29,7 +29,7 @@ def _pattern(text: str) -> str:
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
-class PostgresSourceConfig(SourceConfig):
+class PostgresConfig(SourceConfig):
     """Which tables of which database, and what they are followed by."""
 
     bounded: ClassVar[bool] = True

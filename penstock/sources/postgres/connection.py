@@ -16,7 +16,7 @@ from psycopg import conninfo
 
 from penstock.backoff import Backoff, Patience
 from penstock.errors import PenstockError, SourceAway
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -48,7 +48,7 @@ class ServerAway(SourceAway):
     """The server cannot be reached, or ended the connection. The same may work later."""
 
 
-def connect(config: PostgresSourceConfig, replication: bool = False) -> Connection:
+def connect(config: PostgresConfig, replication: bool = False) -> Connection:
     """Open a connection with our settings; ``replication``: one for replication commands."""
     try:
         given = conninfo.conninfo_to_dict(config.url.get_secret_value())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.sources.postgres.catalog.table_catalog import tables
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import Connection, connect, translate_errors
 from penstock.sources.postgres.progress import uses_slot
 from penstock.sources.postgres.server_checks import (
@@ -20,7 +20,7 @@ from penstock.sources.postgres.stream.publication import check_publication
 from penstock.sources.postgres.stream.slot import check_free_slots, has_slot, slot_lost_error
 
 
-def check_source(config: PostgresSourceConfig, summary: Path) -> str:
+def check_source(config: PostgresConfig, summary: Path) -> str:
     """Check that the source can start; returns one sentence. Raises ``PenstockError`` for what is missing.
 
     ``summary``: the source's saved progress.

@@ -25,7 +25,7 @@ from penstock.sources.postgres.catalog.table_catalog import (
     relation_layout,
 )
 from penstock.sources.postgres.catalog.table_layout import Layout
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import Connection, Waits, connect, translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.copy.page_range import ranges
@@ -64,7 +64,7 @@ class Session:
     """``run`` raises ``ServerAway`` if the server is gone, ``Stopped`` if we are told to stop in the middle."""
 
     def __init__(
-        self, config: PostgresSourceConfig, control: Connection, store: ProgressStore, sink: Sink, stopping: Event
+        self, config: PostgresConfig, control: Connection, store: ProgressStore, sink: Sink, stopping: Event
     ) -> None:
         """``control``: a connection for queries, used by this session alone."""
         self._config = config

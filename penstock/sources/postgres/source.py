@@ -16,7 +16,7 @@ from penstock.errors import SourceAway
 from penstock.log.config import LogConfig
 from penstock.log.local_log import LocalLog
 from penstock.sources.contract import Source
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import ServerAway, Waits, connect, translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.doctor_checks import check_source
@@ -30,7 +30,7 @@ LOCK_SECONDS = 3
 """How long to wait for a locked table before the session is tried again."""
 
 
-class PostgresSource(Source[PostgresSourceConfig]):
+class PostgresSource(Source[PostgresConfig]):
     """Follows until it is told to stop; with ``once``, until it has all that was committed when it began."""
 
     def check(self) -> str:

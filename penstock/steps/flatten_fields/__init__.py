@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "FlattenFieldsConfig", "FlattenFields", "makes nested objects one level of fields")
+component = built_in(__name__, "makes nested objects one level of fields")

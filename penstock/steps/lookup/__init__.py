@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "LookupConfig", "Lookup", "adds what is known about an IP address or a user agent")
+component = built_in(__name__, "adds what is known about an IP address or a user agent")

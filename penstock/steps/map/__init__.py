@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "MapConfig", "Map", "moves, removes, casts and adds fields by rules")
+component = built_in(__name__, "moves, removes, casts and adds fields by rules")

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "OmitConfig", "Omit", "takes fields out of every record")
+component = built_in(__name__, "takes fields out of every record")

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "OpFilterConfig", "OpFilter", "lets only records of certain ops pass")
+component = built_in(__name__, "lets only records of certain ops pass")

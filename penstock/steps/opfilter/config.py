@@ -20,7 +20,7 @@ class OpName(StrEnum):
     NOOP = "noop"
 
 
-class OpFilterConfig(StepConfig):
+class OpfilterConfig(StepConfig):
     """Ops to let pass, or to hold back."""
 
     main_option: ClassVar[str | None] = "allow"

@@ -7,11 +7,11 @@ import pyarrow.compute as pc
 
 from penstock.outcome import Outcome
 from penstock.steps.contract import ArrowStep
-from penstock.steps.opfilter.config import OpFilterConfig, OpName
+from penstock.steps.opfilter.config import OpfilterConfig, OpName
 
 
-class OpFilter(ArrowStep[OpFilterConfig]):
-    def __init__(self, config: OpFilterConfig) -> None:
+class Opfilter(ArrowStep[OpfilterConfig]):
+    def __init__(self, config: OpfilterConfig) -> None:
         super().__init__(config)
         self._passing = [str(op) for op in config.allow or OpName if op not in config.deny]
 

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "PickConfig", "Pick", "keeps some fields of every record and nothing else")
+component = built_in(__name__, "keeps some fields of every record and nothing else")

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "PrettyConfig", "Pretty", "shows a few of the records that pass, and changes nothing")
+component = built_in(__name__, "shows a few of the records that pass, and changes nothing")

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "PythonConfig", "Python", "runs a function of your own over the records")
+component = built_in(__name__, "runs a function of your own over the records")

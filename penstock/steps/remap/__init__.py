@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "RemapConfig", "Remap", "gives namespaces other names")
+component = built_in(__name__, "gives namespaces other names")

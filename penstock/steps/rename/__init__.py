@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "RenameConfig", "Rename", "gives fields other names, or other places")
+component = built_in(__name__, "gives fields other names, or other places")

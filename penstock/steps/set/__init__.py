@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "SetConfig", "Set", "gives fields a computed value")
+component = built_in(__name__, "gives fields a computed value")

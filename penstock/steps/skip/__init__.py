@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "SkipConfig", "Skip", "drops the records for which a condition is true")
+component = built_in(__name__, "drops the records for which a condition is true")

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "SplitConfig", "Split", "makes one record of each element of an array")
+component = built_in(__name__, "makes one record of each element of an array")

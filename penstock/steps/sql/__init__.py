@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "SqlConfig", "Sql", "makes new records by a SELECT over the fields")
+component = built_in(__name__, "makes new records by a SELECT over the fields")

@@ -2,4 +2,4 @@
 
 from penstock.registry import built_in
 
-component = built_in(__name__, "WhereConfig", "Where", "lets only those records pass for which a condition is true")
+component = built_in(__name__, "lets only those records pass for which a condition is true")

@@ -19,7 +19,7 @@ import pytest
 from penstock.log.local_log import LocalLog
 from penstock.record import Header, Mode, Op, Record
 from penstock.sources.contract import SourceContext
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.source import PostgresSource
 from penstock.testing.source import log_records, running
 from penstock.testing.waiting import HANG
@@ -49,7 +49,7 @@ class Rig:
         return SourceContext("pg", self.folder / "log", json.dumps(self.log_options), self.folder / "state")
 
     def source(self, **changed: Any) -> PostgresSource:
-        return PostgresSource(PostgresSourceConfig.model_validate(self.options(**changed)), self.context)
+        return PostgresSource(PostgresConfig.model_validate(self.options(**changed)), self.context)
 
     def catch_up(self, **changed: Any) -> list[Record]:
         """Run the source until it has all that is committed now; the records that it added."""

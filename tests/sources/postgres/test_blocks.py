@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.record import Header, Mode
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import Connection, connect
 from penstock.sources.postgres.copy import copy_blocks as reading
 from penstock.sources.postgres.copy import page_range
@@ -29,7 +29,7 @@ WAYS = pytest.mark.parametrize("large", [True, False], ids=["past the driver", "
 
 @pytest.fixture
 def connection(logical_url: str) -> Iterator[Connection]:
-    with closing(connect(PostgresSourceConfig.model_validate({"url": logical_url, "tables": "a.b"}))) as made:
+    with closing(connect(PostgresConfig.model_validate({"url": logical_url, "tables": "a.b"}))) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.engine.operate.doctor import Verdict, run_checks
 from penstock.errors import PenstockError
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.testing.waiting import eventually
 from tests.sources.postgres.rig import Rig
 from tests.support.postgres import LOGICAL, postgres
@@ -209,7 +209,7 @@ def test_a_password_is_in_no_log_line_and_no_repr(rig: Rig, caplog: pytest.LogCa
     secret.catch_up()
     secret.ask("DROP TABLE items", "SELECT pg_drop_replication_slot('penstock')")
     refused(secret)
-    config = PostgresSourceConfig.model_validate(secret.options())
+    config = PostgresConfig.model_validate(secret.options())
     assert "hunter2" not in caplog.text + repr(config) + config.model_dump_json()
 
 
@@ -227,7 +227,7 @@ def test_a_password_is_in_no_log_line_and_no_repr(rig: Rig, caplog: pytest.LogCa
 def test_a_bad_option_is_said(options: dict[str, object], word: str) -> None:
     given = {"url": "postgresql://h/d", "tables": "public.*", **options}
     with pytest.raises(ValueError, match=word) as caught:
-        PostgresSourceConfig.model_validate(given)
+        PostgresConfig.model_validate(given)
     assert "hunter2" not in "".join(error["msg"] for error in caught.value.errors())  # type: ignore[attr-defined]
 
 

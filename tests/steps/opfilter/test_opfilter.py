@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.record import Op, Record, entries, placed
-from penstock.steps.opfilter.config import OpFilterConfig, OpName
-from penstock.steps.opfilter.step import OpFilter
+from penstock.steps.opfilter.config import OpfilterConfig, OpName
+from penstock.steps.opfilter.step import Opfilter
 from penstock.testing.step import StepContract
 
 
@@ -30,7 +30,7 @@ class TestOpFilter(StepContract):
 )
 def test_only_these_ops_pass_and_the_others_are_counted(config: Any, passing: list[str]) -> None:
     batch = placed(entries([Record(None, op=op) for op in Op]), 0, 0)
-    outcome = OpFilter(OpFilterConfig.model_validate(config)).apply(batch)
+    outcome = Opfilter(OpfilterConfig.model_validate(config)).apply(batch)
     assert outcome.kept.column("op").to_pylist() == passing
     assert outcome.skipped == len(Op) - len(passing)
 
@@ -46,7 +46,7 @@ def test_only_these_ops_pass_and_the_others_are_counted(config: Any, passing: li
 )
 def test_a_filter_that_makes_no_sense_is_refused(config: Any, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
-        OpFilterConfig.model_validate(config)
+        OpfilterConfig.model_validate(config)
 
 
 def test_every_op_of_a_record_can_be_named() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.sources.postgres.catalog.table_catalog import LeafTable, quoted
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway, connect
 from penstock.sources.postgres.copy.copy_blocks import Block, Stopped, read_blocks
 from penstock.sources.postgres.copy.copy_text import cut
@@ -67,7 +67,7 @@ def ranges(stretch: LeafTable, row_filter: str | None) -> list[Range]:
 class RangeReader:
     """Reads ranges one after the other, in one thread; must be closed. Raises the driver's errors and ours."""
 
-    def __init__(self, config: PostgresSourceConfig, snapshot: Snapshot, stopping: Event) -> None:
+    def __init__(self, config: PostgresConfig, snapshot: Snapshot, stopping: Event) -> None:
         self._config = config
         self._snapshot = snapshot
         self._stopping = stopping

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from penstock import faults
 from penstock.log.format.frame import Body
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed, pack
-from penstock.sources.postgres.config import PostgresSourceConfig
+from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.copy.page_range import Range, RangeReader, TableChanged
@@ -66,7 +66,7 @@ class Copier:
     """Copies tables in one snapshot, once."""
 
     def __init__(
-        self, config: PostgresSourceConfig, snapshot: Snapshot, progress: SourceProgress, sink: Sink, stopping: Event
+        self, config: PostgresConfig, snapshot: Snapshot, progress: SourceProgress, sink: Sink, stopping: Event
     ) -> None:
         self._config = config
         self._snapshot = snapshot
