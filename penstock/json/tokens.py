@@ -80,13 +80,6 @@ def document_start(buf: Bytes, i: int, end: int) -> int:
 
 
 @compiled
-def skip_string(buf: Bytes, i: int, end: int) -> int:
-    """The index after the closing quote of the string whose opening quote is at ``i``, or -1."""
-    j = string_end(buf, i, end)
-    return j if j >= 0 else -1
-
-
-@compiled
 def value_kind(buf: Bytes, start: int, end: int) -> int:
     """The ``Kind`` of the well-formed value at ``[start, end)``."""
     c = buf[start]
@@ -111,7 +104,7 @@ def value_kind(buf: Bytes, start: int, end: int) -> int:
 
 @inlined
 def string_end(buf: Bytes, i: int, end: int) -> int:
-    """Like ``skip_string``, with ``~position`` for a broken one."""
+    """The index after the closing quote of the string that opens at ``i``; ``~position`` if it is broken."""
     if i >= end or buf[i] != QUOTE:
         return ~i
     i += 1

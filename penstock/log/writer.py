@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +30,6 @@ from penstock.log.lineage import note_writer
 from penstock.log.logical_clock import Clock, last_stamp
 from penstock.log.recovery import RecoveredEnd, TornTail, open_index, recover
 from penstock.record import ENTRY_SCHEMA, int64_array
-
-_PREFETCH = 2
-"""How many batches ``append_all`` prepares before it waits for the disk."""
 
 _REQUIRED = [ENTRY_SCHEMA.get_field_index(field.name) for field in ENTRY_SCHEMA if not field.nullable]
 
@@ -126,20 +121,6 @@ class PartitionWriter:
             columns = [int64_array(offsets), *batch.columns]
             batch = pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA)
         return self.write(encode(batch, self._compression), at=(first, last))
-
-    def append_all(self, batches: Iterable[pa.RecordBatch]) -> Iterator[range]:
-        """Append many batches, a frame and a sync each; the next is prepared while the disk works on the last.
-
-        An error is raised where it happens; what was yielded is durable.
-        """
-        with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
-            prepared: deque[Future[Body | None]] = deque()
-            for batch in batches:
-                prepared.append(preparing.submit(self.prepare, batch))
-                if len(prepared) > _PREFETCH:
-                    yield self.write(prepared.popleft().result())
-            while prepared:
-                yield self.write(prepared.popleft().result())
 
     def prepare(self, batch: pa.RecordBatch) -> Body | None:
         """The expensive half of an append: one thread may prepare while another writes what was prepared before."""

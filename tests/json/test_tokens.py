@@ -13,7 +13,7 @@ from penstock.json.containers import skip_value
 from penstock.json.documents import documents
 from penstock.json.leaves import leaves
 from penstock.json.strings import unescape
-from penstock.json.tokens import Kind, skip_string, skip_whitespace, value_kind
+from penstock.json.tokens import Kind, skip_whitespace, string_end, value_kind
 from tests.json.reference import as_text, reads
 from tests.json.spelling import STRINGS, VALUES, damaged, spell
 
@@ -129,12 +129,12 @@ def test_what_is_not_json_is_refused(text: str) -> None:
 def test_a_string_that_is_not_utf_8_is_refused(raw: bytes) -> None:
     for padding in (b"", b"12345678"):
         buf = buffer(b'"' + padding + raw + b'"')
-        assert skip_string(buf, 0, len(buf)) == -1
+        assert string_end(buf, 0, len(buf)) < 0
 
 
 def test_nothing_after_the_end_is_looked_at() -> None:
     buf = buffer('"abc"123')
-    assert skip_string(buf, 0, 4) == -1
+    assert string_end(buf, 0, 4) < 0
     assert skip_value(buf, 5, 7) == 7
     assert skip_whitespace(buffer("   x"), 0, 2) == 2
 

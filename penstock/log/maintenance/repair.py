@@ -52,10 +52,6 @@ class Repaired:
     torn: int
     """How many bytes of a torn write were cut off behind the last whole frame."""
 
-    @property
-    def nothing_to_do(self) -> bool:
-        return not (self.lost or self.indexes or self.head_problem)
-
 
 def repair(log: LocalLog, partitions: Collection[int] | None = None) -> list[Repaired]:
     """Repair partitions, by default all. An undamaged one is left as it is.

@@ -46,14 +46,6 @@ class Answer:
         return b",".join(missing) or None
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    questions: int
-    """Distinct values that were looked up, summed over batches."""
-    looked_up: int
-    """How many of them were not in the cache."""
-
-
 class AnswerCache:
     """Caches answers by question, at most ``capacity``: drops the least recently used. Safe to share."""
 
@@ -62,12 +54,6 @@ class AnswerCache:
         self._capacity = capacity
         self._answers: OrderedDict[bytes, Answer | None] = OrderedDict()
         self._lock = threading.Lock()
-        self._questions = 0
-        self._looked_up = 0
-
-    @property
-    def statistics(self) -> Statistics:
-        return Statistics(self._questions, self._looked_up)
 
     def answers(self, questions: Iterable[bytes]) -> list[Answer | None]:
         """What is known about each JSON string of ``questions``; ``None`` where nothing is."""
@@ -75,11 +61,9 @@ class AnswerCache:
             return [self._answer(question) for question in questions]
 
     def _answer(self, question: bytes) -> Answer | None:
-        self._questions += 1
         if question in self._answers:
             self._answers.move_to_end(question)
             return self._answers[question]
-        self._looked_up += 1
         answer = answer_of(self.facts.keys, self.facts.about(_text(question)))
         self._answers[question] = answer
         if len(self._answers) > self._capacity:
