@@ -15,6 +15,9 @@ from penstock.json.words import BACKSLASHES, HIGH_BITS, LOW_BITS, SPACES, first_
 from penstock.sources.postgres.rows.row_fields import NULL, Places
 
 _TAB, _NEWLINE, _N = 0x09, 0x0A, 0x4E
+_MEANT = np.arange(256, dtype=np.uint8)
+"""What a byte stands for behind a backslash."""
+_MEANT[list(b"bfnrtv")] = list(b"\b\f\n\r\t\v")
 
 
 @compiled
@@ -73,19 +76,7 @@ def _unescape(text: npt.NDArray[np.uint8], i: int, size: int) -> tuple[int, int]
         c = text[i]
         if c == BACKSLASH and i + 1 < size:
             i += 1
-            c = text[i]
-            if c == 0x62:
-                c = np.uint8(0x08)
-            elif c == 0x66:
-                c = np.uint8(0x0C)
-            elif c == 0x6E:
-                c = np.uint8(0x0A)
-            elif c == 0x72:
-                c = np.uint8(0x0D)
-            elif c == 0x74:
-                c = np.uint8(0x09)
-            elif c == 0x76:
-                c = np.uint8(0x0B)
+            c = _MEANT[text[i]]
         text[at] = c
         at += 1
         i += 1

@@ -31,6 +31,10 @@ _JSON = int(Kind.JSON)
 _TIMESTAMP = int(Kind.TIMESTAMP)
 _TIMESTAMPTZ = int(Kind.TIMESTAMPTZ)
 _MINUS, _ZERO, _NINE, _SPACE, _T, _Z, _PLUS = 0x2D, 0x30, 0x39, 0x20, 0x54, 0x5A, 0x2B
+_NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b"null", b"true", b"false"))
+_SHORT = np.zeros(256, np.uint8)
+"""The letters that stand for characters behind a backslash."""
+_SHORT[list(b'"\\\b\t\n\f\r')] = list(b'"\\btnfr')
 _DATE_BYTES = 10
 _TIME_END = 19
 
@@ -51,10 +55,7 @@ def write_value(buf: Bytes, start: int, end: int, kind: int, out: Out, at: int) 
 
 @inlined
 def write_null(out: Out, at: int) -> int:
-    out[at] = 0x6E
-    out[at + 1] = 0x75
-    out[at + 2] = 0x6C
-    out[at + 3] = 0x6C
+    store_word(out, at, _NULL)
     return at + 4
 
 
@@ -109,21 +110,8 @@ def write_text(buf: Bytes, start: int, end: int, out: Out, at: int) -> int:
 @compiled
 def _write_escaped(c: np.uint8, out: Out, at: int) -> int:
     out[at] = BACKSLASH
-    short = 0
-    if c == QUOTE or c == BACKSLASH:
-        short = int(c)
-    elif c == 0x08:
-        short = 0x62
-    elif c == 0x09:
-        short = 0x74
-    elif c == 0x0A:
-        short = 0x6E
-    elif c == 0x0C:
-        short = 0x66
-    elif c == 0x0D:
-        short = 0x72
-    if short:
-        out[at + 1] = short
+    if _SHORT[c]:
+        out[at + 1] = _SHORT[c]
         return at + 2
     out[at + 1] = 0x75
     out[at + 2] = _ZERO
@@ -144,18 +132,8 @@ def _write_number(buf: Bytes, start: int, end: int, out: Out, at: int) -> int:
 
 @compiled
 def _write_boolean(true: bool, out: Out, at: int) -> int:
-    if true:
-        out[at] = 0x74
-        out[at + 1] = 0x72
-        out[at + 2] = 0x75
-        out[at + 3] = 0x65
-        return at + 4
-    out[at] = 0x66
-    out[at + 1] = 0x61
-    out[at + 2] = 0x6C
-    out[at + 3] = 0x73
-    out[at + 4] = 0x65
-    return at + 5
+    store_word(out, at, _TRUE if true else _FALSE)
+    return at + 4 if true else at + 5
 
 
 @compiled
