@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.destinations.bigquery.type_names import BIGQUERY_TYPES
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.load.wrapped_json import wrap_lossy_json
-from penstock.destinations.sql.schema.schema_operations import AddColumn, Operation, TypedColumn
+from penstock.destinations.sql.schema.schema_operations import TypedColumn
 from penstock.flatten.casts import Cast, parse_cast
 from penstock.flatten.inner_types import InnerType
 
@@ -79,14 +79,6 @@ class BigqueryDialect(Dialect):
     def is_unmapped(self, spare: str, name: str) -> str:
         return f"JSON_QUERY({spare}, {self.literal(f'$.{name}')}) IS NOT NULL"
 
-    def render(self, operation: Operation) -> str:
-        if isinstance(operation, AddColumn):
-            return f"{self.add_column_prefix(operation.table)}{self._definition(operation.column)}"
-        return super().render(operation)
-
-    def add_column_prefix(self, table: str) -> str:
-        return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS "
-
     def widen_statement(self, table: str, column: TypedColumn, was: str) -> str:
         name = self.identifier(column.name)
         return f"ALTER TABLE {self.relation(table)} ALTER COLUMN {name} SET DATA TYPE {column.type}"
@@ -99,6 +91,7 @@ def bigquery_dialect(project: str, dataset: str) -> BigqueryDialect:
         max_name=300,
         known=BIGQUERY_TYPES,
         quote="`",
+        adds_if_missing=True,
         widens=frozenset({(_T.INT64, _T.FLOAT64)}),
         # A key has no name there by which we could recognise ours, and is not enforced.
         has_keys=False,

@@ -14,7 +14,6 @@ from penstock.destinations.clickhouse.type_syntax import asked_type, bare, colum
 from penstock.destinations.sql.dialect import Dialect, not_a_type
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.schema.schema_operations import (
-    AddColumn,
     CreateTable,
     DropKey,
     Key,
@@ -73,8 +72,6 @@ class ClickhouseDialect(Dialect):
         match operation:
             case CreateTable(table, columns, key):
                 return self._create(table, columns, key)
-            case AddColumn(table, column):
-                return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS {self._definition(column)}"
             case SetKey(table, key):
                 raise _fixed_key(table, f"has no key ({', '.join(key.columns)})")
             case DropKey(table, key):
@@ -217,6 +214,7 @@ def clickhouse_dialect(database: str = "default") -> ClickhouseDialect:
         },
         json_type="Nullable(String)",
         max_name=127,
+        adds_if_missing=True,
         known=CLICKHOUSE_TYPES,
         # Not from a boolean to text: 1 would replace the event's true.
         widens=promotions() - {(_T.BOOL, _T.STRING)},

@@ -16,7 +16,7 @@ from penstock.destinations.sql.config import FloatType
 from penstock.destinations.sql.dialect import Dialect, assignments
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.wrapped_json import wrap_lossy_json
-from penstock.destinations.sql.schema.schema_operations import AddColumn, Key, Operation, Table, TypedColumn
+from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
 from penstock.flatten.casts import Cast, Form, parse_cast
 from penstock.flatten.inner_types import InnerType
 
@@ -67,13 +67,6 @@ class SnowflakeDialect(Dialect):
         return wrap_lossy_json(text, decimal_digits=38)
 
     # Statements
-
-    def render(self, operation: Operation) -> str:
-        match operation:
-            case AddColumn(table, column):
-                return f"ALTER TABLE {self.relation(table)} ADD COLUMN IF NOT EXISTS {self._definition(column)}"
-            case _:
-                return super().render(operation)
 
     def _definition(self, column: TypedColumn) -> str:
         return f"{self._ours(column.name)} {column.type}"
@@ -143,6 +136,7 @@ def snowflake_dialect(
         types=TYPES if floats is FloatType.NUMERIC else {**TYPES, _T.FLOAT64: "DOUBLE"},
         json_type="VARIANT",
         max_name=255,
+        adds_if_missing=True,
         known=SNOWFLAKE_TYPES,
         spellings={
             **dict.fromkeys(("numeric", "decimal", "number"), "NUMBER(38,18)"),

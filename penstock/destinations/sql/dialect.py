@@ -51,6 +51,8 @@ class Dialect(ABC):
     known: TypeNames | None = None
     """All types that the engine has; without them, any word passes as a type."""
     quote: str = '"'
+    adds_if_missing: bool = False
+    """Whether a column can be added only if it is not there: where several writers may add it at once."""
     reserved: frozenset[str] = frozenset()
     """Names that no column can have, quoted or not; fields of such a name go to ``_unmapped``."""
     takes_nul: bool = True
@@ -136,7 +138,7 @@ class Dialect(ABC):
             case CreateTable(table, columns, key):
                 return f"CREATE TABLE IF NOT EXISTS {self.relation(table)} ({self._definitions(columns, key)})"
             case AddColumn(table, column):
-                return f"ALTER TABLE {self.relation(table)} ADD COLUMN {self._definition(column)}"
+                return f"{self.add_column_prefix(table)}{self._definition(column)}"
             case WidenColumn(table, column, was):
                 return self.widen_statement(table, column, was)
             case SetKey(table, key):
@@ -147,6 +149,9 @@ class Dialect(ABC):
                 return f"COMMENT ON {what} IS {self.literal(text)}"
             case DropKey(table, key):
                 return f"ALTER TABLE {self.relation(table)} DROP CONSTRAINT {self.identifier(key.name)}"
+
+    def add_column_prefix(self, table: str) -> str:
+        return f"ALTER TABLE {self.relation(table)} ADD COLUMN {'IF NOT EXISTS ' if self.adds_if_missing else ''}"
 
     def widen_statement(self, table: str, column: TypedColumn, was: str) -> str:
         name = self.identifier(column.name)
