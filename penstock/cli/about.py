@@ -57,11 +57,12 @@ def _show(card: Component) -> None:
         screen.print(Markdown(readme))
     else:
         screen.print(readme, soft_wrap=True)
-    listing = table("option", "type", "default", "description", title=f"Options of {card.kind} {card.name}")
-    for option in options_of(card.config_class()):
-        default = "required" if option.required else option.default_text
-        listing.add_row(option.name, option.type, default, option.description)
-    show("", listing)
+    options = [
+        (option.name, option.type, "required" if option.required else option.default_text, option.description)
+        for option in options_of(card.config_class())
+    ]
+    title = f"Options of {card.kind} {card.name}"
+    show("", table("option", "type", "default", "description", rows=options, title=title))
 
 
 def _versions(as_json: bool) -> None:

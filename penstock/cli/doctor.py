@@ -23,9 +23,7 @@ def doctor(config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
     else:
         from rich.text import Text
 
-        listing = table("", "what", "found", "what to do")
-        for f in findings:
-            listing.add_row(Text(f.verdict, _STYLE[f.verdict]), f.subject, printable(f.found), printable(f.fix))
-        show(listing)
+        rows = [(Text(f.verdict, _STYLE[f.verdict]), f.subject, printable(f.found), printable(f.fix)) for f in findings]
+        show(table("", "what", "found", "what to do", rows=rows))
     if any(f.verdict is Verdict.FAIL for f in findings):
         raise typer.Exit(Exit.PROBLEMS)

@@ -116,7 +116,8 @@ def replay_failed(
     from penstock.engine.failed.replay import replay
     from penstock.engine.failed.selection import open_entries
 
-    choice = _deliberate_choice(ids, route, step, code, since, until, everything)
+    choice = _choice(ids, route, step, code, since, until)
+    _require_deliberate(choice, everything)
     with open_pipeline(config) as pipeline:
         # Only routes in the config: nobody would read what is appended for another.
         names = [route] if route is not None else list(pipeline.config.routes)
@@ -152,7 +153,8 @@ def drop_failed(
     """Give entries up: they are no longer open and cannot be replayed. Asks first."""
     from penstock.engine.failed.selection import drop
 
-    choice = _deliberate_choice(ids, route, step, code, since, until, everything)
+    choice = _choice(ids, route, step, code, since, until)
+    _require_deliberate(choice, everything)
     with open_pipeline(config) as pipeline:
         chosen = _ids_by_route(pipeline, choice)
         total = sum(map(len, chosen.values()))
@@ -211,21 +213,12 @@ def _moment(text: str | None, option: str) -> datetime | None:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
-def _deliberate_choice(
-    ids: list[int] | None,
-    route: str | None,
-    step: str | None,
-    code: str | None,
-    since: str | None,
-    until: str | None,
-    everything: bool,
-) -> Choice:
-    """The choice for a verb that changes something: leaving out a filter never selects all entries."""
-    if ids and route is None:
+def _require_deliberate(choice: Choice, everything: bool) -> None:
+    """For a verb that changes something: leaving out a filter never selects all entries."""
+    if choice.ids and choice.route is None:
         raise typer.BadParameter("ids count per route: say which with --route.", param_hint="ID")
-    if not everything and not ids and not any((route, step, code, since, until)):
+    if not everything and not any(vars(choice).values()):
         raise typer.BadParameter("say which entries: ids, --route, --step, --code, --since, --until, or --all.")
-    return _choice(ids, route, step, code, since, until)
 
 
 def _ids_by_route(pipeline: Pipeline, choice: Choice) -> dict[str, list[int]]:

@@ -20,7 +20,4 @@ def list_components(
     if json:
         print_json([{"kind": str(card.kind), "name": card.name, "summary": card.summary} for card in found])
         return
-    listing = table("kind", "name", "what it does")
-    for card in found:
-        listing.add_row(str(card.kind), card.name, card.summary)
-    show(listing)
+    show(table("kind", "name", "what it does", rows=[(str(card.kind), card.name, card.summary) for card in found]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,10 +81,7 @@ def planned_object(planned: PlannedChanges) -> dict[str, JsonValue]:
         "events": planned.events,
         "staged": planned.staged,
         "skipped": dict(planned.skipped),
-        "failed": [
-            {"step": each.step, "code": each.code, "count": each.count, "message": each.message}
-            for each in planned.failed
-        ],
+        "failed": [asdict(each) for each in planned.failed],
         "statements": None if planned.statements is None else list(planned.statements),
     }
 

@@ -117,19 +117,18 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
             name: {"in": tally.rows, "merged": tally.merged, "written": tally.written, "under_way": tally.under_way}
             for name, tally in route.tables.items()
         },
-        "tables_waiting": {name: _waiting_object(told) for name, told in route.waiting.items()},
+        "tables_waiting": {
+            name: {
+                "rows": told.rows,
+                "batches": told.batches,
+                "first_batch": told.first,
+                "since": moment_of(told.since),
+                "attempts": told.attempts,
+                "reason": told.reason,
+            }
+            for name, told in route.waiting.items()
+        },
         "batch": None if route.under_way is None else _batch_object(route.under_way),
-    }
-
-
-def _waiting_object(told: WaitingTable) -> dict[str, JsonValue]:
-    return {
-        "rows": told.rows,
-        "batches": told.batches,
-        "first_batch": told.first,
-        "since": moment_of(told.since),
-        "attempts": told.attempts,
-        "reason": told.reason,
     }
 
 
@@ -172,12 +171,16 @@ def _tables_table(found: PipelineStatus) -> RenderableType:
     """Rows by table: in = merged + written. The sum of in is the route's loaded; under way is counted apart."""
     begun = any(tally.under_way for route in found.routes for tally in route.tables.values())
     counts = ("in", "merged", "written", *(["under way"] if begun else []))
-    listing = table("route", "table", *counts, numbers=counts)
-    for route in found.routes:
-        for name, tally in route.tables.items():
-            numbers = [tally.rows, tally.merged, tally.written, *([tally.under_way] if begun else [])]
-            listing.add_row(route.route, printable(name), *map(count, numbers))
-    return listing
+    rows = [
+        (
+            route.route,
+            printable(name),
+            *map(count, (each.rows, each.merged, each.written, each.under_way)[: len(counts)]),
+        )
+        for route in found.routes
+        for name, each in route.tables.items()
+    ]
+    return table("route", "table", *counts, rows=rows, numbers=counts)
 
 
 def _batch_line(route: str, batch: UnderWay) -> str:
@@ -212,11 +215,8 @@ def failed_line(found: PipelineStatus) -> Iterator[str]:
 
 
 def _by_step_table(what: str, by_step: Mapping[str, Mapping[str, int]]) -> RenderableType:
-    listing = table("route", f"{what} by", "items", numbers=("items",))
-    for route, steps in by_step.items():
-        for step, items in sorted(steps.items()):
-            listing.add_row(route, step, count(items))
-    return listing
+    rows = [(route, step, count(items)) for route, steps in by_step.items() for step, items in sorted(steps.items())]
+    return table("route", f"{what} by", "items", rows=rows, numbers=("items",))
 
 
 def routes_table(found: PipelineStatus) -> RenderableType:
@@ -246,7 +246,5 @@ def _to_go(route: RouteStatus) -> Text:
 
 def partitions_table(found: PipelineStatus) -> RenderableType:
     numbers = ("partition", "oldest", "next", "on disk")
-    listing = table("partition", "source", "oldest", "next", "on disk", numbers=numbers)
-    for p in found.partitions:
-        listing.add_row(str(p.partition), p.source, count(p.oldest), count(p.end), size(p.bytes))
-    return listing
+    rows = [(str(p.partition), p.source, count(p.oldest), count(p.end), size(p.bytes)) for p in found.partitions]
+    return table("partition", "source", *numbers[1:], rows=rows, numbers=numbers)

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,10 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
-def table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
-    """An empty table; columns in ``numbers`` are right-aligned."""
+def table(
+    *columns: str, rows: Iterable[Sequence[RenderableType]] = (), numbers: Sequence[str] = (), title: str | None = None
+) -> Table:
+    """A table; columns in ``numbers`` are right-aligned."""
     from rich import box
     from rich.table import Table
 
@@ -66,6 +68,8 @@ def table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) 
     )
     for name in columns:
         made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
     return made
 
 

@@ -54,10 +54,10 @@ def current(partition: PartitionOption = None, config: ConfigOption = CONFIG, js
         places = found.items()
         print_json([{"partition": p, "source": owners[p].source, "current": c, "next": n} for p, (c, n) in places])
         return
-    listing = table("partition", "source", "current", "next", numbers=("partition", "current", "next"))
-    for p, (last, end) in found.items():
-        listing.add_row(str(p), owners[p].source, "-" if last is None else count(last), count(end))
-    show(listing)
+    rows = [
+        (str(p), owners[p].source, "-" if last is None else count(last), count(end)) for p, (last, end) in found.items()
+    ]
+    show(table("partition", "source", "current", "next", rows=rows, numbers=("partition", "current", "next")))
 
 
 def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
@@ -68,10 +68,8 @@ def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, jso
     if json:
         print_json([{"partition": p, "source": owners[p].source, "oldest": first} for p, first in found.items()])
         return
-    listing = table("partition", "source", "oldest", numbers=("partition", "oldest"))
-    for p, first in found.items():
-        listing.add_row(str(p), owners[p].source, "-" if first is None else count(first))
-    show(listing)
+    rows = [(str(p), owners[p].source, "-" if first is None else count(first)) for p, first in found.items()]
+    show(table("partition", "source", "oldest", rows=rows, numbers=("partition", "oldest")))
 
 
 def open_log(config: Path) -> LocalLog:

@@ -122,10 +122,8 @@ def batch_object(batch: CommittedBatch) -> dict[str, JsonValue]:
 
 def positions_table(found: Sequence[RoutePosition]) -> Table:
     numbers = ("partition", "committed", "hold", "end", "lag")
-    listing = table("route", "partition", "source", "committed", "hold", "end", "lag", numbers=numbers)
-    for p in found:
-        listing.add_row(p.route, str(p.partition), p.source, *map(count, (p.committed, p.hold, p.end, p.lag)))
-    return listing
+    rows = [(p.route, str(p.partition), p.source, *map(count, (p.committed, p.hold, p.end, p.lag))) for p in found]
+    return table("route", "partition", "source", *numbers[1:], rows=rows, numbers=numbers)
 
 
 def batches_table(newest: Sequence[CommittedBatch]) -> Table:
