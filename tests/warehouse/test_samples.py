@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from penstock.destinations.contract import AnyDestination, Batch, Part
 from penstock.errors import TransientError
-from penstock.sources.http.body.body_events import BadBody, BodyLimits
+from penstock.sources.http.body.body_events import BadBody
 from penstock.sources.http.body.body_events import events as events_of
+from penstock.sources.http.config import LimitsConfig
 from penstock.steps.map.config import MapConfig
 from penstock.testing.destination import Staging, batch, events
 from tests.warehouse.model import ModelTable
@@ -29,7 +30,7 @@ def count(table: ModelTable) -> int:
 def test_6_one_event_of_90_kb_in_an_array_refuses_the_whole_array() -> None:
     body = json.dumps([{"a": 1}, {"a": "x" * 90_000}, {"a": 2}]).encode()
     with pytest.raises(BadBody) as refused:
-        list(events_of(body, BodyLimits(event_bytes=51_200, body_bytes=10_000_000, body_events=1_000)))
+        list(events_of(body, LimitsConfig(event_bytes=51_200, body_bytes=10_000_000, body_events=1_000)))
     assert (refused.value.status, refused.value.index) == (413, 1)
 
 

@@ -21,7 +21,7 @@ from penstock.sources.http.access.connections import Connections
 from penstock.sources.http.access.cors import Cors
 from penstock.sources.http.access.endpoints import ENDPOINTS, Endpoint, Shape
 from penstock.sources.http.body import pixel, segment_messages
-from penstock.sources.http.body.body_events import BadBody, BodyLimits, events, lines
+from penstock.sources.http.body.body_events import BadBody, events, lines
 from penstock.sources.http.body.body_reader import BodyReader, Incoming
 from penstock.sources.http.body.encodings import (
     DamagedBody,
@@ -68,8 +68,7 @@ class Collector:
         self._source = source
         self._tokens = TokenTable(config.tokens)
         self._cors = Cors(config.tokens)
-        self._disk_reserve = limits.disk_reserve
-        self._limits = BodyLimits(limits.event_bytes, limits.body_bytes, limits.body_events, limits.body_tokens)
+        self._limits = limits
         self._soon = Lane("soon", limits.body_timeout)
         self._alone = Lane("alone", limits.body_timeout)
         self._pages: dict[str, Callable[[], Answer]] = {
@@ -137,7 +136,7 @@ class Collector:
             self._admit(request, secret)
         if self.intake.commits is None or self.readiness.stopping:
             return responses.closing(responses.NOT_READY)
-        if self.readiness.disk_free < self._disk_reserve:
+        if self.readiness.disk_free < self._limits.disk_reserve:
             return responses.closing(responses.LOG_FULL)
         if endpoint.shape is Shape.PIXEL:
             await self._take_pixel(request)

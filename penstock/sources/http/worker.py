@@ -36,7 +36,7 @@ from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.redaction import add_secrets, redact_stderr
 from penstock.sources.http.access.client_address import ClientAddress
-from penstock.sources.http.access.connections import LOOK_SECONDS, Budget, Connections
+from penstock.sources.http.access.connections import LOOK_SECONDS, Connections
 from penstock.sources.http.app import Collector
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.intake.pending_commits import PendingCommits
@@ -77,8 +77,8 @@ def main() -> None:
 async def _serve(job: Job) -> None:
     config = HttpConfig.model_validate(job.config)
     add_secrets(secrets_in_options(config))
-    connections = Connections(Budget.of(config.limits), job.port, ClientAddress(config.trusted_proxies).is_trusted)
-    _raise_file_limit(connections.budget.accepted)
+    connections = Connections(config.limits, job.port, ClientAddress(config.trusted_proxies).is_trusted)
+    _raise_file_limit(connections.accepted)
     loop = asyncio.get_running_loop()
     tally_path = job.metrics_dir / f"{job.index}.json"
     collector = Collector(config, job.source, Tally.load(tally_path), connections)
@@ -138,7 +138,7 @@ def _server(config: HttpConfig, job: Job, collector: Collector) -> Server:
         http=HTTPModes.http1,
         websockets=False,
         backlog=BACKLOG,
-        backpressure=collector.connections.budget.accepted,
+        backpressure=collector.connections.accepted,
         http1_settings=HTTP1Settings(
             header_read_timeout=max(1, int(limits.header_timeout * 1000)), max_buffer_size=HEAD_BYTES
         ),

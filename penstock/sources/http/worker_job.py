@@ -45,16 +45,7 @@ def metrics_dir(context: SourceContext) -> Path:
 def _revealed(config: HttpConfig) -> dict[str, object]:
     document: dict[str, object] = config.model_dump(mode="json", exclude={"tokens"})
     document["tokens"] = [
-        {
-            "id": token.id,
-            "client_secret": _clear(token.client_secret),
-            "server_secret": _clear(token.server_secret),
-            "origins": token.origins,
-        }
+        {name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in token}
         for token in config.tokens
     ]
     return document
-
-
-def _clear(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret is not None else None

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from penstock.sources.http.body import body_events
 from penstock.sources.http.body.body_events import (
     BadBody,
-    BodyLimits,
     Event,
     Malformed,
     lines,
     parsed_events,
     walked_events,
 )
+from penstock.sources.http.config import LimitsConfig
 from penstock.sources.json_text import NotJson, parse
 from tests.sources.test_jsontext import STYLES, VALUES, text_of
 
-LIMITS = BodyLimits(event_bytes=100, body_bytes=2000, body_events=10)
+LIMITS = LimitsConfig(event_bytes=100, body_bytes=2000, body_events=10)
 
 
-def events(body: bytes, limits: BodyLimits) -> list[Event]:
+def events(body: bytes, limits: LimitsConfig) -> list[Event]:
     return list(body_events.events(body, limits))
 
 
@@ -86,14 +86,14 @@ def test_a_bad_body_is_refused_and_the_event_named(body: bytes, status: int, cod
 def test_a_template_cannot_blow_a_small_body_up() -> None:
     body = b'{"template":{"t":"' + b"x" * 80 + b'"},"events":[' + b"{}," * 9 + b"{}]}"
     with pytest.raises(BadBody) as caught:
-        events(body, BodyLimits(event_bytes=100, body_bytes=500, body_events=10))
+        events(body, LimitsConfig(event_bytes=100, body_bytes=500, body_events=10))
     assert caught.value.status == 413
 
 
 @pytest.mark.parametrize("depth", [200, 900])
 def test_deep_nesting_is_fine(depth: int) -> None:
     body = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
-    roomy = BodyLimits(10_000, 10_000, 10)
+    roomy = LimitsConfig(event_bytes=10_000, body_bytes=10_000, body_events=10)
     assert [event.text for event in events(body, roomy)] == [body]
     assert [event.text for event in events(b"[" + body + b"]", roomy)] == [body]
 
@@ -105,15 +105,18 @@ SMALL = st.dictionaries(st.sampled_from("abc"), st.integers() | st.dictionaries(
 def test_a_template_of_repeated_keys_is_refused_by_its_own_size() -> None:
     body = b'{"template":{' + b'"a":1,' * 99 + b'"a":1},"events":[{}]}'
     with pytest.raises(BadBody) as caught:
-        events(body, BodyLimits(event_bytes=100, body_bytes=100_000, body_events=10))
+        events(body, LimitsConfig(event_bytes=100, body_bytes=100_000, body_events=10))
     assert (caught.value.status, caught.value.code) == (413, "template_too_large")
 
 
 def test_too_many_lines_are_refused_before_one_is_read() -> None:
     with pytest.raises(BadBody) as caught:
-        next(lines(b"{}\n" * 11, BodyLimits(event_bytes=100, body_bytes=100_000, body_events=10)))
+        next(lines(b"{}\n" * 11, LimitsConfig(event_bytes=100, body_bytes=100_000, body_events=10)))
     assert caught.value.status == 413
-    assert len(list(lines(b"{}\n" * 10 + b"\n" * 50, BodyLimits(100, 100_000, 10)))) == 10
+    assert (
+        len(list(lines(b"{}\n" * 10 + b"\n" * 50, LimitsConfig(event_bytes=100, body_bytes=100_000, body_events=10))))
+        == 10
+    )
 
 
 def filled(event: dict[str, object], template: dict[str, object]) -> dict[str, object]:
@@ -132,14 +135,16 @@ def test_a_template_fills_what_events_lack(
     template: dict[str, object], given_events: list[dict[str, object]], style: tuple[str, str]
 ) -> None:
     body = text_of({"template": template, "events": given_events}, style, True)
-    found = events(body, BodyLimits(10**6, 10**6, 100))
+    found = events(body, LimitsConfig(event_bytes=10**6, body_bytes=10**6, body_events=100))
     assert [json.loads(event.text) for event in found] == [filled(event, template) for event in given_events]
     assert [event.value for event in found] == [parse(event.text) for event in found]
 
 
 @given(st.lists(OBJECTS, max_size=5), STYLES, st.booleans())
 def test_arrays_give_their_elements(values: list[dict[str, object]], style: tuple[str, str], ascii_only: bool) -> None:
-    found = events(text_of(values, style, ascii_only), BodyLimits(10**6, 10**6, 100))
+    found = events(
+        text_of(values, style, ascii_only), LimitsConfig(event_bytes=10**6, body_bytes=10**6, body_events=100)
+    )
     assert [json.loads(event.text) for event in found] == values
 
 
@@ -195,9 +200,9 @@ def test_a_large_body_is_read_as_a_small_one_is(
     if damage is not None:
         text = text[: damage[0]] + damage[1] + text[damage[0] + 1 :]
     text = text.strip()
-    limits = BodyLimits(200, 1000, 4)
+    limits = LimitsConfig(event_bytes=200, body_bytes=1000, body_events=4)
 
-    def small_events(text: bytes, limits: BodyLimits) -> Iterator[Event]:
+    def small_events(text: bytes, limits: LimitsConfig) -> Iterator[Event]:
         yield from parsed_events(text, parse(text), limits)
 
     def outcome(found: Iterator[Event]) -> object:
@@ -220,13 +225,13 @@ def test_a_large_body_is_read_as_a_small_one_is(
 def test_a_large_body_with_a_key_that_is_no_text_is_refused_with_its_place(key: bytes) -> None:
     body = b'{"' + key + b'":{},"events":[' + b",".join([b'{"n":1}'] * 40_000) + b"]}"
     with pytest.raises(BadBody, match=r"not UTF-8 at byte \d") as caught:
-        list(events(body, BodyLimits(51_200, 10_000_000, 100_000)))
+        list(events(body, LimitsConfig(event_bytes=51_200, body_bytes=10_000_000, body_events=100_000)))
     assert caught.value.status == 400
 
 
 def test_work_grows_with_the_bytes_and_not_with_the_depth_or_the_template() -> None:
     """Each of these took minutes, or half an hour."""
-    roomy = BodyLimits(51_200, 10_000_000, 100_000)
+    roomy = LimitsConfig(event_bytes=51_200, body_bytes=10_000_000, body_events=100_000)
     repeated = b'{"a":{' + b",".join([b'"k":1'] * 8000) + b"}}"
     deep = b'{"a":' * 60 + b"{" + b",".join(b'"k%d":1' % n for n in range(4000)) + b"}" + b"}" * 60
     for template, one, count in ((repeated, b'{"a":{}}', 20_000), (deep, deep, 100), (deep, b'{"a":{}}', 100)):
@@ -244,9 +249,11 @@ def test_work_grows_with_the_bytes_and_not_with_the_depth_or_the_template() -> N
     ],
 )
 def test_a_body_of_too_many_parts_is_refused_whatever_their_size(body: bytes) -> None:
-    assert len(events(body, BodyLimits(1000, 100_000, 100, 2200))) == 20
+    assert (
+        len(events(body, LimitsConfig(event_bytes=1000, body_bytes=100_000, body_events=100, body_tokens=2200))) == 20
+    )
     with pytest.raises(BadBody) as caught:
-        events(body, BodyLimits(1000, 100_000, 100, 1000))
+        events(body, LimitsConfig(event_bytes=1000, body_bytes=100_000, body_events=100, body_tokens=1000))
     assert (caught.value.status, caught.value.code) == (413, "too_many_tokens")
 
 
@@ -254,8 +261,8 @@ def test_a_body_of_blanks_costs_nothing_to_speak_of() -> None:
     began = time.process_time()
     for blank in (b" " * 10_000_000, b"\n" * 10_000_000, b" \n" * 5_000_000, b"\r\n" * 5_000_000):
         with pytest.raises(BadBody, match="no line to read"):
-            list(lines(blank, BodyLimits(51_200, 10_000_000, 100_000)))
-    assert list(lines(b"\n" * 5_000_000 + b"x", BodyLimits(100, 10**8, 10**5))) == [
-        Malformed(b"x", "line 5000001: not JSON: Expecting value at line 1 column 1")
-    ]
+            list(lines(blank, LimitsConfig(event_bytes=51_200, body_bytes=10_000_000, body_events=100_000)))
+    assert list(
+        lines(b"\n" * 5_000_000 + b"x", LimitsConfig(event_bytes=100, body_bytes=10**8, body_events=10**5))
+    ) == [Malformed(b"x", "line 5000001: not JSON: Expecting value at line 1 column 1")]
     assert time.process_time() - began < 20

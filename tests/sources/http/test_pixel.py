@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import Header
-from penstock.sources.http.body.body_events import BadBody, BodyLimits
+from penstock.sources.http.body.body_events import BadBody
 from penstock.sources.http.body.pixel import event
+from penstock.sources.http.config import LimitsConfig
 from penstock.testing.waiting import HANG
 from tests.sources.http.server import Running, collector
 
-LIMITS = BodyLimits(event_bytes=1000, body_bytes=1000, body_events=10)
+LIMITS = LimitsConfig(event_bytes=1000, body_bytes=1000, body_events=10)
 
 
 def packed(text: bytes) -> str:
@@ -68,7 +69,7 @@ def test_base64_of_either_alphabet_with_or_without_padding(value: dict[str, obje
         encoded = encoded.rstrip("=")
     # A browser's own URL code would escape these; by hand, people do not.
     for query in (f"data={encoded}", urlencode({"data": encoded})):
-        assert event(query, BodyLimits(10**6, 10**6, 10)).text == text
+        assert event(query, LimitsConfig(event_bytes=10**6, body_bytes=10**6, body_events=10)).text == text
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ import pytest
 from segment.analytics.client import Client
 
 from penstock.record import Header, Record
-from penstock.sources.http.body.body_events import BadBody, BodyLimits, Event
+from penstock.sources.http.body.body_events import BadBody, Event
 from penstock.sources.http.body.segment_messages import Call, message_id
+from penstock.sources.http.config import LimitsConfig
 from penstock.testing.waiting import eventually
 from tests.sources.http.server import Running, collector
 
-LIMITS = BodyLimits(event_bytes=200, body_bytes=2000, body_events=5)
+LIMITS = LimitsConfig(event_bytes=200, body_bytes=2000, body_events=5)
 
 
 def messages(body: bytes, kind: str | None) -> list[Event]:

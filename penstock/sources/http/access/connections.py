@@ -53,40 +53,18 @@ class Connection:
     since: float
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How many connections of a worker may be open."""
-
-    connections: int
-    anonymous: int
-    anonymous_per_address: int
-    idle_seconds: float
-
-    @classmethod
-    def of(cls, limits: LimitsConfig) -> Budget:
-        return cls(
-            limits.connections, limits.anonymous_connections, limits.anonymous_per_address, limits.header_timeout
-        )
-
-    @property
-    def accepted(self) -> int:
-        """How many the server may have open: some more, so that newcomers get in while others are ended."""
-        return self.connections + max(SPARE_LEAST, self.connections // 4)
-
-    @property
-    def least(self) -> int:
-        """With fewer connections than this, none can be too many."""
-        return min(self.connections, self.anonymous, self.anonymous_per_address)
-
-
 class Connections:
     """Knows the connections of one worker. The event loop calls ``mark_known``, one thread ``end_surplus``.
 
     ``is_proxy`` tells addresses that many clients share by design: they have no budget per address.
     """
 
-    def __init__(self, budget: Budget, port: int, is_proxy: Callable[[str], bool]) -> None:
-        self.budget = budget
+    def __init__(self, limits: LimitsConfig, port: int, is_proxy: Callable[[str], bool]) -> None:
+        self._limits = limits
+        self._least = min(limits.connections, limits.anonymous_connections, limits.anonymous_per_address)
+        """With fewer connections than this, none can be too many."""
+        self.accepted = limits.connections + max(SPARE_LEAST, limits.connections // 4)
+        """How many the server may have open: some more, so that newcomers get in while others are ended."""
         self._port = port
         self._is_proxy = is_proxy
         self._open: dict[int, Connection] = {}
@@ -102,7 +80,7 @@ class Connections:
     def end_surplus(self) -> int:
         """End the connections that are too many; returns how many."""
         self._looks += 1
-        if self._looks % EVERY_SO_MANY_LOOKS and 0 < _descriptors() <= self.budget.least:
+        if self._looks % EVERY_SO_MANY_LOOKS and 0 < _descriptors() <= self._least:
             return 0
         # Swapped before the descriptors are read: those in it that are still connected are seen below. One that the
         # event loop is adding at this moment is found by the next call.
@@ -143,16 +121,16 @@ class Connections:
                 yield seen
 
     def _surplus(self) -> Iterable[Connection]:
-        budget = self.budget
+        limits = self._limits
         known = self._known | self._just_known
         anonymous = sorted((c for c in self._open.values() if c.peer not in known), key=lambda c: c.since)
         left = Counter(connection.address for connection in anonymous)
         newest = monotonic() - GRACE_SECONDS
-        over_budget, surplus = len(anonymous) - budget.anonymous, len(self._open) - budget.connections
+        over_budget, surplus = len(anonymous) - limits.anonymous_connections, len(self._open) - limits.connections
         ended: list[Connection] = []
         for connection in anonymous:  # the one that came first goes first
             address = connection.address
-            crowded = left[address] > budget.anonymous_per_address and not self._is_proxy(address)
+            crowded = left[address] > limits.anonymous_per_address and not self._is_proxy(address)
             late = connection.since < newest and (crowded or surplus > 0)
             if over_budget > 0 or late or self._is_stuck(connection):
                 left[address] -= 1
@@ -167,7 +145,7 @@ class Connections:
 
     def _is_stuck(self, connection: Connection) -> bool:
         """Whether it is silent for longer than the server's limit for headers: a stuck TLS handshake."""
-        longest = self.budget.idle_seconds + IDLE_SECONDS
+        longest = self._limits.header_timeout + IDLE_SECONDS
         return monotonic() - connection.since > longest and _idle(connection) > longest
 
 

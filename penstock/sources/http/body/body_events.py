@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
 from typing import NamedTuple
 
 from penstock.sources.http.body.json_merge import Filler, filled
+from penstock.sources.http.config import LimitsConfig
 from penstock.sources.json_text import BOM, WHITESPACE, Json, NotJson, Span, elements, kind_of, members, parse
 from penstock.sources.json_walk import WINDOW_BYTES, TooLong, Walker
 
@@ -37,14 +37,6 @@ class Malformed(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
-    event_bytes: int
-    body_bytes: int
-    body_events: int
-    body_tokens: int = 2_000_000
-
-
 class BadBody(ValueError):
     """A body that is refused as a whole."""
 
@@ -56,7 +48,7 @@ class BadBody(ValueError):
         self.index = index
 
 
-def events(body: bytes, limits: BodyLimits) -> Iterable[Event]:
+def events(body: bytes, limits: LimitsConfig) -> Iterable[Event]:
     """All events of a JSON body, one after the other, or ``BadBody``."""
     text = json_text(body)
     check_tokens(text, limits)
@@ -79,13 +71,13 @@ def _in_words(found: Iterator[Event]) -> Iterator[Event]:
         raise _not_json(error) from None
 
 
-def check_tokens(body: bytes, limits: BodyLimits) -> None:
+def check_tokens(body: bytes, limits: LimitsConfig) -> None:
     """Refuse a body with too many JSON tokens, however small they are."""
     if len(body) > limits.body_tokens and _tokens(body) > limits.body_tokens:
         raise _too_many_tokens(limits)
 
 
-def parsed_events(text: bytes, value: Json, limits: BodyLimits) -> Iterator[Event]:
+def parsed_events(text: bytes, value: Json, limits: LimitsConfig) -> Iterator[Event]:
     """The events of a text that was small enough to be parsed at once, as ``value``."""
     if isinstance(value, list):
         yield from array(text, value, limits)
@@ -104,7 +96,7 @@ def parsed_events(text: bytes, value: Json, limits: BodyLimits) -> Iterator[Even
         yield Event(text, value)
 
 
-def walked_events(text: bytes, limits: BodyLimits, window: int = WINDOW_BYTES) -> Iterator[Event]:
+def walked_events(text: bytes, limits: LimitsConfig, window: int = WINDOW_BYTES) -> Iterator[Event]:
     """The same for a larger text of any size, without parsing it at once."""
     walker = Walker(text, limits.event_bytes, window)
     if text.startswith(b"["):
@@ -129,7 +121,7 @@ def walked_events(text: bytes, limits: BodyLimits, window: int = WINDOW_BYTES) -
     yield from all_filled(walked(text, outline.elements(), limits), filler, limits)
 
 
-def walked(text: bytes, spans: Iterator[Span], limits: BodyLimits) -> Iterator[Event]:
+def walked(text: bytes, spans: Iterator[Span], limits: LimitsConfig) -> Iterator[Event]:
     """The events at these places, each checked and parsed when its turn comes."""
     index = 0
     while True:
@@ -159,7 +151,7 @@ def json_text(body: bytes) -> bytes:
     return text
 
 
-def lines(body: bytes, limits: BodyLimits) -> Iterator[Event | Malformed]:
+def lines(body: bytes, limits: LimitsConfig) -> Iterator[Event | Malformed]:
     """Every line of an NDJSON body that is not blank. Line numbers count from 1, blank lines included."""
     check_tokens(body, limits)
     first = len(BOM) if body.startswith(BOM) else 0
@@ -183,7 +175,7 @@ def lines(body: bytes, limits: BodyLimits) -> Iterator[Event | Malformed]:
         raise BadBody(HTTPStatus.BAD_REQUEST, "empty_body", "there is no line to read; send one JSON object per line")
 
 
-def _line(text: bytes, raw: bytes, number: int, limits: BodyLimits) -> Event | Malformed:
+def _line(text: bytes, raw: bytes, number: int, limits: LimitsConfig) -> Event | Malformed:
     if len(text) > limits.event_bytes:
         return Malformed(raw, f"line {number}: {len(text)} bytes, the limit is {limits.event_bytes}")
     try:
@@ -195,7 +187,7 @@ def _line(text: bytes, raw: bytes, number: int, limits: BodyLimits) -> Event | M
     return Event(text, value)
 
 
-def array(text: bytes, values: list[Json], limits: BodyLimits) -> Iterator[Event]:
+def array(text: bytes, values: list[Json], limits: LimitsConfig) -> Iterator[Event]:
     """The elements of an array, all of them objects."""
     if len(values) > limits.body_events:
         raise too_many(limits)
@@ -215,7 +207,7 @@ def _is_envelope(value: dict[str, Json]) -> bool:
     )
 
 
-def template(text: bytes, limits: BodyLimits) -> Filler:
+def template(text: bytes, limits: LimitsConfig) -> Filler:
     """What the events of a body share. Checked against the limits before any event is filled with it."""
     if len(text) > limits.event_bytes:
         raise BadBody(
@@ -226,7 +218,7 @@ def template(text: bytes, limits: BodyLimits) -> Filler:
     return Filler.of(text)
 
 
-def all_filled(found: Iterable[Event], filler: Filler, limits: BodyLimits) -> Iterator[Event]:
+def all_filled(found: Iterable[Event], filler: Filler, limits: LimitsConfig) -> Iterator[Event]:
     """The events with the shared members that they lack, still within the limits, each and all together."""
     total = tokens = 0
     for index, event in enumerate(found):
@@ -258,12 +250,12 @@ def not_an_object(value: Json, index: int | None) -> BadBody:
     return BadBody(HTTPStatus.BAD_REQUEST, "not_an_object", message, index)
 
 
-def too_large(size: int, limits: BodyLimits, index: int) -> BadBody:
+def too_large(size: int, limits: LimitsConfig, index: int) -> BadBody:
     message = f"event {index} has {size} bytes, the limit is {limits.event_bytes}; nothing was taken"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "event_too_large", message, index)
 
 
-def _too_long(limits: BodyLimits, index: int) -> BadBody:
+def _too_long(limits: LimitsConfig, index: int) -> BadBody:
     message = f"event {index} is longer than {limits.event_bytes} bytes; nothing was taken"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "event_too_large", message, index)
 
@@ -272,7 +264,7 @@ def _tokens(text: bytes) -> int:
     return text.count(b",") + text.count(b":") + text.count(b"{") + text.count(b"[")
 
 
-def _too_many_tokens(limits: BodyLimits) -> BadBody:
+def _too_many_tokens(limits: LimitsConfig) -> BadBody:
     message = f"the body has more than {limits.body_tokens} brackets, commas and colons; nothing was taken"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_tokens", message)
 
@@ -281,6 +273,6 @@ def _not_json(error: NotJson) -> BadBody:
     return BadBody(HTTPStatus.BAD_REQUEST, "not_json", str(error))
 
 
-def too_many(limits: BodyLimits) -> BadBody:
+def too_many(limits: LimitsConfig) -> BadBody:
     message = f"the body has more than {limits.body_events} events; nothing was taken"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_events", message)

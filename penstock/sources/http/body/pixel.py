@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
-from penstock.sources.http.body.body_events import BadBody, BodyLimits, Event, too_large
+from penstock.sources.http.body.body_events import BadBody, Event, too_large
 from penstock.sources.http.body.json_merge import Tree, overlaid
+from penstock.sources.http.config import LimitsConfig
 from penstock.sources.http.responses import Answer
 from penstock.sources.json_text import BOM, WHITESPACE, NotJson, kind_of, parse
 
@@ -33,7 +34,7 @@ TRANSPARENT = Answer(
 )
 
 
-def event(query: str, limits: BodyLimits) -> Event:
+def event(query: str, limits: LimitsConfig) -> Event:
     """The event that a query describes; without parameters, an empty one."""
     text = b"{}"
     changes: Tree = {}

@@ -10,22 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 
-from penstock.sources.http.body.body_events import (
-    WALK_BYTES,
-    BadBody,
-    BodyLimits,
-    Event,
-    all_filled,
-    array,
-    check_tokens,
-    json_text,
-    not_an_object,
-    template,
-    too_large,
-    too_many,
-    walked,
-)
+from penstock.sources.http.body import body_events
+from penstock.sources.http.body.body_events import WALK_BYTES, BadBody, Event
 from penstock.sources.http.body.json_merge import Filler, without
+from penstock.sources.http.config import LimitsConfig
 from penstock.sources.json_text import NotJson, Span, first_string, members, parse
 from penstock.sources.json_walk import TooLong, Walker
 
@@ -43,15 +31,15 @@ def key_in(prefix: bytes) -> str | None:
 class Call:
     """The body of a call: a JSON object; ``messages`` finds the messages in it."""
 
-    def __init__(self, body: bytes, kind: str | None, limits: BodyLimits) -> None:
+    def __init__(self, body: bytes, kind: str | None, limits: LimitsConfig) -> None:
         """``kind`` is the type that the path names; None for a batch."""
-        self._text = json_text(body)
+        self._text = body_events.json_text(body)
         self._kind = kind
         self._limits = limits
 
     def messages(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
         """The messages, one after the other, or ``BadBody``. Calls ``admit`` with the call's key before the first."""
-        check_tokens(self._text, self._limits)
+        body_events.check_tokens(self._text, self._limits)
         try:
             if len(self._text) > max(WALK_BYTES, self._limits.event_bytes):
                 yield from self._walked(admit)
@@ -64,40 +52,40 @@ class Call:
         text, kind, limits = self._text, self._kind, self._limits
         value = parse(text)
         if not isinstance(value, dict):
-            raise not_an_object(value, None)
+            raise body_events.not_an_object(value, None)
         key = value.get(WRITE_KEY)
         admit(key if isinstance(key, str) and key else None)
         if kind is not None:
             filler = Filler.of(b'{"type":"%b"}' % kind.encode())
-            yield from all_filled([_keyless(Event(text, value))], filler, limits)
+            yield from body_events.all_filled([_keyless(Event(text, value))], filler, limits)
             return
         values = value.get("batch")
         if not isinstance(values, list):
             raise _not_a_batch()
         parts = {member.key: (member.start, member.value) for member in members(text)}
         _, listed = parts["batch"]
-        found = array(text[listed.start : listed.end], values, limits)
-        yield from all_filled(map(_keyless, found), _shared(text, parts, limits), limits)
+        found = body_events.array(text[listed.start : listed.end], values, limits)
+        yield from body_events.all_filled(map(_keyless, found), _shared(text, parts, limits), limits)
 
     def _walked(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
         text, limits = self._text, self._limits
         if self._kind is not None or not text.startswith(b"{"):
-            raise too_large(len(text), limits, 0)
+            raise body_events.too_large(len(text), limits, 0)
         walker = Walker(text, limits.event_bytes)
         try:
             outline = walker.outline("batch", limits.body_events)
         except TooLong:
-            raise too_large(len(text), limits, 0) from None
+            raise body_events.too_large(len(text), limits, 0) from None
         if outline is None:
             raise _not_a_batch()
         if len(outline.listed) > 2 * limits.body_events:
-            raise too_many(limits)
+            raise body_events.too_many(limits)
         walker.check_end()
         key = outline.others.get(WRITE_KEY)
         value = parse(text[key[1].start : key[1].end]) if key is not None else None
         admit(value if isinstance(value, str) and value else None)
-        found = map(_keyless, walked(text, outline.elements(), limits))
-        yield from all_filled(found, _shared(text, outline.others, limits), limits)
+        found = map(_keyless, body_events.walked(text, outline.elements(), limits))
+        yield from body_events.all_filled(found, _shared(text, outline.others, limits), limits)
 
 
 def message_id(message: Event) -> str | None:
@@ -106,10 +94,10 @@ def message_id(message: Event) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _shared(text: bytes, parts: Mapping[str, tuple[int, Span]], limits: BodyLimits) -> Filler:
+def _shared(text: bytes, parts: Mapping[str, tuple[int, Span]], limits: LimitsConfig) -> Filler:
     """What the messages of a batch have in common."""
     shared = [text[parts[key][0] : parts[key][1].end] for key in SHARED if key in parts]
-    return template(b"{%b}" % b",".join(shared), limits)
+    return body_events.template(b"{%b}" % b",".join(shared), limits)
 
 
 def _not_a_batch() -> BadBody:
