@@ -7,6 +7,7 @@ any point loses nothing that an append returned for, and damages no earlier fram
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -17,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.backoff import Reminder
 from penstock.durable import sync_directory
-from penstock.errors import LogError
+from penstock.errors import LogError, LogFull
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.format.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
@@ -31,6 +33,9 @@ from penstock.log.logical_clock import Clock, last_stamp
 from penstock.log.recovery import RecoveredEnd, TornTail, open_index, recover
 from penstock.record import ENTRY_SCHEMA, int64_array
 
+FULL_DISK_PAUSE_SECONDS = 1.0
+
+_log = logging.getLogger("penstock.log")
 _REQUIRED = [ENTRY_SCHEMA.get_field_index(field.name) for field in ENTRY_SCHEMA if not field.nullable]
 
 
@@ -121,6 +126,24 @@ class PartitionWriter:
             columns = [int64_array(offsets), *batch.columns]
             batch = pa.RecordBatch.from_arrays(columns, schema=SCATTERED_SCHEMA)
         return self.write(encode(batch, self._compression), at=(first, last))
+
+    def write_when_there_is_room(
+        self, body: Body | None, stopping: threading.Event, meanwhile: Callable[[], None] = lambda: None
+    ) -> bool:
+        """``write``, again and again while the disk is full; calls ``meanwhile`` now and then. ``False``: we are told
+        to stop before there is room, and nothing was written."""
+        reminder = Reminder()
+        while True:
+            try:
+                self.write(body)
+            except LogFull as error:
+                if reminder.is_due(time.monotonic()):
+                    _log.error("waiting: %s", error)
+                if stopping.wait(FULL_DISK_PAUSE_SECONDS):
+                    return False
+                meanwhile()
+            else:
+                return True
 
     def prepare(self, batch: pa.RecordBatch) -> Body | None:
         """The expensive half of an append: one thread may prepare while another writes what was prepared before."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from threading import Event
 
@@ -11,8 +9,6 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from penstock.backoff import Reminder
-from penstock.errors import LogFull
 from penstock.log.writer import PartitionWriter
 from penstock.sources.file.config import FileConfig
 from penstock.sources.file.content import Content, Edges
@@ -20,12 +16,9 @@ from penstock.sources.file.file_progress import Position, Positions
 from penstock.sources.file.formats.file_entries import Problem, entry_batch
 from penstock.sources.file.formats.record_cutter import Cutter, Piece
 
-FULL_DISK_PAUSE_SECONDS = 1.0
 MOST_ROW_BYTES = 16 * 2**20
 MOST_NOTED = 1000
 """The most positions of other files that an append carries, so that its header stays small."""
-
-_log = logging.getLogger("penstock.file")
 
 
 class FileReader:
@@ -108,18 +101,10 @@ class FileReader:
 
     def _append(self, batch: pa.RecordBatch) -> bool:
         """Append to the log. Waits while the disk is full; False: we were told to stop, and nothing was appended."""
-        reminder = Reminder()
-        while True:
-            try:
-                self._writer.append(batch)
-            except LogFull as error:
-                if reminder.is_due(time.monotonic()):
-                    _log.error("waiting: %s", error)
-                if self._stopping.wait(FULL_DISK_PAUSE_SECONDS):
-                    return False
-            else:
-                self._noted.clear()
-                return True
+        appended = self._writer.write_when_there_is_room(self._writer.prepare(batch), self._stopping)
+        if appended:
+            self._noted.clear()
+        return appended
 
 
 def readable(name: str) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event
 
 import pyarrow as pa
 
-from penstock.backoff import Reminder
-from penstock.errors import LogFull
 from penstock.log.config import FsyncInterval
 from penstock.log.format.frame import Body
 from penstock.log.format.published_end import Head, read_head
@@ -19,10 +15,6 @@ from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.stream_position import Lsn
-
-FULL_DISK_PAUSE_SECONDS = 1.0
-
-_log = logging.getLogger("penstock.postgres")
 
 
 class Sink:
@@ -45,18 +37,8 @@ class Sink:
 
         Raises ``Stopped`` if we are told to stop before there is room: then nothing was written.
         """
-        reminder = Reminder()
-        while True:
-            try:
-                self._writer.write(body)
-            except LogFull as error:
-                if reminder.is_due(time.monotonic()):
-                    _log.error("waiting: %s", error)
-                if self._stopping.wait(FULL_DISK_PAUSE_SECONDS):
-                    raise Stopped from None
-                meanwhile()
-            else:
-                return
+        if not self._writer.write_when_there_is_room(body, self._stopping, meanwhile):
+            raise Stopped
 
     def append(self, batch: pa.RecordBatch) -> None:
         self.write(self.prepare(batch))
