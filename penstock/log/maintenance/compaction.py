@@ -35,7 +35,7 @@ from penstock.log.format.segment import Segment
 from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.maintenance_lock import SCRATCH, busy_error, lock_for_maintenance
 from penstock.log.maintenance.newest_entries import NewestEntries
-from penstock.log.maintenance.retention import ClosedSegment, closed_segment
+from penstock.log.maintenance.retention import ClosedSegment, all_below, closed_segment
 from penstock.log.maintenance.rewrite import Rewrite
 from penstock.log.maintenance.segment_merge import groups, merge
 from penstock.log.maintenance.survivors import write_survivors
@@ -172,7 +172,9 @@ def _lock_closed_segments(log: LocalLog, partition: int, floor: int) -> Iterator
         if not ours:
             raise busy_error(log.directory, partition)
         view = SegmentChain(directory).view()
-        closed = [] if view is None else _closed_below(directory, partition, view, floor)
+        bases = [] if view is None else view.bases[:-1]
+        segments = (closed_segment(partition, Segment(segment_path(directory, base), base)) for base in bases)
+        closed = all_below(floor, segments)
         if view is None or not closed:
             yield None
             return
@@ -182,16 +184,6 @@ def _lock_closed_segments(log: LocalLog, partition: int, floor: int) -> Iterator
             yield _Work(view, closed, scratch)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _closed_below(directory: Path, partition: int, view: View, floor: int) -> list[ClosedSegment]:
-    found: list[ClosedSegment] = []
-    for base in view.bases[:-1]:
-        segment = closed_segment(partition, Segment(segment_path(directory, base), base))
-        if segment.end > floor:
-            break
-        found.append(segment)
-    return found
 
 
 def _drop_superseded(log: LocalLog, work: _Work, progress: Progress) -> tuple[int, int]:
@@ -226,12 +218,15 @@ def _superseded(
     meter = Meter(partition, total, progress)
     newest = NewestEntries(work.scratch, sum(end.records for end in ends), sum(counts))
     for base in view.bases:
-        _add_segment(newest, opened(base), meter)
+        segment = opened(base)
+        for place, header in segment.walk(first_place(base)):
+            newest.add(segment.open(place, header)[0])
+            meter.add(header.frame_bytes)
     superseded = newest.superseded()
     reach("log.compact.found")
     done = 0
-    for segment, count in zip(closed, counts, strict=True):
-        yield segment, superseded[done : done + count], meter
+    for old, count in zip(closed, counts, strict=True):
+        yield old, superseded[done : done + count], meter
         done += count
 
 
@@ -247,12 +242,6 @@ def _flagged(segment: Segment, flags: npt.NDArray[np.bool_]) -> Iterator[pa.Reco
 
 def _counts(entries: pa.RecordBatch) -> dict[str, int]:
     return {each["values"]: each["counts"] for each in entries.column("namespace").value_counts().to_pylist()}
-
-
-def _add_segment(newest: NewestEntries, segment: Segment, meter: Meter) -> None:
-    for place, header in segment.walk(first_place(segment.base)):
-        newest.add(segment.open(place, header)[0])
-        meter.add(header.frame_bytes)
 
 
 def _rewrite(old: ClosedSegment, dropped: npt.NDArray[np.bool_], config: LogConfig, scratch: Path) -> None:

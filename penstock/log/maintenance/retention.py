@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from penstock.durable import sync_directory
@@ -41,7 +42,7 @@ def removable(
     now_us: int,
 ) -> Iterator[ClosedSegment]:
     """The segments to remove, in order. ``segments`` are each partition's closed ones, oldest first."""
-    free = {partition: _below(floors.get(partition, 0), closed) for partition, closed in segments.items()}
+    free = {partition: all_below(floors.get(partition, 0), closed) for partition, closed in segments.items()}
     oldest_allowed = None if limits.max_age is None else now_us - int(limits.max_age * 1e6)
     while fronts := [closed[0] for closed in free.values() if closed]:
         oldest = min(fronts, key=lambda segment: segment.max_timestamp)
@@ -62,10 +63,6 @@ def remove_segment(segment: ClosedSegment) -> None:
     sync_directory(segment.path.parent)
 
 
-def _below(floor: int, closed: Iterable[ClosedSegment]) -> list[ClosedSegment]:
-    kept: list[ClosedSegment] = []
-    for segment in closed:
-        if segment.end > floor:
-            break
-        kept.append(segment)
-    return kept
+def all_below(floor: int, closed: Iterable[ClosedSegment]) -> list[ClosedSegment]:
+    """The segments, from the first on, that are completely below ``floor``."""
+    return list(takewhile(lambda segment: segment.end <= floor, closed))
