@@ -48,10 +48,6 @@ _ORDERS = {
 }
 
 
-def _comparison(symbol: str) -> Callable[[], Function]:
-    return lambda: lambda columns: _compare(symbol, columns[0], columns[1])
-
-
 def _compare(symbol: str, left: Column, right: Column) -> Column:
     by_number, by_text = _ORDERS[symbol]
     left_text, right_text = left.types == TEXT, right.types == TEXT
@@ -149,10 +145,6 @@ def _coalesce(columns: Columns) -> Column:
     for place in reversed(range(len(columns) - 1)):
         which = np.where(columns[place].nulls, which, place)
     return Chosen(which, columns)
-
-
-def _arithmetic(symbol: str) -> Callable[[], Function]:
-    return lambda: lambda columns: _calculate(symbol, columns[0], columns[1])
 
 
 def _calculate(symbol: str, left: Column, right: Column) -> Column:
@@ -268,9 +260,13 @@ def _aligned(left: pa.Array, right: pa.Array) -> tuple[pa.Array | pa.Scalar, pa.
     return (left[0], right) if len(left) == 1 else (left, right[0])
 
 
+def _binary(operation: Callable[[str, Column, Column], Column], symbol: str) -> Callable[[], Function]:
+    return lambda: lambda columns: operation(symbol, columns[0], columns[1])
+
+
 FUNCTIONS: dict[str, Callable[..., Function]] = {
-    **{symbol: _comparison(symbol) for symbol in _ORDERS},
-    **{symbol: _arithmetic(symbol) for symbol in "+-*/%"},
+    **{symbol: _binary(_compare, symbol) for symbol in _ORDERS},
+    **{symbol: _binary(_calculate, symbol) for symbol in "+-*/%"},
     "<=>": lambda: _null_safe_equal,
     "and": lambda: _and,
     "or": lambda: _or,
