@@ -34,26 +34,10 @@ from penstock.sources.postgres.log_sink import Sink
 from penstock.sources.postgres.progress import ProgressStore
 from penstock.sources.postgres.rows.row_entries import void_entry
 from penstock.sources.postgres.server_checks import check_replication_right, check_server, check_tables
+from penstock.sources.postgres.stream import slot as replication_slot
 from penstock.sources.postgres.stream.follower import Decoder, Stream
 from penstock.sources.postgres.stream.publication import publish_all, publish_new
 from penstock.sources.postgres.stream.relations import Relation
-from penstock.sources.postgres.stream.slot import (
-    Snapshot,
-    check_free_slots,
-    check_reachable,
-    confirmed_lsn,
-    create_slot,
-    end_of_wal,
-    foreign_slot_error,
-    has_slot,
-    holder_timeout,
-    other_server_error,
-    slot_busy_error,
-    slot_holder,
-    slot_lost_error,
-    system_identifier,
-    take_snapshot,
-)
 from penstock.sources.postgres.stream.walsender import Walsender
 from penstock.sources.postgres.stream_position import ChangePosition, Lsn, lsn_text
 
@@ -84,7 +68,7 @@ class Session:
             tables = self._publish_tables(begun=self._progress.is_used())
             check_tables(tables, self._config.tables)
             self._open_slot()
-            until = end_of_wal(self._control) if once else None
+            until = replication_slot.end_of_wal(self._control) if once else None
             while not self._stopping.is_set():
                 self._copy_missing(tables)
                 if self._follow(until) and not self._missing(tables):
@@ -94,38 +78,38 @@ class Session:
     def _open_slot(self) -> None:
         """Create the slot, or check that the existing one is ours, free, and where we left it."""
         with closing(self._connect_replication()) as walsender:
-            system = system_identifier(walsender, self._stopping)
+            system = replication_slot.system_identifier(walsender, self._stopping)
             if self._progress.system not in ("", system):
-                raise other_server_error("it is another database cluster")
+                raise replication_slot.other_server_error("it is another database cluster")
             self._progress.system = system
             slot = self._config.slot
-            if has_slot(self._control, slot):
+            if replication_slot.has_slot(self._control, slot):
                 if self._config.copy_ and not (self._progress.is_used() or self._progress.makes_slot):
-                    raise foreign_slot_error(slot)
-                check_reachable(self._control, self._progress.taken.commit)
+                    raise replication_slot.foreign_slot_error(slot)
+                replication_slot.check_reachable(self._control, self._progress.taken.commit)
                 self._wait_for_slot()
                 self._check_unmoved()
                 return
             if self._progress.is_used():
-                raise slot_lost_error(slot, "it does not exist any more")
-            check_free_slots(self._control)
+                raise replication_slot.slot_lost_error(slot, "it does not exist any more")
+            replication_slot.check_free_slots(self._control)
             self._progress.makes_slot = True
             self._store.save()
-            made = create_slot(walsender, slot, self._stopping)
+            made = replication_slot.create_slot(walsender, slot, self._stopping)
             faults.reach("postgres.slot.made")
             _log.info("made the slot %s at %s", slot, lsn_text(made))
             self._progress.confirmed = made
             if not self._config.copy_:
-                begin = take_snapshot(self._control, walsender, self._config.slot, self._stopping).lsn
+                begin = replication_slot.take_snapshot(self._control, walsender, self._config.slot, self._stopping).lsn
                 self._progress.taken = ChangePosition(begin)
                 self._store.save()
 
     def _check_unmoved(self) -> None:
         """Check that nobody else has read from the slot: the server does not resend what another reader confirmed."""
         slot, known = self._config.slot, self._progress.confirmed
-        confirmed = confirmed_lsn(self._control, slot)
+        confirmed = replication_slot.confirmed_lsn(self._control, slot)
         if known is not None and confirmed > known:
-            raise slot_lost_error(
+            raise replication_slot.slot_lost_error(
                 slot, f"somebody else has read it up to {lsn_text(confirmed)}, we had it to {lsn_text(known)}"
             )
         self._progress.confirmed = confirmed if known is None else known
@@ -141,7 +125,7 @@ class Session:
         waits = Waits()
         while missing := self._missing(tables):
             with closing(self._connect_replication()) as walsender:
-                snapshot = take_snapshot(self._control, walsender, self._config.slot, self._stopping)
+                snapshot = replication_slot.take_snapshot(self._control, walsender, self._config.slot, self._stopping)
                 moved = self._copy(snapshot, missing)
             if moved:
                 waits.wait(self._stopping, f"{', '.join(moved)} changed while being copied")
@@ -149,13 +133,13 @@ class Session:
                 raise Stopped
             tables = self._publish_tables()
 
-    def _copy(self, snapshot: Snapshot, missing: Sequence[Table]) -> list[str]:
+    def _copy(self, snapshot: replication_slot.Snapshot, missing: Sequence[Table]) -> list[str]:
         """Copy these tables in the snapshot; returns the names of those that the snapshot can no longer read."""
         copies = self._plan(snapshot, missing)
         copier = Copier(self._config, snapshot, self._progress, self._sink, self._stopping)
         return [copy.layout.namespace for copy in copier.run(copies, completed=self._store.save)]
 
-    def _plan(self, snapshot: Snapshot, missing: Sequence[Table]) -> list[TableCopy]:
+    def _plan(self, snapshot: replication_slot.Snapshot, missing: Sequence[Table]) -> list[TableCopy]:
         filters = {table.oid: table.row_filter for table in missing}
         with self._control.transaction():
             snapshot.enter(self._control)
@@ -172,7 +156,7 @@ class Session:
     def _follow(self, until: Lsn | None) -> bool:
         """Append changes until there are tables to copy, or we are told to stop; whether ``until`` was reached."""
         with closing(self._connect_replication()) as connection:
-            walsender = Walsender(connection, confirmed_lsn(self._control, self._config.slot))
+            walsender = Walsender(connection, replication_slot.confirmed_lsn(self._control, self._config.slot))
             self._start_stream(walsender)
             _log.info("following changes from %s", lsn_text(self._progress.start_lsn()))
             stream = Stream(
@@ -182,7 +166,7 @@ class Session:
                 return stream.follow(self._stopping, self._look_for_new_tables, until)
             except psycopg.errors.UndefinedObject as error:
                 # The server decodes a change with the catalog of its time: the publication must have existed then.
-                raise slot_lost_error(self._config.slot, str(error)) from error
+                raise replication_slot.slot_lost_error(self._config.slot, str(error)) from error
 
     def _start_stream(self, walsender: Walsender) -> None:
         slot = self._config.slot
@@ -197,14 +181,14 @@ class Session:
                 psycopg.errors.UndefinedObject,
                 psycopg.errors.UndefinedFile,
             ) as error:
-                raise slot_lost_error(slot, str(error)) from error
+                raise replication_slot.slot_lost_error(slot, str(error)) from error
 
     def _wait_for_slot(self) -> None:
         """Wait until nobody holds the slot. A killed process of ours holds it until the server notices."""
-        waits, deadline = Waits(), time.monotonic() + holder_timeout(self._control)
-        while (holder := slot_holder(self._control, self._config.slot)) is not None:
+        waits, deadline = Waits(), time.monotonic() + replication_slot.holder_timeout(self._control)
+        while (holder := replication_slot.slot_holder(self._control, self._config.slot)) is not None:
             if time.monotonic() > deadline:
-                raise slot_busy_error(self._config.slot, holder)
+                raise replication_slot.slot_busy_error(self._config.slot, holder)
             waits.wait(self._stopping, f"the slot '{self._config.slot}' is in use by {holder}.")
             if self._stopping.is_set():
                 raise Stopped

@@ -90,7 +90,7 @@ def test_a_publication_that_leaves_changes_out(rig: Rig) -> None:
 
 
 def test_a_slot_in_use_by_another_pipeline(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.sources.postgres.replication_session.holder_timeout", lambda _: 0.5)
+    monkeypatch.setattr("penstock.sources.postgres.stream.slot.holder_timeout", lambda _: 0.5)
     rig.ask(ITEMS)
     stopping, source = Event(), rig.source()
     first = threading.Thread(target=source.run, args=(stopping,))
