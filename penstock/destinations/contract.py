@@ -124,6 +124,11 @@ class Receipt:
 
     tables: Sequence[TableReceipt] = ()
 
+    @classmethod
+    def of_all(cls, table: str, parts: Sequence[Part]) -> Receipt:
+        """For a target that took every row of the parts, under one name."""
+        return cls([TableReceipt(table, sum(part.rows for part in parts))] if parts else [])
+
     @property
     def rows(self) -> int:
         return sum(table.rows for table in self.tables)

@@ -18,17 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock import faults
-from penstock.destinations.contract import (
-    NULL_TABLE_BOOK,
-    Batch,
-    Capabilities,
-    Destination,
-    Part,
-    Receipt,
-    Stager,
-    TableBook,
-    TableReceipt,
-)
+from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Destination, Part, Receipt, Stager, TableBook
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
 from penstock.durable import sync_directory
@@ -39,8 +29,6 @@ _COMPRESSED = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 
 
 class FileDestination(Destination[FileConfig]):
-    capabilities = Capabilities()
-
     def __init__(self, config: FileConfig) -> None:
         super().__init__(config)
         self._last_attempts: dict[tuple[str, str], _LastAttempt] = {}
@@ -76,7 +64,7 @@ class FileDestination(Destination[FileConfig]):
                 "Make room or fix its permissions; the batch is tried again.",
             ) from error
         faults.reach("destination.committed")
-        return Receipt([TableReceipt(TABLE, sum(part.rows for part in parts))] if parts else [])
+        return Receipt.of_all(TABLE, parts)
 
     def check(self) -> str:
         target = self.config.path

@@ -16,7 +16,6 @@ from penstock import faults
 from penstock.destinations.contract import (
     NULL_TABLE_BOOK,
     Batch,
-    Capabilities,
     Destination,
     Part,
     Receipt,
@@ -55,8 +54,6 @@ class _Progress:
 
 
 class Ga4Destination(Destination[Ga4Config]):
-    capabilities = Capabilities()
-
     def __init__(self, config: Ga4Config) -> None:
         super().__init__(config)
         self._progress: _Progress | None = None

@@ -10,17 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.destinations.contract import (
-    NULL_TABLE_BOOK,
-    Batch,
-    Capabilities,
-    Destination,
-    Part,
-    Receipt,
-    Stager,
-    TableBook,
-    TableReceipt,
-)
+from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Destination, Part, Receipt, Stager, TableBook
 from penstock.destinations.file.line_files import LineStager
 from penstock.destinations.stdout.config import StdoutConfig
 from penstock.errors import TransientError
@@ -29,8 +19,6 @@ TABLE = "stdout"
 
 
 class StdoutDestination(Destination[StdoutConfig]):
-    capabilities = Capabilities()
-
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return LineStager(directory, TABLE, whole_records=self.config.format == "record")
 
@@ -45,7 +33,7 @@ class StdoutDestination(Destination[StdoutConfig]):
             raise TransientError(
                 "PEN-DST-010", f"standard output takes no more lines: {error}.", "Restart its reader; it is retried."
             ) from error
-        return Receipt([TableReceipt(TABLE, sum(part.rows for part in parts))] if parts else [])
+        return Receipt.of_all(TABLE, parts)
 
 
 def _spelled(text: str) -> str:
