@@ -145,27 +145,21 @@ class PostgresSession(MarkedSession):
             # COPY writes neither to tables with row-level security nor through a view; INSERT may.
             columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
             names = self.dialect.names([load.table.columns[name].name for name in columns])
-            cursor.execute(
-                plain(
-                    f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
-                    f" {self.dialect.staging_select(load.table, columns, None)} FROM {target} WITH NO DATA"
-                )
-            )
+            self._create_staging(cursor, load, None)
             self._copy(cursor, staged, load)
             cursor.execute(plain(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
+
+    def _create_staging(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge | None) -> None:
+        selected = self.dialect.staging_select(load.table, load.rows.columns(), merge)
+        like = f"SELECT {selected} FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
+        cursor.execute(plain(f"CREATE TEMPORARY TABLE {self.dialect.identifier(_STAGED)} ON COMMIT DROP AS {like}"))
 
     def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
         if not merge.in_turns and not self.has_rows(load.table.name) and self._try_copy(cursor, load, merge):
             return
         columns = load.rows.columns()
         staged = self.dialect.identifier(_STAGED)
-        cursor.execute(
-            plain(
-                f"CREATE TEMPORARY TABLE {staged} ON COMMIT DROP AS SELECT"
-                f" {self.dialect.staging_select(load.table, columns, merge)}"
-                f" FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
-            )
-        )
+        self._create_staging(cursor, load, merge)
         given, _ = self._copy(cursor, staged, load, [load.table.columns[name].name for name in merge.key])
         if merge.in_turns:
             # Few rows have turns; without these statistics PostgreSQL would read the whole table.
