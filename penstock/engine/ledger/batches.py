@@ -229,8 +229,7 @@ class Batches(WaitingTables, Summaries):
         query = sa.select(d).where(
             d.c.route == batch.route, d.c.number == batch.number, d.c.status.in_((LOADED, LOADED_FOR_OTHERS))
         )
-        with self.reading() as connection:
-            rows = connection.execute(query).all()
+        rows = self.rows(query)
         others = self.overflowing(batch) if any(row.status == LOADED_FOR_OTHERS for row in rows) else ()
         meant_for = {LOADED: (), LOADED_FOR_OTHERS: others}
         return [
@@ -257,21 +256,19 @@ class Batches(WaitingTables, Summaries):
         """The tables of a batch whose rows go to the overflow table."""
         d = self._t.deliveries.c
         query = sa.select(d.target).where(d.route == batch.route, d.number == batch.number, d.status == OVERFLOWING)
-        with self.reading() as connection:
-            return list(connection.execute(query).scalars())
+        return [row.target for row in self.rows(query)]
 
     def batches(self, route: str, last: int = 20) -> list[CommittedBatch]:
         """The newest committed batches, newest first."""
         b = self._t.batches
         query = sa.select(b).where(b.c.route == route, b.c.committed_at.is_not(None)).order_by(b.c.number.desc())
-        with self.reading() as connection:
-            return [
-                CommittedBatch(
-                    row.number, ranges_from_text(row.ranges), row.committed_at, row.items, row.loaded, row.skipped,
-                    row.failed, row.waiting, row.seconds,
-                )
-                for row in connection.execute(query.limit(last))
-            ]  # fmt: skip
+        return [
+            CommittedBatch(
+                row.number, ranges_from_text(row.ranges), row.committed_at, row.items, row.loaded, row.skipped,
+                row.failed, row.waiting, row.seconds,
+            )
+            for row in self.rows(query.limit(last))
+        ]  # fmt: skip
 
     def _standing(self, connection: sa.Connection, route: str) -> Standing:
         t = self._t

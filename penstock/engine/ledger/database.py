@@ -6,7 +6,7 @@ Nothing is ever half written: ``writing`` is one transaction, durable when it en
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -121,6 +121,11 @@ class Database:
     def reading(self) -> Iterator[sa.Connection]:
         with self._engine.connect() as connection:
             yield connection.execution_options(penstock_reads=True)
+
+    def rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        """All rows of one query."""
+        with self.reading() as connection:
+            return connection.execute(query).all()
 
     @contextmanager
     def reading_snapshot(self) -> Iterator[sa.Connection]:

@@ -19,9 +19,7 @@ class FailedEntries(Database):
 
     def settled_entries(self, route: str) -> dict[int, str]:
         """Failed entries that an operator replayed or dropped, and which of the two."""
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(self._t.settled).filter_by(route=route))
-            return {row.entry: row.action for row in rows}
+        return {row.entry: row.action for row in self.rows(sa.select(self._t.settled).filter_by(route=route))}
 
     def failed_open(self, route: str) -> int:
         """How many failed entries nobody has replayed or dropped."""

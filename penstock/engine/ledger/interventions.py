@@ -145,11 +145,10 @@ class Interventions(Batches):
         """The newest acts, newest first."""
         i = self._t.interventions
         query = sa.select(i).where(i.c.route == route).order_by(i.c.number.desc()).limit(last)
-        with self.reading() as connection:
-            return [
-                Intervention(Act(row.act), row.at, row.who, row.reason, row.partition, row.first, row.end)
-                for row in connection.execute(query)
-            ]
+        return [
+            Intervention(Act(row.act), row.at, row.who, row.reason, row.partition, row.first, row.end)
+            for row in self.rows(query)
+        ]
 
     def _require_idle(self, connection: sa.Connection, route: str, engine_runs: bool) -> sa.Row[tuple[object, ...]]:
         """Lock the route's course; raises while an engine may be working on the route."""

@@ -58,11 +58,9 @@ class Adoption:
 class RouteHistories(Interventions):
     def lineages(self, route: str) -> dict[int, Lineage]:
         """Per partition, the writers of what the route has begun, as far back as they were noted."""
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(self._t.lineages).filter_by(route=route))
-            found = {row.partition: json.loads(row.entries) for row in rows}
         return {
-            partition: Lineage(tuple(Incarnation(*entry) for entry in entries)) for partition, entries in found.items()
+            row.partition: Lineage(tuple(Incarnation(*entry) for entry in json.loads(row.entries)))
+            for row in self.rows(sa.select(self._t.lineages).filter_by(route=route))
         }
 
     def last_number(self, route: str) -> int:
@@ -84,8 +82,7 @@ class RouteHistories(Interventions):
 
     def places(self) -> dict[str, str]:
         """The path that each route writes to, for routes that write to disk."""
-        with self.reading() as connection:
-            return {row.route: row.place for row in connection.execute(sa.select(self._t.places))}
+        return {row.route: row.place for row in self.rows(sa.select(self._t.places))}
 
     def note_place(self, route: str, place: str) -> None:
         if self.places().get(route, "") != place:
@@ -101,9 +98,8 @@ class RouteHistories(Interventions):
     def accepted_others(self, route: str) -> dict[tuple[str, str], int]:
         """The same for other ledgers' routes: by scope and name, what the destination had of them at the decision."""
         a = self._t.accepted
-        with self.reading() as connection:
-            found = connection.execute(sa.select(a).where(a.c.route.startswith(f"{route} ", autoescape=True)))
-            places = [(row.route.split(" ", 2), row.number) for row in found]
+        found = self.rows(sa.select(a).where(a.c.route.startswith(f"{route} ", autoescape=True)))
+        places = [(row.route.split(" ", 2), row.number) for row in found]
         return {(place[1], place[2]): number for place, number in places if len(place) == 3}
 
     def accept_others(self, route: str, numbers: Mapping[tuple[str, str], int]) -> None:
@@ -184,11 +180,9 @@ class RouteHistories(Interventions):
     def adopted_batches(self, route: str) -> list[AdoptedBatch]:
         """The adopted batches that are still to be settled, in order."""
         a = self._t.adopted
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(a).filter_by(route=route).order_by(a.c.place)).all()
         return [
             replace(_adopted(row.ranges, json.loads(row.tables), bool(row.settled)), wanting=json.loads(row.wanting))
-            for row in rows
+            for row in self.rows(sa.select(a).filter_by(route=route).order_by(a.c.place))
         ]
 
     def finish_adoption(self, route: str) -> None:
@@ -223,9 +217,7 @@ class RouteHistories(Interventions):
     def dropped_routes(self) -> set[str]:
         """The routes that an operator has dropped: what they left at a destination is ignored."""
         a = self._t.accepted.c
-        with self.reading() as connection:
-            found = connection.execute(sa.select(a.route).where(a.act == Act.DROP.value))
-            return {route.removeprefix(DROPPED) for route in found.scalars()}
+        return {row.route.removeprefix(DROPPED) for row in self.rows(sa.select(a.route).where(a.act == Act.DROP.value))}
 
     def _accept(self, connection: sa.Connection, route: str, act: Act, number: int) -> None:
         connection.execute(sa.delete(self._t.accepted).filter_by(route=route))

@@ -24,8 +24,7 @@ class RouteOffsets(Database):
 
         Offsets of another log would make a route skip records that it never saw.
         """
-        with self.reading() as connection:
-            known = {row.partition: row.identity for row in connection.execute(sa.select(self._t.partitions))}
+        known = {row.partition: row.identity for row in self.rows(sa.select(self._t.partitions))}
         strangers = sorted(p for p, identity in identities.items() if known.get(p, identity) != identity)
         if strangers:
             raise LedgerError(
@@ -80,11 +79,9 @@ class RouteOffsets(Database):
         return found
 
     def offsets(self, route: str) -> dict[int, Position]:
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(self._t.offsets).filter_by(route=route))
-            return {row.partition: Position(row.committed, row.hold) for row in rows}
+        rows = self.rows(sa.select(self._t.offsets).filter_by(route=route))
+        return {row.partition: Position(row.committed, row.hold) for row in rows}
 
     def routes(self) -> list[str]:
         """Every route that ever opened here, whether or not the config still has it."""
-        with self.reading() as connection:
-            return list(connection.execute(sa.select(self._t.totals.c.route).order_by("route")).scalars())
+        return [row.route for row in self.rows(sa.select(self._t.totals.c.route).order_by("route"))]

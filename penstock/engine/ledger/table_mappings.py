@@ -130,14 +130,12 @@ class RouteBook:
         query = sa.select(self._t.columns).where(c.route == self._route)
         if table is not None:
             query = query.where(c.target == table)
-        with self._ledger.reading() as connection:
-            rows = connection.execute(query.order_by(c.target, c.since, c.name))
-            return [KnownColumn(row.target, row.name, tuple(json.loads(row.paths)), row.since) for row in rows]
+        rows = self._ledger.rows(query.order_by(c.target, c.since, c.name))
+        return [KnownColumn(row.target, row.name, tuple(json.loads(row.paths)), row.since) for row in rows]
 
     def changes(self, last: int | None = None) -> list[SchemaChange]:
         """The schema changes that were made, oldest first."""
         c = self._t.changes.c
         query = sa.select(self._t.changes).where(c.route == self._route).order_by(c.number.desc())
-        with self._ledger.reading() as connection:
-            rows = connection.execute(query if last is None else query.limit(last)).all()
+        rows = self._ledger.rows(query if last is None else query.limit(last))
         return [SchemaChange(row.number, row.at, row.target, row.statement) for row in reversed(rows)]

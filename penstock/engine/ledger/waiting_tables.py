@@ -30,15 +30,13 @@ class WaitingTables(RouteOffsets):
     def waiting_partitions(self, route: str) -> set[int]:
         """The partitions of the records that tables of the route wait for."""
         partitions = sa.select(self._t.waiting_offsets.c.partition).filter_by(route=route).distinct()
-        with self.reading() as connection:
-            return set(connection.execute(partitions).scalars())
+        return {row.partition for row in self.rows(partitions)}
 
     def waiting_route_names(self, route: str) -> list[str]:
         """Earlier names of the route under which its tables are to get some of what they wait for."""
         w = self._t.waiting.c
         names = sa.select(w.delivered_as).where(w.route == route, w.delivered_as != route).distinct()
-        with self.reading() as connection:
-            return sorted(connection.execute(names).scalars())
+        return sorted(row.delivered_as for row in self.rows(names))
 
     def waiting_ranges(self, route: str) -> list[dict[int, tuple[int, int]]]:
         """The offset ranges of every part that a table of the route waits for."""
@@ -56,9 +54,9 @@ class WaitingTables(RouteOffsets):
     def waiting_parts(self, route: str) -> list[WaitingPart]:
         """All parts that tables of a route wait for, oldest first."""
         w = self._t.waiting
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(w).filter_by(route=route).order_by(w.c.number, w.c.target)).all()
-        return [self._part(row) for row in rows]
+        return [
+            self._part(row) for row in self.rows(sa.select(w).filter_by(route=route).order_by(w.c.number, w.c.target))
+        ]
 
     def _part(self, row: sa.Row[Any]) -> WaitingPart:
         return WaitingPart(
