@@ -5,7 +5,7 @@ Each staged row carries its place in the log, so that a refused row can be named
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,17 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part, Stager
-from penstock.destinations.sql.stage.table_files import CreateFile, TableFiles, create_arrow_file
+from penstock.destinations.sql.stage.table_files import CreateFile, HeldRows, TableFiles, create_arrow_file
 from penstock.destinations.sql.stage.table_name import TableChooser
 from penstock.flatten.table import Flattened, flatten_pieces
 from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome, place_key
 from penstock.record import Op
+from penstock.steps.outcomes import settle
 
 PARTITION = "@partition"
 OFFSET = "@offset"
 """The columns of a row's place in the log. No data column has such a name: those are letters, digits and ``_``."""
 
 _ROW_OPS = pa.array([Op.INSERT, Op.UPDATE], pa.string())
+
 
 HELD_BYTES = 96 << 20
 """How much a task holds back over all tables before it writes, so that many small pieces of a table become one."""
@@ -77,12 +79,8 @@ class TypedStager(Stager):
                         self._append(choice.table, piece.select(["partition", "offset"]), flat)
                         kept = flat.rows.to_numpy() + first
                         taken[kept if choice.rows is None else choice.rows[kept]] = True
-        if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
-            for files in self._tables.values():
-                files.flush()
-        together = pa.concat_batches(failures) if failures else NO_FAILURES
-        kept_rows = batch if taken.all() else batch.filter(pa.array(taken))
-        return Outcome(kept_rows, batch.num_rows - kept_rows.num_rows - together.num_rows, together)
+        flush_many(self._tables.values())
+        return settle(batch, taken, failures)
 
     def finish(self) -> list[Part]:
         return [part for files in self._tables.values() for part in files.finish()]
@@ -107,6 +105,13 @@ class TypedStager(Stager):
         if files is None:
             files = self._tables[table] = TableFiles(self._directory, table, self._create)
         files.append(rows, flat.columns, places)
+
+
+def flush_many(tables: Collection[HeldRows]) -> None:
+    """Write what is held of all tables, if it is much."""
+    if sum(files.held_bytes for files in tables) > HELD_BYTES:
+        for files in tables:
+            files.flush()
 
 
 def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from penstock.destinations.sql.mirror.fold_changes import Bools, Change, Kinds, 
 from penstock.destinations.sql.mirror.stage.change_files import MirrorFiles
 from penstock.destinations.sql.mirror.stage.change_header import MirrorColumn, MirrorHeader
 from penstock.destinations.sql.mirror.stage.mirror_names import MirrorTableChooser
-from penstock.destinations.sql.stage.stager import HELD_BYTES, OFFSET, PARTITION, failed
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, failed, flush_many
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.values.text_values import verbatim_array
 from penstock.flatten.values.to_arrow import infer_column
@@ -32,8 +32,9 @@ from penstock.json.find import find
 from penstock.json.leaves import Leaves, fields
 from penstock.json.paths import parse_path
 from penstock.json.tokens import NULL, TRUE, Kind
-from penstock.outcome import NO_FAILURES, Outcome
+from penstock.outcome import Outcome
 from penstock.record import Header, Mode, Op
+from penstock.steps.outcomes import settle
 
 NULL_TEXT = "null"
 """A staged value that is NULL."""
@@ -72,12 +73,8 @@ class MirrorStager(Stager):
                     if staged.rows.num_rows:
                         self._files(choice.table).append(staged.rows, staged.header)
                     taken[piece.places[staged.taken]] = True
-        if sum(files.held_bytes for files in self._tables.values()) > HELD_BYTES:
-            for files in self._tables.values():
-                files.flush()
-        kept = batch if taken.all() else batch.filter(pa.array(taken))
-        together = pa.concat_batches(failures) if failures else NO_FAILURES
-        return Outcome(kept, batch.num_rows - kept.num_rows - together.num_rows, together)
+        flush_many(self._tables.values())
+        return settle(batch, taken, failures)
 
     def finish(self) -> list[Part]:
         return [part for files in self._tables.values() for part in files.finish()]
