@@ -74,12 +74,17 @@ class DuckdbMirrorTransaction(MirrorTransaction):
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
         create_staging_table(self._connection, name, columns, table)
         first = next(rows)
-        reader = pa.RecordBatchReader.from_batches(first.schema, prefetch(chain([first], rows)))
-        self._connection.register(_RUN, reader)
-        names = DUCKDB.names(first.schema.names)
-        self._connection.execute(f"INSERT INTO {name} ({names}) SELECT {names} FROM {_RUN}")
-        # Not after an error: the aborted transaction would refuse this too, and hide why.
-        self._connection.unregister(_RUN)
+        insert_rows(self._connection, name, first.schema, chain([first], rows))
+
+
+def insert_rows(
+    connection: duckdb.DuckDBPyConnection, relation: str, schema: pa.Schema, rows: Iterator[pa.RecordBatch]
+) -> None:
+    connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, prefetch(rows)))
+    names = DUCKDB.names(schema.names)
+    connection.execute(f"INSERT INTO {relation} ({names}) SELECT {names} FROM {_RUN}")
+    # Not after an error: the aborted transaction would refuse this too, and hide why.
+    connection.unregister(_RUN)
 
 
 def line(error: Exception) -> str:

@@ -14,11 +14,10 @@ from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.kept_values import DuckdbUnmappedStore
-from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, line
+from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, insert_rows, line
 from penstock.destinations.duckdb.row_groups import row_groups
 from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.load.row_pieces import load_schema
 from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
@@ -28,7 +27,6 @@ from penstock.destinations.sql.session import Comments
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"
-_RUN = "_penstock_run"
 _COLUMNS = """
     SELECT column_name, data_type FROM duckdb_columns()
     WHERE database_name = current_database() AND schema_name = current_schema() AND lower(table_name) = ?
@@ -116,24 +114,18 @@ class DuckdbSession(MarkedSession):
             if load.merge:
                 self._merge(load, load.merge)
             else:
-                self._insert(DUCKDB.relation(load.table.name), load)
+                insert_rows(
+                    self._connection, DUCKDB.relation(load.table.name), load_schema(load, DUCKDB), row_groups(load)
+                )
             if (mark := load.mark()) is not None:
                 self._write_mark(mark)
                 faults.reach("destination.writing")
-
-    def _insert(self, relation: str, load: Load) -> None:
-        schema = load_schema(load, DUCKDB)
-        self._connection.register(_RUN, pa.RecordBatchReader.from_batches(schema, prefetch(row_groups(load))))
-        names = DUCKDB.names(schema.names)
-        self._connection.execute(f"INSERT INTO {relation} ({names}) SELECT {names} FROM {_RUN}")
-        # Not after an error: the aborted transaction would refuse this too, and hide why.
-        self._connection.unregister(_RUN)
 
     def _merge(self, load: Load, merge: Merge) -> None:
         columns = load.rows.columns()
         staging = DUCKDB.staging_select(load.table, columns, merge)
         create_staging_table(self._connection, _STAGED, staging, DUCKDB.relation(load.table.name))
-        self._insert(_STAGED, load)
+        insert_rows(self._connection, _STAGED, load_schema(load, DUCKDB), row_groups(load))
         self._connection.execute(DUCKDB.merge(load.table, _STAGED, columns, merge))
         self._connection.execute(f"DROP TABLE {_STAGED}")
 
