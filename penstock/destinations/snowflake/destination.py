@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.snowflake.config import SnowflakeConfig
 from penstock.destinations.snowflake.dialect import SnowflakeDialect, snowflake_dialect
-from penstock.destinations.snowflake.errors import as_penstock_error
-from penstock.destinations.snowflake.session import SnowflakeSession
+from penstock.destinations.snowflake.session import SnowflakeSession, as_penstock_error
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
 from penstock.errors import PenstockError

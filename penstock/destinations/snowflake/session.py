@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.snowflake.dialect import STAGED, SnowflakeDialect
-from penstock.destinations.snowflake.errors import as_penstock_error
 from penstock.destinations.snowflake.stage_files import write_files
 from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
+from penstock.errors import PenstockError, RefusedError, TransientError
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -181,3 +181,18 @@ _MARK_COLUMNS = (
     ' "COMMITTED_AT" TIMESTAMP_TZ, "ORIGIN" TEXT'
 )
 _THIS_MARK = "SCOPE = %s AND ROUTE = %s AND BATCH = %s AND TABLE_NAME = %s"
+
+
+def as_penstock_error(error: Exception, refuses: bool = True) -> PenstockError:
+    """Whether Snowflake refuses the rows themselves, or cannot load them now."""
+    said = str(getattr(error, "msg", None) or error).strip().partition("\n")[0]
+    message = f"Snowflake says: {said}"
+    if refuses and _is_refusal(error):
+        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
+    return TransientError("PEN-DST-043", message, "The batch is tried again.")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Errors of values are in the classes 22 and 23 of SQL, and numbered from 100000 by Snowflake."""
+    state, number = getattr(error, "sqlstate", None), getattr(error, "errno", None)
+    return str(state or "")[:2] in ("22", "23") or (isinstance(number, int) and 100_000 <= number < 101_000)
