@@ -14,13 +14,13 @@ import pyarrow as pa
 from penstock import faults
 from penstock.destinations.postgres.copy_rows import copy_rows, plain
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.errors import refuse_dropped_rows, refuse_prevented_delete
+from penstock.destinations.postgres.errors import as_penstock_error, refuse_dropped_rows, refuse_prevented_delete
 from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
 from penstock.destinations.sql.mirror.applier import MirrorTransaction
 from penstock.destinations.sql.mirror.row_changes import Changes
-from penstock.errors import PenstockError, RefusedError
+from penstock.errors import RefusedError
 
 COMING, GOING = '"_penstock_coming"', '"_penstock_going"'
 
@@ -31,16 +31,9 @@ class PostgresMirrorTransaction(MirrorTransaction):
     whole_rows = False
     starts_over = False
 
-    def __init__(
-        self,
-        cursor: Cursor,
-        dialect: PostgresDialect,
-        as_penstock_error: Callable[[psycopg.Error], PenstockError],
-        write_mark: Callable[[Cursor, Mark], None],
-    ) -> None:
+    def __init__(self, cursor: Cursor, dialect: PostgresDialect, write_mark: Callable[[Cursor, Mark], None]) -> None:
         self._cursor = cursor
         self._dialect = dialect
-        self._as_penstock_error = as_penstock_error
         self._write_mark = write_mark
 
     def apply(self, changes: Changes) -> None:
@@ -51,10 +44,10 @@ class PostgresMirrorTransaction(MirrorTransaction):
                 self._cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.errors.CardinalityViolation as error:
             # Keys that differ at the source but are equal here: applied one by one they replace each other.
-            said = self._as_penstock_error(error)
+            said = as_penstock_error(error)
             raise RefusedError(said.code, said.what, said.fix) from error
         except psycopg.Error as error:
-            raise self._as_penstock_error(error) from error
+            raise as_penstock_error(error) from error
 
     def write_mark(self, mark: Mark) -> None:
         self._write_mark(self._cursor, mark)

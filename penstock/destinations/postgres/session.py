@@ -19,7 +19,7 @@ from penstock.destinations.postgres.copy_rows import copy_rows, plain, with_colu
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.postgres.errors import About, as_penstock_error, refuse_dropped_rows
 from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
-from penstock.destinations.postgres.mirror_applier import PostgresMirrorTransaction
+from penstock.destinations.postgres.mirror_applier import Cursor, PostgresMirrorTransaction
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
@@ -116,7 +116,7 @@ class PostgresSession(MarkedSession):
             return None
         return Mark(replace(batch, origin=str(found[2])), table, int(str(found[0])), str(found[1]))
 
-    def _mark_columns(self, cursor: psycopg.Cursor[tuple[object, ...]]) -> set[str]:
+    def _mark_columns(self, cursor: Cursor) -> set[str]:
         """Of the table of marks; empty if there is none yet."""
         cursor.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
@@ -136,7 +136,7 @@ class PostgresSession(MarkedSession):
                 self._write_mark(cursor, mark)
                 faults.reach("destination.writing")
 
-    def _append(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load) -> None:
+    def _append(self, cursor: Cursor, load: Load) -> None:
         target = self.dialect.relation(load.table.name)
         try:
             with self._connection.transaction():
@@ -149,12 +149,12 @@ class PostgresSession(MarkedSession):
             self._copy(cursor, staged, load)
             cursor.execute(plain(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
 
-    def _create_staging(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge | None) -> None:
+    def _create_staging(self, cursor: Cursor, load: Load, merge: Merge | None) -> None:
         selected = self.dialect.staging_select(load.table, load.rows.columns(), merge)
         like = f"SELECT {selected} FROM {self.dialect.relation(load.table.name)} WITH NO DATA"
         cursor.execute(plain(f"CREATE TEMPORARY TABLE {self.dialect.identifier(_STAGED)} ON COMMIT DROP AS {like}"))
 
-    def _merge(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
+    def _merge(self, cursor: Cursor, load: Load, merge: Merge) -> None:
         if not merge.in_turns and not self.has_rows(load.table.name) and self._try_copy(cursor, load, merge):
             return
         columns = load.rows.columns()
@@ -174,7 +174,7 @@ class PostgresSession(MarkedSession):
         except psycopg.errors.CardinalityViolation:
             self._merge_equal_keys(cursor, load, merge)
 
-    def _try_copy(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> bool:
+    def _try_copy(self, cursor: Cursor, load: Load, merge: Merge) -> bool:
         """Try to copy the rows straight into an empty table; returns whether it worked. It does not if some keys are
         equal to the database, nor with row-level security, where COPY may not write."""
         real = load.table.columns
@@ -186,7 +186,7 @@ class PostgresSession(MarkedSession):
             return False
         return True
 
-    def _merge_equal_keys(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> None:
+    def _merge_equal_keys(self, cursor: Cursor, load: Load, merge: Merge) -> None:
         """Merge the rows of each key one after the other, in their order: keys that differ to us can be equal to the
         database (padded text, case-insensitive letters)."""
         columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
@@ -208,11 +208,11 @@ class PostgresSession(MarkedSession):
             some = f"(SELECT * FROM {rows} WHERE {number} = {time})"
             cursor.execute(plain(self.dialect.merge(load.table, some, columns, replace(merge, in_turns=False))))
 
-    def _has_row_triggers(self, cursor: psycopg.Cursor[tuple[object, ...]], table: str) -> bool:
+    def _has_row_triggers(self, cursor: Cursor, table: str) -> bool:
         """Whether the table has triggers that see a row before it is written, and may drop it."""
         return bool(cursor.execute(_ROW_TRIGGERS, (self.dialect.relation(table),)).fetchone())
 
-    def _newer_rows(self, cursor: psycopg.Cursor[tuple[object, ...]], load: Load, merge: Merge) -> int:
+    def _newer_rows(self, cursor: Cursor, load: Load, merge: Merge) -> int:
         """How many staged rows the merge will write: the table has no row of their key, or an older one."""
         columns, table = load.rows.columns(), load.table
         due = self.dialect.due_rows(table, self.dialect.identifier(_STAGED), columns, merge)
@@ -230,12 +230,7 @@ class PostgresSession(MarkedSession):
         return self.dialect.names([load.table.columns[name].name for name in load.rows.columns()])
 
     def _copy(
-        self,
-        cursor: psycopg.Cursor[tuple[object, ...]],
-        relation: str,
-        load: Load,
-        by: Sequence[str] = (),
-        columns: Sequence[str] = (),
+        self, cursor: Cursor, relation: str, load: Load, by: Sequence[str] = (), columns: Sequence[str] = ()
     ) -> tuple[int, int]:
         """``columns`` are NULL in rows that do not carry them; any other absent column gets its default. Returns how
         many rows were given to the database, and how many it says it has kept."""
@@ -246,7 +241,7 @@ class PostgresSession(MarkedSession):
             given, kept = given + counts[0], kept + counts[1]
         return given, kept
 
-    def _write_mark(self, cursor: psycopg.Cursor[tuple[object, ...]], mark: Mark) -> None:
+    def _write_mark(self, cursor: Cursor, mark: Mark) -> None:
         batch = mark.batch
         if cursor.execute("SELECT to_regclass(%s)", (self._marks,)).fetchone() == (None,):
             # Of two sessions that create it at once, one would fail with a unique violation.
@@ -272,7 +267,7 @@ class PostgresSession(MarkedSession):
     @contextmanager
     def open_mirror(self, keep: bool = True) -> Iterator[PostgresMirrorTransaction]:
         with self._transaction(keep) as cursor:
-            yield PostgresMirrorTransaction(cursor, self.dialect, as_penstock_error, self._write_mark)
+            yield PostgresMirrorTransaction(cursor, self.dialect, self._write_mark)
         if keep:
             faults.reach("destination.committed")
 
@@ -291,9 +286,7 @@ class PostgresSession(MarkedSession):
     # Transactions
 
     @contextmanager
-    def _transaction(
-        self, keep: bool = True, about: About = About.ROWS
-    ) -> Iterator[psycopg.Cursor[tuple[object, ...]]]:
+    def _transaction(self, keep: bool = True, about: About = About.ROWS) -> Iterator[Cursor]:
         with (
             self._translate_errors(about),
             self._connection.transaction(force_rollback=not keep),
