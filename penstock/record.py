@@ -7,6 +7,7 @@ one-at-a-time view for people and tests, never for the hot path.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -95,6 +96,23 @@ class Record:
     timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
     partition: int = -1
     offset: int = -1
+
+    def facts(self, data: str = "data") -> dict[str, str | int | dict[str, str] | None]:
+        """All of it as JSON has it: the data under this name if it is text, under ``<name>_base64`` if it is not."""
+        facts: dict[str, str | int | dict[str, str] | None] = {
+            "partition": self.partition,
+            "offset": self.offset,
+            "timestamp": self.timestamp.isoformat(),
+            "namespace": self.namespace,
+            "op": str(self.op),
+            "mode": str(self.mode),
+            "key": self.key,
+            "headers": dict(self.headers),
+        }
+        try:
+            return {**facts, data: None if self.data is None else self.data.decode()}
+        except UnicodeDecodeError:
+            return {**facts, f"{data}_base64": base64.b64encode(self.data or b"").decode()}
 
 
 def entries(records: Iterable[Record]) -> pa.RecordBatch:

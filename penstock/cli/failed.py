@@ -11,7 +11,7 @@ import typer
 from penstock.cli._support.confirm import require_yes
 from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption, NdjsonOption
-from penstock.cli._support.record_lines import data_text, record_object
+from penstock.cli._support.record_lines import data_text
 from penstock.cli._support.screen import (
     JsonValue,
     console,
@@ -165,7 +165,7 @@ def drop_failed(
 
 
 def entry_object(entry: FailedEntry) -> dict[str, JsonValue]:
-    return {**entry.facts(), "record": record_object(entry.record)}
+    return {**entry.facts(), "record": entry.record.facts()}
 
 
 def entry_line(entry: FailedEntry, route_width: int) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.cli._support.exit_codes import Exit
 from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.operator import current_operator
-from penstock.cli._support.record_lines import data_text, record_line, record_object
+from penstock.cli._support.record_lines import data_text, record_line
 from penstock.cli._support.screen import JsonValue, console, counted, note, print_json_line, printable
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ def _outcome_lines(outcome: StepOutcome) -> Iterator[str]:
 def preview_object(preview: RecordPreview) -> dict[str, JsonValue]:
     return {
         "event": "record",
-        "record": record_object(preview.record),
+        "record": preview.record.facts(),
         "steps": [
             {
                 "step": outcome.step,
                 "outcome": str(outcome.fate),
                 "code": outcome.code or None,
                 "message": outcome.message or None,
-                "records": [record_object(record) for record in outcome.behind],
+                "records": [record.facts() for record in outcome.behind],
             }
             for outcome in preview.outcomes
         ],

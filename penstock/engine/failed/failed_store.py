@@ -158,23 +158,7 @@ def _reasons(rows: pa.RecordBatch) -> list[tuple[str, str, str]]:
 
 
 def _line(entry: FailedEntry) -> bytes:
-    record = entry.record
-    fields: dict[str, object] = {
-        **entry.facts(),
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp.isoformat(),
-        "namespace": record.namespace,
-        "op": record.op,
-        "mode": record.mode,
-        "key": record.key,
-        "headers": dict(record.headers),
-    }
-    try:
-        fields["original"] = None if record.data is None else record.data.decode()
-    except UnicodeDecodeError:
-        fields["original_base64"] = base64.b64encode(record.data or b"").decode()
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    return json.dumps({**entry.facts(), **entry.record.facts("original")}, ensure_ascii=False).encode() + b"\n"
 
 
 def _entry(fields: dict[str, Any]) -> FailedEntry:
