@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +60,10 @@ def restore(
                 "restored": str(source),
                 "before": None if done.before is None else str(done.before),
                 "left": None if done.left is None else str(done.left),
-                "routes": [_route_object(route) for route in done.routes],
+                "routes": [
+                    {**asdict(route), "missing": route.missing or None, "unknown": route.unknown or None}
+                    for route in done.routes
+                ],
                 **_described(done.manifest),
             }
         )
@@ -82,15 +86,6 @@ def _route_lines(route: ResumedRoute) -> Iterator[str]:
         yield f"{route.route}: {route.missing}"
     if route.unknown:
         yield f"{route.route}: the destination was not asked, and is when the route starts: {route.unknown}"
-
-
-def _route_object(route: ResumedRoute) -> dict[str, JsonValue]:
-    return {
-        "route": route.route,
-        "adopted": route.adopted,
-        "missing": route.missing or None,
-        "unknown": route.unknown or None,
-    }
 
 
 def _described(manifest: Manifest) -> dict[str, JsonValue]:

@@ -74,22 +74,15 @@ def _gaps(config: Path) -> list[Gap]:
 
 def check_object(check: PartitionCheck, missing: Sequence[Gap]) -> dict[str, JsonValue]:
     return {
-        "partition": check.partition,
-        "source": check.source,
-        "segments": check.segments,
-        "frames": check.frames,
-        "records": check.records,
-        "bytes": check.bytes,
+        **asdict(check),
         "whole": check.is_whole,
         "damage": [damage_object(damage) for damage in check.damage],
         "wrong_indexes": [str(path) for path in check.wrong_indexes],
-        "head_problem": check.head_problem,
         "missing": [
             {"route": gap.route, "first": gap.first, "end": gap.last + 1}
             for gap in missing
             if gap.partition == check.partition
         ],
-        "quarantined": [asdict(earlier) for earlier in check.quarantined],
     }
 
 
