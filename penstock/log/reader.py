@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.log.format.frame import FrameFlag, FrameHeader
+from penstock.log.format.frame import LAST_OFFSET, FrameFlag, FrameHeader
 from penstock.log.format.index import Place
 from penstock.log.format.segment import Segment, after
 from penstock.log.segment_chain import SegmentChain
@@ -162,14 +162,10 @@ class PartitionReader:
 
     def stamp_at(self, offset: int) -> int:
         """The stamp of the record at ``offset``, or of the next one; behind the last one, its own."""
-        for segment, at in self.chain.segments(offset):
-            place = segment.seek(at)
-            while place.position < segment.size:
-                _, header = next(segment.walk(place))
-                offsets = _remaining(segment, place, header, at)
-                if len(offsets):
-                    return int(segment.stamps(place, header)[-len(offsets)])
-                place = after(place, header)
+        for segment, place, header, at in self._frames(offset, LAST_OFFSET + 1):
+            offsets = _remaining(segment, place, header, at)
+            if len(offsets):
+                return int(segment.stamps(place, header)[-len(offsets)])
         return self.published_end().stamp
 
     def runs(self, start: int, stop: int) -> Iterator[Run]:
