@@ -279,7 +279,8 @@ class PipelineConfig(ComponentConfig):
     def _routes_fit(self) -> Self:
         wrong = unknown_sources(self.sources, {name: route.from_ for name, route in self.routes.items()})
         wrong += unknown_tokens(self.sources, self.routes)
-        added = {} if self.archive is None else {ARCHIVE_ROUTE: self._archive_route(self.archive)}
+        whole = {"from": list(self.sources)}
+        added = {} if self.archive is None else {ARCHIVE_ROUTE: self._kept(self.archive, whole, {})}
         for name, route in self.routes.items():
             if route.archive:
                 added[f"{name}-{ARCHIVE_ROUTE}"] = self._archive_of(name, route)
@@ -291,10 +292,6 @@ class PipelineConfig(ComponentConfig):
         if wrong:
             raise refuse(*wrong)
         return self
-
-    def _archive_route(self, options: ArchiveOptions) -> RouteConfig:
-        """All sources into the archive."""
-        return self._kept(options, {"from": list(self.sources)}, {})
 
     def _archive_of(self, name: str, route: RouteConfig) -> RouteConfig:
         """An archive of what one route takes, by the route's own filters."""

@@ -287,7 +287,8 @@ class Delivery:
         failed = first_failed(report, self.log) if stops and not piece.again else None
         if failed is not None:
             pieces = split_around(report.ranges, (failed.partition, failed.offset), self._order)
-            if (failed.partition, failed.offset) not in _firsts(pieces[0].ranges):
+            first, _ = pieces[0].ranges.get(failed.partition, (None, None))
+            if failed.offset != first:
                 return pieces
             raise self._halt_before(failed)
         batch = self._begin(report.ranges)
@@ -450,10 +451,6 @@ def _plan_pieces(left: Ranges, standing: Standing, order: Order) -> list[Piece]:
     begun = pending.ranges if pending is not None and starts_with(left, pending.ranges) else None
     stopped_at = None if halt is None else (halt.partition, halt.offset)
     return plan_pieces(left, order, begun, standing.acknowledged, stopped_at)
-
-
-def _firsts(ranges: Ranges) -> set[tuple[int, int]]:
-    return {(partition, start) for partition, (start, _) in ranges.items()}
 
 
 def _sentence(text: str) -> str:

@@ -295,7 +295,7 @@ class RouteRunner(threading.Thread):
             # on at once, `_run_batch` keeps the pace, and `pollingDelay` is how often an idle query looks.
             writer = writer.trigger(processingTime="0 seconds")
         with _STARTING:
-            self._spark.conf.set("spark.sql.streaming.pollingDelay", _interval(pace.every))
+            self._spark.conf.set("spark.sql.streaming.pollingDelay", f"{max(1, round(pace.every * 1000))}ms")
             return writer.foreachBatch(self._run_batch).start()
 
     def _select_checkpoint(self) -> Path:
@@ -461,10 +461,6 @@ def reason_of(error: BaseException) -> str:
 
 def _reports(frame: DataFrame) -> list[TaskReport]:
     return [TaskReport.from_json(row.report) for row in frame.collect()]
-
-
-def _interval(seconds: float) -> str:
-    return f"{max(1, round(seconds * 1000))}ms"
 
 
 def _text_keys(offsets: Mapping[int, int]) -> dict[str, int]:

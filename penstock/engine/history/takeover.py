@@ -119,8 +119,7 @@ def conflicts_with_past(pipeline: Pipeline, route: str) -> bool:
     except ContradictionError:
         return True
     except TransientError:
-        # It is asked when it is available again.
-        return False
+        pass  # It is asked when it is available again.
     return False
 
 
@@ -155,7 +154,9 @@ def _histories(
     scopes = {load.batch.scope for load in destination.newest_loads() if load.batch.route == other}
     histories = [(scope, destination.loads(scope, other)) for scope in sorted(scopes)]
     ours = pipeline.ledger.scope
-    known = [(_reach(loads, parts), scope == ours, scope, loads) for scope, loads in histories]
+    # How far each has come in what it shares with this log: the sum over all partitions.
+    reached = [sum(history_reach(loads, parts).stands_at.values()) for _, loads in histories]
+    known = [(reach, scope == ours, scope, loads) for reach, (scope, loads) in zip(reached, histories, strict=True)]
     found = sorted((each for each in known if each[0] or each[1]), key=lambda each: each[:3])
     if not found:
         return [], []
@@ -165,11 +166,6 @@ def _histories(
     names = {name for load in furthest if load.batch.number == newest for name in load.waiting_as}
     earlier = [load for name in sorted(names) for load in destination.loads(scope, name)]
     return [*earlier, *furthest], [load for each in others for load in each[3]]
-
-
-def _reach(loads: Sequence[LoadedTable], parts: dict[int, LogPart]) -> int:
-    """How far a history has come in what it shares with this log: the sum over all partitions."""
-    return sum(history_reach(loads, parts).stands_at.values())
 
 
 def _from_holds(
