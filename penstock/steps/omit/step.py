@@ -15,10 +15,12 @@ from penstock.steps.outcomes import rewritten
 class Omit(ArrowStep[OmitConfig]):
     """Ignores a field that is missing, or whose path leads through something that is not an object."""
 
+    edit = staticmethod(drop_members)
+
     def __init__(self, config: OmitConfig) -> None:
         super().__init__(config)
         self._paths = [field_path(field) for field in config.fields]
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
-        result = drop_members(batch.column("data"), self._paths)
+        result = self.edit(batch.column("data"), self._paths)
         return rewritten(batch, result.data, result.valid, result.broken_at)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
-from penstock.config.component import StepConfig
 from penstock.steps.fields import FieldPath
+from penstock.steps.omit.config import OmitConfig
 
 
-class PickConfig(StepConfig):
+class PickConfig(OmitConfig):
     """Fields to keep."""
-
-    main_option: ClassVar[str | None] = "fields"
 
     fields: tuple[FieldPath, ...] = Field(
         min_length=1,
