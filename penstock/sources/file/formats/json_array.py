@@ -15,7 +15,7 @@ from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT
 from penstock.sources.file.file_progress import Position
 from penstock.sources.file.formats.file_entries import most_entries
 from penstock.sources.file.formats.json_lines import MAX_LINES
-from penstock.sources.file.formats.record_cutter import Piece, problem
+from penstock.sources.file.formats.record_cutter import Piece, problems_of
 
 _GOOD, _BAD, _BROKEN, _PART = 0, 1, 2, 3
 
@@ -39,17 +39,8 @@ class ArrayCutter:
         )
         starts, ends, numbers, followings = places[:, :count]
         data = gathered(block, starts, ends - starts)
-        problems: list[tuple[int, str]] = []
-        for row in np.flatnonzero(kinds[:count]):  # the bad ones only
-            match kinds[row]:
-                case 3:
-                    reason: str | None = f"part of an element longer than {self._line_bytes} bytes"
-                case 1:
-                    reason = problem(data[row].as_py())
-                case _:
-                    reason = "not an element of a JSON array"
-            if reason is not None:
-                problems.append((int(row), reason))
+        part = f"part of an element longer than {self._line_bytes} bytes"
+        problems = problems_of(data, kinds[:count], {_PART: part, _BROKEN: "not an element of a JSON array"})
         return Piece(data, numbers, followings, problems, taken, lines, inside)
 
 

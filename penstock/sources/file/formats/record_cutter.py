@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -51,15 +52,17 @@ class LineCutter:
         most = min(MAX_LINES, most_entries(position.file))
         lines = cut(block, position.end, position.line, position.inside, complete, self._line_bytes, most)
         data = gathered(block, lines.starts, lines.ends - lines.starts)
-        problems: list[tuple[int, str]] = []
-        for row in np.flatnonzero(lines.kinds):  # the bad lines only; the slower parser has the last word
-            if lines.kinds[row] == PART:
-                reason: str | None = f"part of a line longer than {self._line_bytes} bytes"
-            else:
-                reason = problem(data[row].as_py())
-            if reason is not None:
-                problems.append((int(row), reason))
+        problems = problems_of(data, lines.kinds, {PART: f"part of a line longer than {self._line_bytes} bytes"})
         return Piece(data, lines.numbers, lines.followings, problems, lines.taken, lines.lines, lines.inside)
+
+
+def problems_of(data: pa.BinaryArray, kinds: npt.NDArray[np.int8], reasons: Mapping[int, str]) -> list[tuple[int, str]]:
+    """The rows that are no records, and why: for some kinds that is known, for others the slower parser has the last
+    word. Good rows, of kind 0, are not looked at."""
+    found = [
+        (row, reasons.get(int(kinds[row])) or problem(data[row].as_py())) for row in np.flatnonzero(kinds).tolist()
+    ]
+    return [(row, reason) for row, reason in found if reason is not None]
 
 
 def problem(data: bytes) -> str | None:
