@@ -27,6 +27,7 @@ from penstock.backoff import Patience
 from penstock.config.pipeline_config import OnError
 from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import events
+from penstock.engine.delivery import refusals
 from penstock.engine.delivery.batch_pieces import (
     Order,
     Piece,
@@ -40,18 +41,6 @@ from penstock.engine.delivery.batch_pieces import (
 )
 from penstock.engine.delivery.batch_writer import AcksChanged, BatchWriter, OutOfPatience, Stopped
 from penstock.engine.delivery.passed_records import NOTHING, Stretches, stage_without, with_already_loaded
-from penstock.engine.delivery.refusals import (
-    DESTINATION_LABEL,
-    REFUSED,
-    CountedBatches,
-    all_failed,
-    first_failed,
-    first_failure,
-    first_record_in,
-    fixable,
-    original_records,
-    refused_records,
-)
 from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task import fail_ranges, stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
@@ -226,7 +215,9 @@ class Delivery:
             receipts += written
         found = Receipt(receipts).failures
         refused_rows = sum(rows.num_rows for rows in found)
-        self._settle(batch, report, receipts, original_records(self.log, found), refused_rows, started, put_off)
+        self._settle(
+            batch, report, receipts, refusals.original_records(self.log, found), refused_rows, started, put_off
+        )
 
     def _begin(self, ranges: Ranges) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
@@ -284,7 +275,7 @@ class Delivery:
         """Deliver a piece and commit it, or return the pieces to deliver instead. ``behind``: offsets after it."""
         stops = self.plan.on_error is OnError.STOP
         # What was begun may be at the destination, and must stay what it was.
-        failed = first_failed(report, self.log) if stops and not piece.again else None
+        failed = refusals.first_failed(report, self.log) if stops and not piece.again else None
         if failed is not None:
             pieces = split_around(report.ranges, (failed.partition, failed.offset), self._order)
             first, _ = pieces[0].ranges.get(failed.partition, (None, None))
@@ -306,17 +297,19 @@ class Delivery:
             if report.items > 1:
                 return self._split_batch(batch, report.items, error)
             if stops:
-                place = first_record_in(self.log, report.ranges)
-                raise self._halt_before(Halt(*place, DESTINATION_LABEL, REFUSED, error.what)) from error
+                place = refusals.first_record_in(self.log, report.ranges)
+                raise self._halt_before(
+                    Halt(*place, refusals.DESTINATION_LABEL, refusals.REFUSED, error.what)
+                ) from error
             events.record_refused(self.plan.name, batch.number, behind, error.what)
-            records = refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
+            records = refusals.refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
             self._settle(batch, report, (), records, report.staged, started)
             return ()
         found = Receipt(receipts).failures
-        refused = original_records(self.log, found)
+        refused = refusals.original_records(self.log, found)
         report = with_already_loaded(report, receipts, sum(part.rows for part in put_off))
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, put_off)
-        if stops and (missing := fixable(all_failed(report, refused))):
+        if stops and (missing := refusals.fixable(refusals.all_failed(report, refused))):
             raise self._halt_after(missing, report.ranges)
         return ()
 
@@ -342,7 +335,7 @@ class Delivery:
             settlement = self.store_failed(
                 Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
                 batch.number,
-                all_failed(report, refused),
+                refusals.all_failed(report, refused),
                 report.failed_rows + refused_rows,
             )
             faults.reach("route.before_ledger_commit")
@@ -354,7 +347,7 @@ class Delivery:
         """Store the records of ``rows`` rows that failed, and count them. The caller holds ``settle_lock``."""
         if not rows:
             return settlement
-        route, counted = self.plan.name, CountedBatches(failed)
+        route, counted = self.plan.name, refusals.CountedBatches(failed)
         extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), counted)
         skipped = dict(settlement.skipped)
         # After the steps the rows of one record fail one by one; the record is kept, and replayed, once.
@@ -410,7 +403,7 @@ class Delivery:
         if records > 1:
             return [Piece(half) for half in halves(piece.ranges, records, self._order)]
         # The offsets around the only record are gone from the log, and did no harm.
-        return split_around(piece.ranges, first_record_in(self.log, piece.ranges), self._order)
+        return split_around(piece.ranges, refusals.first_record_in(self.log, piece.ranges), self._order)
 
     def _halt_before(self, halt: Halt) -> Halted:
         route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"
@@ -424,7 +417,7 @@ class Delivery:
 
     def _halt_after(self, failed: Sequence[pa.RecordBatch], ranges: Ranges) -> Halted:
         """For a batch of which a part was written before a record was refused: it could not be undone."""
-        halt = first_failure(failed, self.log, ranges)
+        halt = refusals.first_failure(failed, self.log, ranges)
         count = sum(batch.num_rows for batch in failed)
         message = (
             f"stopped after a batch that was delivered without {count} of its records, which are in the failed store;"
