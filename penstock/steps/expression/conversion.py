@@ -11,17 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.steps.expression.columns import (
-    BOOLEAN,
-    FLOAT,
-    INT,
-    NULL,
-    TEXT,
-    Column,
-    Flags,
-    texts,
-    truths,
-)
+from penstock.steps.expression.columns import BOOLEAN, FLOAT, INT, NULL, TEXT, Column, Flags, texts, truths
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SHORT_INTEGER = r"^[+-]?[0-9]{1,18}$"
