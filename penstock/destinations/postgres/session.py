@@ -138,16 +138,24 @@ class PostgresSession(MarkedSession):
 
     def _append(self, cursor: Cursor, load: Load) -> None:
         target = self.dialect.relation(load.table.name)
+        # COPY through a view also counts the rows that the view's trigger drops.
+        if cursor.execute("SELECT 1 FROM pg_class WHERE oid = %s::regclass AND relkind = 'v'", (target,)).fetchone():
+            self._insert(cursor, load, target)
+            return
         try:
             with self._connection.transaction():
                 refuse_dropped_rows(*self._copy(cursor, target, load))
         except (psycopg.errors.FeatureNotSupported, psycopg.errors.WrongObjectType):
-            # COPY writes neither to tables with row-level security nor through a view; INSERT may.
-            columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
-            names = self.dialect.names([load.table.columns[name].name for name in columns])
-            self._create_staging(cursor, load, None)
-            self._copy(cursor, staged, load)
-            cursor.execute(plain(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
+            # COPY does not write to tables with row-level security; INSERT may.
+            self._insert(cursor, load, target)
+
+    def _insert(self, cursor: Cursor, load: Load, target: str) -> None:
+        columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
+        names = self.dialect.names([load.table.columns[name].name for name in columns])
+        self._create_staging(cursor, load, None)
+        given, _ = self._copy(cursor, staged, load)
+        cursor.execute(plain(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
+        refuse_dropped_rows(given, cursor.rowcount)
 
     def _create_staging(self, cursor: Cursor, load: Load, merge: Merge | None) -> None:
         selected = self.dialect.staging_select(load.table, load.rows.columns(), merge)

@@ -383,6 +383,24 @@ def test_a_row_that_a_trigger_drops_without_a_word_fails_alone(
     assert database.ask("SELECT count(*) FROM events WHERE v = 1") == [(5,)]
 
 
+def test_so_does_one_that_a_view_drops_without_a_word(database: Database, tmp_path: Path) -> None:
+    """COPY does not write through a view: its rows take another way."""
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    database.ask(
+        "CREATE TABLE kept (id bigint, v bigint);"
+        "CREATE VIEW events AS SELECT * FROM kept;"
+        "CREATE FUNCTION no_threes() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF NEW.id = 3 THEN RETURN NULL; END IF;"
+        f' INSERT INTO "{database.schema}".kept VALUES (NEW.id, NEW.v); RETURN NEW; END $$;'
+        "CREATE TRIGGER no_threes INSTEAD OF INSERT ON events FOR EACH ROW EXECUTE FUNCTION no_threes()"
+    )
+    (receipt,) = Warehouse(database, tmp_path, adopt=["events"]).load(*({"id": n, "v": 1} for n in range(6)))
+    assert receipt.rows == 5
+    assert receipt.failures is not None
+    assert receipt.failures.column("offset").to_pylist() == [3]
+    assert database.ask("SELECT count(*) FROM kept") == [(5,)]
+
+
 def test_rows_that_are_older_than_those_of_a_table_with_a_trigger_are_not_taken_for_dropped(
     database: Database, tmp_path: Path
 ) -> None:
