@@ -109,9 +109,14 @@ class Engine:
             return self._drain(runners, jvm)
         finally:
             self._heartbeat.stop()
-            if jvm.alive:
+            if jvm.alive and not self._ends_with_process():
                 spark.stop()
                 start.lock.release()
+
+    def _ends_with_process(self) -> bool:
+        """Whether Spark is left to the end of this process: to stop one that has nothing left to do takes a second."""
+        finished = all(runner.finished and not runner.is_alive() for runner in self._runners)
+        return finished and self._leave is not None and not self._pipeline.config.engine.spark
 
     def _note_starting(self) -> None:
         """Reset the states that a killed engine left: it takes a while until the routes start."""

@@ -81,15 +81,20 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
             routes = config.routes.values()
             steps = {name for route in routes for name, _ in route.step_configs}
             start_fork_server(start.forks, steps, {route.to.type for route in routes})
+        may_begin = _wait_for_end_of_input() if wait else None
+        engine = Engine(Pipeline.open(config), once, patience, leave, start, may_begin)
         try:
-            may_begin = _wait_for_end_of_input() if wait else None
-            engine = Engine(Pipeline.open(config), once, patience, leave, start, may_begin)
-            return 0 if engine.run(stopping) else EXIT_UNFINISHED
+            code = 0 if engine.run(stopping) else EXIT_UNFINISHED
         except JvmDied as error:
             logging.getLogger("penstock").error("%s", error)
-            logging.shutdown()
-            # Spark's own cleanup would wait for answers from the dead JVM.
-            os._exit(EXIT_RETRY)
+            code = EXIT_RETRY
+        logging.shutdown()
+        # Spark's own cleanup would wait for answers from a JVM that is gone, and complain that there are none.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        start.abandon()
+        start.lock.release()
+        start.close()
+        os._exit(code)
     except PenstockError:
         start.abandon()
         raise

@@ -14,7 +14,7 @@ from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
 from penstock.engine.processes.engine_lock import EngineLock
-from penstock.engine.spark.fork_server import FOLDER_VARIABLE, listen, stop_listening
+from penstock.engine.spark.fork_server import FOLDER_VARIABLE, listen
 from penstock.engine.spark.jvm import StartingJvm, empty_scratch, has_jvm
 from penstock.engine.spark.session_settings import engine_settings
 
@@ -30,12 +30,13 @@ class EngineStart:
     """Where the JVM's Python processes ask for a fork."""
 
     def abandon(self) -> None:
-        """The engine will not run."""
+        """The engine will not run, or has run."""
         if self.jvm is not None:
             self.jvm.kill()
 
     def close(self) -> None:
-        stop_listening(self.scratch)
+        """Leave nothing of Spark on the disk."""
+        empty_scratch(self.scratch)
 
 
 def start_engine(config: PipelineConfig, fork_server: bool = False) -> EngineStart:

@@ -54,10 +54,6 @@ def listen(folder: Path) -> socket.socket:
     return listening
 
 
-def stop_listening(folder: Path) -> None:
-    (folder / _SOCKET).unlink(missing_ok=True)
-
-
 def start_fork_server(listening: socket.socket, steps: Set[str], destinations: Set[str]) -> None:
     """Fork the server. Call it when everything that is wanted is imported, and before there is a thread."""
     driver_end, server_end = os.pipe()
