@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.spark.jvm_command import direct_command, is_set_up_by_hand, jvm_options, script_command
-from penstock.engine.spark.start_cache import StartCache, find_java, find_start_cache, spark_home
+from penstock.engine.spark.start_cache import StartCache, find_java, find_start_cache, remove_outdated, spark_home
 
 LOCAL = {"spark.master": "local[2]", "spark.driver.memory": "1g"}
 
@@ -118,3 +119,13 @@ def test_what_make_setup_remembered_is_the_command_of_sparks_launcher() -> None:
         pytest.skip("there is no start cache: `make setup` could not write to the cache folder")
     assert command[-1] == "org.apache.spark.deploy.SparkSubmit"
     assert any(str(spark_home() / "jars") in word for word in command)
+
+
+def test_what_a_killed_making_left_is_removed_and_one_under_way_is_not(tmp_path: Path) -> None:
+    cache = StartCache(tmp_path / "spark-now")
+    killed, under_way = tmp_path / "making-killed", tmp_path / "making-now"
+    for folder in (cache.folder, killed, under_way):
+        folder.mkdir()
+    os.utime(killed, (0, 0))
+    remove_outdated(cache)
+    assert sorted(tmp_path.iterdir()) == [under_way, cache.folder]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +36,9 @@ class EngineStart:
             self.jvm.kill()
 
     def close(self) -> None:
-        """Leave nothing of Spark on the disk."""
-        empty_scratch(self.scratch)
+        """Leave nothing of Spark on the disk, as far as that can be had: the next start removes the rest."""
+        with suppress(OSError):
+            empty_scratch(self.scratch)
 
 
 def start_engine(config: PipelineConfig, fork_server: bool = False) -> EngineStart:

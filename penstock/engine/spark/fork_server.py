@@ -47,6 +47,7 @@ def listen(folder: Path) -> socket.socket:
     try:
         # Relative, because the path of a socket must be short.
         os.chdir(folder)
+        Path(_SOCKET).unlink(missing_ok=True)
         listening.bind(_SOCKET)
     finally:
         os.chdir(here)

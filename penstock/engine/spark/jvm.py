@@ -50,7 +50,7 @@ def has_jvm() -> bool:
 def empty_scratch(folder: Path) -> None:
     """Remove what a killed JVM left there. The folder belongs to this driver alone."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 class StartingJvm:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,7 +111,7 @@ def make_start_cache(cache: StartCache) -> bool:
         (made.folder / "spark").symlink_to(spark_home())
         shutil.rmtree(cache.folder, ignore_errors=True)
         made.folder.rename(cache.folder)
-    _remove_outdated(cache)
+    remove_outdated(cache)
     return True
 
 
@@ -153,8 +154,11 @@ def _record_classes(archive: Path, scratch: Path) -> None:
     gateway.proc.wait(_PATIENCE)
 
 
-def _remove_outdated(cache: StartCache) -> None:
-    """Of this Spark under another Java, and of Sparks that are gone: an archive is large."""
+def remove_outdated(cache: StartCache) -> None:
+    """Of this Spark under another Java, of Sparks that are gone, and of a making that was killed: they are large."""
+    for folder in cache.folder.parent.glob("making-*"):
+        if time.time() - folder.stat().st_mtime > _PATIENCE:
+            shutil.rmtree(folder, ignore_errors=True)
     for folder in cache.folder.parent.glob("spark-*"):
         link = folder / "spark"
         if folder != cache.folder and (not link.exists() or link.resolve() == spark_home().resolve()):
