@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -139,10 +138,7 @@ def test_a_collector_that_answers_while_the_engine_does_not_run_may_be_anothers(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "[::1]"])
 def test_a_free_address_is_fine(host: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert check_address("source web", f"{host}:{port}").verdict is Verdict.OK
+    assert check_address("source web", f"{host}:{free_port()}").verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Reader:
         self._port = str(free_port())
         (folder / ".curlrc").write_text("silent\nshow-error\n")  # a terminal shows no progress of so little
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self._environment = {**os.environ, "PATH": path, "CURL_HOME": str(folder), "TZ": "UTC"}
+        self._environment = {**os.environ, "PATH": path, "CURL_HOME": str(folder), "TZ": "UTC", "no_proxy": "*"}
         self._running: subprocess.Popen[bytes] | None = None
 
     def follow(self, typed: Typed) -> None:
@@ -58,7 +58,7 @@ class Reader:
         """End what was left running, as a person would."""
         if self._running is not None:
             self._running.send_signal(signal.SIGINT)
-            assert self._running.wait(timeout=HANG) == 0, (self._home / "running.log").read_text()
+            assert self._running.wait(timeout=HANG) == 0, self._log()
 
     def leave(self) -> None:
         if self._running is not None:
@@ -67,10 +67,17 @@ class Reader:
     def _succeeds(self, typed: Typed, command: str) -> bool:
         code, printed = self._type(command)
         if code != 0:
+            assert self._is_running(), f"{command}\n{printed}\n{self._log()}"
             return False
         if command.startswith(SENDS):
             assert shows(typed.shown, printed), self._differs(typed, printed)
         return shows(typed.shown, printed)
+
+    def _is_running(self) -> bool:
+        return self._running is not None and self._running.poll() is None
+
+    def _log(self) -> str:
+        return (self._home / "running.log").read_text()
 
     def _type(self, command: str) -> tuple[int, str]:
         left_in = self._home / "left-in"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import socket
+
+CHOSEN_FROM = range(15_000, 32_000)
+"""Below those that the system gives to connections as their near end: one of them may be in use when it is needed."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on now, and that is given to nobody who asked for none in particular."""
+    for port in random.SystemRandom().sample(CHOSEN_FROM, len(CHOSEN_FROM)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError(f"none of the ports {CHOSEN_FROM.start} to {CHOSEN_FROM.stop} is free")
 
 
 def listens(port: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,16 +16,11 @@ from penstock.record import Record, records
 from penstock.sources.contract import SourceContext
 from penstock.testing.source import log_records, running
 from penstock.testing.waiting import HANG, eventually
+from tests.support.ports import free_port
 
 CLIENT = {"X-Auth-Token": "public"}
 SERVER = {"X-Auth-Token": "private"}
 TOKENS = [{"id": "site", "client_secret": "public", "server_secret": "private"}]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

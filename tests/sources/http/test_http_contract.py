@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 
 from penstock.testing.source import SourceContract
-from tests.sources.http.server import CLIENT, TOKENS, free_port
+from tests.sources.http.server import CLIENT, TOKENS
+from tests.support.ports import free_port
 
 
 class TestHttpSource(SourceContract):

@@ -25,7 +25,8 @@ from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.openapi.description import document
 from penstock.sources.http.source import HttpSource, metrics_port
 from penstock.testing.waiting import HANG, eventually
-from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector, free_port
+from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector
+from tests.support.ports import free_port
 
 JS, API, BULK = "/api/v1/event", "/api/v1/s2s/event", "/api/v1/events/bulk"
 
