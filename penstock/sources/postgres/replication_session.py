@@ -88,8 +88,10 @@ class Session:
                     raise replication_slot.foreign_slot_error(slot)
                 replication_slot.check_reachable(self._control, self._progress.taken.commit)
                 self._wait_for_slot()
-                self._check_unmoved()
-                return
+                # One that was still being created, for a process of ours that stopped, may be gone with its holder.
+                if replication_slot.has_slot(self._control, slot):
+                    self._check_unmoved()
+                    return
             if self._progress.is_used():
                 raise replication_slot.slot_lost_error(slot, "it does not exist any more")
             replication_slot.check_free_slots(self._control)

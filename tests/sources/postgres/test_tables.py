@@ -327,6 +327,24 @@ def test_a_long_transaction_is_waited_for_and_a_stop_meanwhile_is_heard(rig: Rig
     assert rig.is_mirrored("public.items")
 
 
+def test_a_slot_that_ends_with_whom_it_was_being_created_for_is_created_again(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits any more for what the server creates, and somebody who starts again finds it there for now."""
+    rig.ask(ITEMS)
+    walsenders = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender' AND datname = current_database()"
+    with psycopg.connect(rig.url) as other:
+        other.execute("INSERT INTO items VALUES (1, 'a')")
+        with following(rig):
+            eventually(lambda: rig.ask("SELECT 1 FROM pg_replication_slots WHERE slot_name = 'penstock'"), "a slot")
+            ((abandoned,),) = rig.ask(walsenders)
+        with following(rig):
+            eventually(lambda: f"in use by process {abandoned}" in caplog.text, "somebody who waits for the slot")
+            rig.ask(f"SELECT pg_terminate_backend({abandoned})")
+            other.commit()
+            eventually(lambda: rig.is_mirrored("public.items"), "the table")
+
+
 def test_a_table_that_was_left_out_for_a_while_is_copied_again(rig: Rig) -> None:
     """Its changes were missed meanwhile; to go on as if nothing had been would be a silent gap."""
     rig.ask(ITEMS, "CREATE TABLE other (id int PRIMARY KEY)", "INSERT INTO items VALUES (1, 'a')")
