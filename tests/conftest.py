@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from penstock.redaction import forget_secrets
 from tests.support.database import Database
+from tests.support.fork_server import forking
 from tests.support.postgres import postgres
 
 # Whoever runs the tests in the background of a shell ignores SIGINT, and so would every process that they start.
@@ -86,6 +87,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     turns = {here / name: turn for turn, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: turns.get(item.path, len(SLOWEST)))
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with forking(tmp_path_factory.mktemp("fork-server")):
+        yield
 
 
 @pytest.fixture(autouse=True)

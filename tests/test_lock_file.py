@@ -41,4 +41,6 @@ def test_the_lock_has_everything_that_the_project_asks_for() -> None:
 
 
 def test_setup_refuses_what_has_no_hash() -> None:
-    assert "--require-hashes --requirement requirements.lock" in (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert "--require-hashes --requirement requirements-pip.lock" in makefile
+    assert "--require-hashes --requirement requirements.lock" in makefile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -41,6 +42,7 @@ class Tables:
     places: sa.Table
 
 
+@cache
 def tables(schema: str | None) -> Tables:
     """``schema`` keeps pipelines apart that share one PostgreSQL; SQLite has a file per pipeline instead."""
     metadata = sa.MetaData(schema=schema)
