@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.jvm import WORKER_PATH
 from penstock.log.spark_source import register
 
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -26,9 +25,9 @@ def quick_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -> Iterator[SparkSession]:
-    path = f"{WORKER_PATH}{os.pathsep}{Path(__file__).parents[2]}"
-    environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    root = str(Path(__file__).parents[2])
+    environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root}
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     session = (

@@ -36,7 +36,7 @@ from penstock.redaction import redacted
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 
-WORKER_PATH = Path(__file__).with_name("worker_path")
+_WORKER_PATH = Path(__file__).with_name("worker_path")
 """Holds the module that the Python processes of this JVM run first."""
 _POLL = 0.01
 
@@ -72,7 +72,7 @@ class StartingJvm:
         _write(options, "".join(f"{_quoted(option)}\n" for option in for_java))
         kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")} if by_hand else settings
         _write(properties, "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in kept.items()))
-        paths = [str(WORKER_PATH), os.environ.get("PYTHONPATH", "")]
+        paths = [str(_WORKER_PATH), os.environ.get("PYTHONPATH", "")]
         variables = {
             **os.environ,
             **(environment or {}),
