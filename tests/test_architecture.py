@@ -49,7 +49,7 @@ NAMES_VENDORS = {
     "redaction.py": "words that are no secret",
     "demo/": "runs one pipeline, and shows what it loaded",
     "config/pipeline_config.py": "a ledger is kept in SQLite or PostgreSQL",
-    "config/values/database_url.py": "the address of a database that speaks PostgreSQL's protocol",
+    "config/value_types/database_url.py": "the address of a database that speaks PostgreSQL's protocol",
     "engine/ledger/database.py": "a ledger is kept in SQLite or PostgreSQL",
     "cli/about.py": "tells the versions of installed packages",
     "cli/backup.py": "a ledger in PostgreSQL has backups of its own",
@@ -59,8 +59,9 @@ MOST_MODULES = 16
 """What a folder may hold before nobody finds anything in it."""
 
 ONE_EACH = {
-    "all_or_nothing", "config", "contract", "destination", "dialect", "doctor", "errors", "kept_values",
-    "mirror_applier", "session", "source", "stage_files", "stager", "status", "step", "tap", "type_names", "client",
+    "all_or_nothing", "config", "contract", "destination", "dialect", "doctor", "error_translation", "errors",
+    "unmapped_store", "mirror_applier", "session", "source", "stage_files", "stager", "status", "step", "tap",
+    "type_names", "client",
 }  # fmt: skip
 """Names that many folders have, for the same thing in each: a part that every component of a kind has, a verb and what
 it asks, or a promise and the suite that tries it."""

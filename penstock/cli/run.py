@@ -16,7 +16,7 @@ from penstock.cli._support.options import CONFIG, ConfigOption
 from penstock.cli._support.screen import JsonValue, counted, note, print_json_line, printable, show
 from penstock.cli._support.signals import stop_in_two_steps
 from penstock.cli.run_step import step_through
-from penstock.config.values.quantities import seconds
+from penstock.config.value_types.quantities import seconds
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from pydantic_core import InitErrorDetails
 from penstock.config.choices import LIFTED, ChosenDestination, ChosenSource, ChosenStep, complaint, refuse
 from penstock.config.component import ComponentConfig, SourceConfig, StepConfig, namespace_pattern
 from penstock.config.problems import suggestion
-from penstock.config.values.config_paths import LocalPath
-from penstock.config.values.database_url import check_url
-from penstock.config.values.listen_address import Address
-from penstock.config.values.quantities import ByteSize, Duration
-from penstock.config.values.spark_settings import checked_master, checked_settings
+from penstock.config.value_types.config_paths import LocalPath
+from penstock.config.value_types.database_url import check_url
+from penstock.config.value_types.listen_address import Address
+from penstock.config.value_types.quantities import ByteSize, Duration
+from penstock.config.value_types.spark_settings import checked_master, checked_settings
 from penstock.log.config import LogConfig
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")

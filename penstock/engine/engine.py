@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.backoff import Backoff, Patience
 from penstock.config.pipeline_config import RouteConfig, RouteMode
-from penstock.config.values.listen_address import split_address
+from penstock.config.value_types.listen_address import split_address
 from penstock.engine import events
 from penstock.engine.background_compaction import BackgroundCompaction
 from penstock.engine.delivery.deliver_batch import Delivery

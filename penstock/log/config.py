@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.component import ComponentConfig
-from penstock.config.values.quantities import ByteSize, Duration
+from penstock.config.value_types.quantities import ByteSize, Duration
 
 DAY = 86_400.0
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES, BadFrame, decode_header
+from penstock.log.format.head import read_head
 from penstock.log.format.log_files import segment_bases, segment_path
-from penstock.log.format.published_end import read_head
 from penstock.log.format.segment import Segment, after
 
 CLOCK_FILE = "clock"

@@ -19,9 +19,9 @@ import numpy as np
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES, MAGIC, BadFrame, FrameHeader, decode_header, payload_is_whole
+from penstock.log.format.head import Head, read_head
 from penstock.log.format.index import IndexWriter, Place, first_place, place_at, read_index
 from penstock.log.format.log_files import damage_error, index_path, segment_bases, segment_path
-from penstock.log.format.published_end import Head, read_head
 from penstock.log.format.segment import Segment, after
 
 

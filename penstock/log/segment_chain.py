@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import LogError
+from penstock.log.format.head import Head, missing_head_error, read_head
 from penstock.log.format.log_files import damage_error, segment_bases, segment_path, size_of
-from penstock.log.format.published_end import Head, missing_head_error, read_head
 from penstock.log.format.segment import Segment
 
 _OPEN_SEGMENTS = 8

@@ -24,9 +24,9 @@ from penstock.errors import LogError, LogFull
 from penstock.faults import reach
 from penstock.log.config import FsyncInterval, LogConfig
 from penstock.log.format.frame import LAST_OFFSET, SCATTERED_SCHEMA, Body, encode, place
+from penstock.log.format.head import Head, HeadFile
 from penstock.log.format.index import IndexWriter, Place, first_place
 from penstock.log.format.log_files import disk_full_error, index_path, is_full, segment_bases, segment_path, try_lock
-from penstock.log.format.published_end import Head, HeadFile
 from penstock.log.format.segment import after
 from penstock.log.lineage import note_writer
 from penstock.log.logical_clock import Clock, last_stamp

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.log.config import FsyncInterval, LogConfig
-from penstock.log.format.published_end import read_head
+from penstock.log.format.head import read_head
 from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, segments

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES
-from penstock.log.format.published_end import pack, read_head
+from penstock.log.format.head import pack, read_head
 from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers, segments

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import LogError
 from penstock.log.format.frame import HEADER_BYTES
-from penstock.log.format.published_end import Head, pack
+from penstock.log.format.head import Head, pack
 from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.maintenance_lock import lock_for_maintenance

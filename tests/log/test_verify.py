@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.log.format.frame import HEADER_BYTES, gone_header, pack_header
+from penstock.log.format.head import pack, read_head
 from penstock.log.format.index import IndexWriter, Place
-from penstock.log.format.published_end import pack, read_head
 from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.verify import PartitionCheck, check_partition, verify

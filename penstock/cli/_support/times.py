@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.config.values.quantities import seconds
+from penstock.config.value_types.quantities import seconds
 
 
 def time_since(text: str) -> datetime:

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.config.component import DestinationConfig
-from penstock.config.values.config_paths import LocalPath
+from penstock.config.value_types.config_paths import LocalPath
 
 
 class ArchiveConfig(DestinationConfig):

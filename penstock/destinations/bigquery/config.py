@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from penstock.config.values.config_paths import LocalPath
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.config_paths import LocalPath
+from penstock.config.value_types.quantities import Duration
 from penstock.destinations.bigquery.type_names import BIGQUERY_TYPES
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

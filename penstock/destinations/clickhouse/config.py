@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
-from penstock.config.values.database_url import check_url
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.database_url import check_url
+from penstock.config.value_types.quantities import Duration
 from penstock.destinations.clickhouse.type_names import CLICKHOUSE_TYPES
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.destinations.clickhouse.config import ClickhouseConfig
 from penstock.destinations.clickhouse.dialect import ClickhouseDialect, clickhouse_dialect
-from penstock.destinations.clickhouse.errors import as_penstock_error
+from penstock.destinations.clickhouse.error_translation import as_penstock_error
 from penstock.destinations.clickhouse.session import ClickhouseSession, translate_errors
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.sql.destination import SqlDestination

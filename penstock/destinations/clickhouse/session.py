@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock import faults
 from penstock.destinations.clickhouse.dialect import ClickhouseDialect
 from penstock.destinations.clickhouse.digest import digest
-from penstock.destinations.clickhouse.errors import as_penstock_error, is_no_table
+from penstock.destinations.clickhouse.error_translation import as_penstock_error, is_no_table
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.load.row_pieces import load_pieces
 from penstock.destinations.sql.load.table_load import Load

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from penstock.config.component import Offer
-from penstock.config.values.config_paths import LocalPath
+from penstock.config.value_types.config_paths import LocalPath
 from penstock.destinations.duckdb.type_names import DUCKDB_TYPES
 from penstock.destinations.sql.config import SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

@@ -13,10 +13,10 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.kept_values import DuckdbUnmappedStore
 from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, insert_rows, line
 from penstock.destinations.duckdb.row_groups import row_groups
 from penstock.destinations.duckdb.temporary_tables import create_staging_table
+from penstock.destinations.duckdb.unmapped_store import DuckdbUnmappedStore
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.row_pieces import load_schema
 from penstock.destinations.sql.load.table_load import Load

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.quantities import Duration
 from penstock.destinations.ga4 import limits
 from penstock.json.paths import parse_path
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import AliasChoices, Field
 
 from penstock.config.component import Offer
-from penstock.config.values.database_url import PostgresUrl
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.database_url import PostgresUrl
+from penstock.config.value_types.quantities import Duration
 from penstock.destinations.postgres.type_names import POSTGRES_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

@@ -15,7 +15,7 @@ import psycopg
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
-from penstock.destinations.postgres.errors import About, as_penstock_error
+from penstock.destinations.postgres.error_translation import About, as_penstock_error
 from penstock.destinations.postgres.session import Connection, PostgresSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session

@@ -14,7 +14,11 @@ import pyarrow as pa
 from penstock import faults
 from penstock.destinations.postgres.copy_rows import copy_rows, plain
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.errors import as_penstock_error, refuse_dropped_rows, refuse_prevented_delete
+from penstock.destinations.postgres.error_translation import (
+    as_penstock_error,
+    refuse_dropped_rows,
+    refuse_prevented_delete,
+)
 from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements

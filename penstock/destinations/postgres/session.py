@@ -17,9 +17,9 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.postgres.copy_rows import copy_rows, plain, with_columns
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.errors import About, as_penstock_error, refuse_dropped_rows
-from penstock.destinations.postgres.kept_values import PostgresUnmappedStore
+from penstock.destinations.postgres.error_translation import About, as_penstock_error, refuse_dropped_rows
 from penstock.destinations.postgres.mirror_applier import Cursor, PostgresMirrorTransaction
+from penstock.destinations.postgres.unmapped_store import PostgresUnmappedStore
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession

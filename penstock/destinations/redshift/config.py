@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
-from penstock.config.values.database_url import check_postgres_address
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.database_url import check_postgres_address
+from penstock.config.value_types.quantities import Duration
 from penstock.destinations.redshift.type_names import REDSHIFT_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

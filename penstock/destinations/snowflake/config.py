@@ -6,8 +6,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from penstock.config.values.config_paths import LocalPath
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.config_paths import LocalPath
+from penstock.config.value_types.quantities import Duration
 from penstock.destinations.snowflake.type_names import SNOWFLAKE_TYPES
 from penstock.destinations.sql.config import FloatType, SqlConfig
 from penstock.destinations.sql.type_names import TypeNames

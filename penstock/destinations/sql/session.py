@@ -15,7 +15,7 @@ from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marks import MARKS, Mark
 from penstock.destinations.sql.schema.schema_operations import CreateTable, Table, TypedColumn, WidenColumn
-from penstock.destinations.sql.unmapped.kept_values import UnmappedStore, not_offered
+from penstock.destinations.sql.unmapped.unmapped_store import UnmappedStore, not_offered
 from penstock.errors import ContradictionError, PenstockError
 from penstock.flatten.inner_types import InnerType
 

@@ -26,6 +26,7 @@ from penstock.engine.backup.claimed_folder import claim_folder
 from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, hash_file, sync_folders, too_short_error
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
+from penstock.log.format.head import HEAD_FILE, pack, read_head
 from penstock.log.format.log_files import (
     INDEX_SUFFIX,
     SEGMENT_SUFFIX,
@@ -34,7 +35,6 @@ from penstock.log.format.log_files import (
     segment_bases,
     segment_path,
 )
-from penstock.log.format.published_end import HEAD_FILE, pack, read_head
 from penstock.log.lineage import LINEAGE_FILE, read_lineage
 from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.maintenance_lock import busy_error, lock_for_maintenance

@@ -230,8 +230,8 @@ def _check_log(config: PipelineConfig) -> Iterator[Finding]:
 
 
 def _check_partition(log: LocalLog, partition: int, source: str) -> Iterator[Finding]:
+    from penstock.log.format.head import read_head
     from penstock.log.format.log_files import segment_path
-    from penstock.log.format.published_end import read_head
 
     bounds = log.bounds(partition)
     # Reading the newest record shows that the last frame is whole; reading all would take too long.

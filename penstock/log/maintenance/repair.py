@@ -23,9 +23,9 @@ from penstock.durable import make_directory, sync_directory
 from penstock.errors import LogError
 from penstock.faults import reach
 from penstock.log.format.frame import BadFrame
+from penstock.log.format.head import Head, HeadFile, read_head
 from penstock.log.format.index import first_place
 from penstock.log.format.log_files import replace_durably, segment_bases, segment_path, try_lock
-from penstock.log.format.published_end import Head, HeadFile, read_head
 from penstock.log.format.segment import Segment, after
 from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.maintenance_lock import SCRATCH, busy_error, lock_for_maintenance

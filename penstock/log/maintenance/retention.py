@@ -12,8 +12,8 @@ from pathlib import Path
 
 from penstock.durable import sync_directory
 from penstock.log.config import Retention
+from penstock.log.format.head import sync_head
 from penstock.log.format.log_files import index_path
-from penstock.log.format.published_end import sync_head
 from penstock.log.format.segment import Segment
 
 

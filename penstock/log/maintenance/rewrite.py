@@ -14,9 +14,9 @@ import pyarrow as pa
 from penstock.durable import sync_directory
 from penstock.faults import reach
 from penstock.log.format.frame import Body, FrameHeader, gone_header, pack_header, place
+from penstock.log.format.head import sync_head
 from penstock.log.format.index import IndexWriter, Place, first_place
 from penstock.log.format.log_files import index_path
-from penstock.log.format.published_end import sync_head
 from penstock.log.format.segment import after
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import LogError
+from penstock.log.format.head import Head, read_head
 from penstock.log.format.index import Place, first_place, is_damaged, place_at, read_index
 from penstock.log.format.log_files import index_path, segment_bases, segment_path, size_of
-from penstock.log.format.published_end import Head, read_head
 from penstock.log.format.segment import Segment, after
 from penstock.log.local_log import LocalLog
 from penstock.log.maintenance.survey import NO_LIMIT, Broken, survey

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from penstock.config.component import SampleFile, SourceConfig
-from penstock.config.values.config_paths import LocalPath
-from penstock.config.values.quantities import ByteSize, Duration
+from penstock.config.value_types.config_paths import LocalPath
+from penstock.config.value_types.quantities import ByteSize, Duration
 from penstock.sources.file.discovery import find_files
 
 _SAMPLES = 20

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from penstock.config.component import ComponentConfig, Listening, SourceConfig
-from penstock.config.values.config_paths import LocalPath
-from penstock.config.values.listen_address import Address
-from penstock.config.values.quantities import ByteSize, Duration
+from penstock.config.value_types.config_paths import LocalPath
+from penstock.config.value_types.listen_address import Address
+from penstock.config.value_types.quantities import ByteSize, Duration
 from penstock.sources.http.access.origins import checked_origin
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
-from penstock.config.values.listen_address import split_address
+from penstock.config.value_types.listen_address import split_address
 from penstock.errors import PenstockError
 from penstock.sources.contract import Source
 from penstock.sources.http import metrics

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from penstock.config.component import SourceConfig
-from penstock.config.values.database_url import PostgresUrl
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.database_url import PostgresUrl
+from penstock.config.value_types.quantities import Duration
 
 _SLOT = re.compile(r"[a-z0-9_]{1,50}")
 _LONGEST_NAME = 63

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.log.config import FsyncInterval
 from penstock.log.format.frame import Body
-from penstock.log.format.published_end import Head, read_head
+from penstock.log.format.head import Head, read_head
 from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.sources.postgres.copy.copy_blocks import Stopped

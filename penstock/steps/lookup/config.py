@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from penstock.config.component import ComponentConfig, StepConfig
-from penstock.config.values.config_paths import LocalPath
+from penstock.config.value_types.config_paths import LocalPath
 from penstock.json.paths import Path
 from penstock.steps.fields import FieldPath, field_path
 

@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from penstock.config.component import StepConfig
-from penstock.config.values.config_paths import LocalPath
+from penstock.config.value_types.config_paths import LocalPath
 
 
 class Shape(StrEnum):

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from penstock.config.component import StepConfig
-from penstock.config.values.quantities import ByteSize
+from penstock.config.value_types.quantities import ByteSize
 from penstock.steps.fields import FieldPath
 
 

@@ -246,8 +246,8 @@ def test_remapping_again_finds_nothing(warehouse: Warehouse) -> None:
 
 
 def test_more_rows_than_are_read_at_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.destinations.duckdb.kept_values._ROWS_AT_A_TIME", 10)
-    monkeypatch.setattr("penstock.destinations.postgres.kept_values._ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("penstock.destinations.duckdb.unmapped_store._ROWS_AT_A_TIME", 10)
+    monkeypatch.setattr("penstock.destinations.postgres.unmapped_store._ROWS_AT_A_TIME", 10)
     warehouse.load({"id": 0, "a": 0})
     warehouse.load(*({"id": number, "a": f"x{number}"} for number in range(1, 36)))
     assert warehouse.remap().moved == {"a": 35}

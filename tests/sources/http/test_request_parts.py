@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from penstock.config.values.listen_address import split_address
+from penstock.config.value_types.listen_address import split_address
 from penstock.sources.http.access.auth_tokens import Grant, TokenTable, presented_secret
 from penstock.sources.http.access.client_address import ClientAddress
 from penstock.sources.http.body.encodings import DamagedBody, TooLarge, UnknownEncoding, unpacked

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from penstock.config.component import SourceConfig
-from penstock.config.values.config_paths import LocalPath
-from penstock.config.values.quantities import Duration
+from penstock.config.value_types.config_paths import LocalPath
+from penstock.config.value_types.quantities import Duration
 
 
 class SpoolConfig(SourceConfig):

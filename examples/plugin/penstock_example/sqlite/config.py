@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.component import DestinationConfig
-from penstock.config.values.config_paths import LocalPath
+from penstock.config.value_types.config_paths import LocalPath
 
 
 class SqliteConfig(DestinationConfig):

@@ -18,7 +18,7 @@ from penstock.destinations.contract import TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.schema.schema_operations import AddColumn, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import Session
-from penstock.destinations.sql.unmapped.kept_values import ROW, UnmappedStore, update_statement
+from penstock.destinations.sql.unmapped.unmapped_store import ROW, UnmappedStore, update_statement
 from penstock.destinations.sql.unmapped.unmapped_values import parse_unmapped, without_members
 from penstock.errors import PenstockError
 from penstock.flatten.inner_types import InnerType, promote

@@ -55,7 +55,7 @@ def deliver(config: Path) -> None:
 
 def killed_at_note(config: Path, nth: int) -> None:
     """Deliver in a process that is killed when it is about to note its nth change."""
-    script = f"from pathlib import Path; from tests.engine.test_unnoted import deliver; deliver(Path({str(config)!r}))"
+    script = f"import pathlib, tests.engine.test_schema_drift as t; t.deliver(pathlib.Path({str(config)!r}))"
     environment = {**os.environ, "PENSTOCK_FAULTS": f"ledger.schema_change@{nth}=kill"}
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, check=False)
     assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()

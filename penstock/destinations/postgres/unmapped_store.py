@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.destinations.postgres.copy_rows import copy_rows
 from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.sql.schema.schema_operations import Table
-from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, UnmappedStore, update_statement
+from penstock.destinations.sql.unmapped.unmapped_store import REMAPPED, ROW, UnmappedStore, update_statement
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 _ROWS_AT_A_TIME = 10_000

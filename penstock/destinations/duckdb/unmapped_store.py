@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.schema.schema_operations import Table
-from penstock.destinations.sql.unmapped.kept_values import REMAPPED, ROW, UnmappedStore, update_statement
+from penstock.destinations.sql.unmapped.unmapped_store import REMAPPED, ROW, UnmappedStore, update_statement
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
 _KEPT = "_penstock_kept"
