@@ -83,7 +83,7 @@ class Ga4Destination(Destination[Ga4Config]):
             None if known else next((staged for staged in staged_events(parts) if _age(staged) > limits.MAX_AGE), None)
         )
         if old is not None:
-            raise RefusedError("PEN-DST-121", _too_old(old), "Nothing of it was sent.")
+            raise RefusedError("PEN-DST-121", _too_old(old), "It is too late for it: penstock failed drop")
         return self.write(batch, parts, book)
 
     def check(self) -> str:

@@ -18,6 +18,9 @@ COLLECTORS = frozenset(("_timestamp", "source_ip", "api_key", "src", "eventn_ctx
 """Fields that the collector adds to events. Google Analytics must not be sent IP addresses."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_DEPTH = 100
+_LONG = 300
+"""Digits of an integer that may be beyond a double."""
 _ROOM = 1_000
 """Bytes for what surrounds an event in a request."""
 
@@ -26,9 +29,14 @@ class BrokenRule(Exception):
     """A rule that a record breaks: its code, and what is wrong."""
 
     def __init__(self, code: str, message: str) -> None:
+        # The message may quote what is no text.
+        message = message.encode(errors="backslashreplace").decode()
         super().__init__(code, message)
         self.code = code
         self.message = message
+
+
+_TOO_DEEP = BrokenRule("depth", f"its values are nested more than {_MAX_DEPTH} deep")
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Mapper:
                 _require("user_property", limits.property_value(key, value))
                 properties[key] = {"value": value}
         event = Event(name, params, self._micros(document, came), client_id, user_id, properties)
-        size = len(json.dumps(event.body(), ensure_ascii=False).encode()) + len(event.owner[2].encode()) + _ROOM
+        size = len(_json(event.body())) + len(_json(event.owner)) + _ROOM
         if size > limits.MAX_BODY:
             raise BrokenRule("body", f"it makes a request of {size} bytes; {limits.MAX_BODY} are allowed")
         return event
@@ -113,6 +121,8 @@ class Mapper:
             _require("param_value", limits.param_value(name, value, self._config.max_value))
             params[name] = value
         if self._config.id_param is not None:
+            if self._config.id_param in params:
+                raise BrokenRule("param_name", f"its own parameter '{self._config.id_param}' is the name of id_param")
             params[self._config.id_param] = record_id
         _require("params", limits.param_count(params))
         return params
@@ -141,16 +151,48 @@ class Mapper:
 
 def _parsed(data: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(data, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        document = json.loads(data, parse_constant=_no_number, parse_int=_number)
+    except ValueError as error:
         raise BrokenRule("not_json", f"not JSON: {error}") from None
+    except RecursionError:
+        raise _TOO_DEEP from None
     if not isinstance(document, dict):
         raise BrokenRule("not_json", "not a JSON object")
+    # Few have so many brackets. Whatever walks through a value later has a stack of its own.
+    if data.count(b"{") + data.count(b"[") > _MAX_DEPTH and _depth(document) > _MAX_DEPTH:
+        raise _TOO_DEEP
     return document
 
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
+
+
+def _number(text: str) -> int | float:
+    """An integer that no double can hold is infinite, as such a fraction is: it breaks a rule if it is sent."""
+    return int(text) if len(text) < _LONG else float(text)
+
+
+def _json(value: Any) -> bytes:
+    """As a request has it. One event that cannot be read makes Google Analytics drop all that share its request."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise BrokenRule("text", "it has text with half of a surrogate pair, which no request can carry") from None
+    except ValueError:
+        raise BrokenRule("number", "it has a number that is too large for a double") from None
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [
+        inner
+        for each in level
+        if isinstance(each, (dict, list))
+        for inner in (each.values() if isinstance(each, dict) else each)
+    ]:
+        depth += 1
+    return depth
 
 
 def _require(code: str, wrong: str | None) -> None:
@@ -174,7 +216,7 @@ def _id(document: Mapping[str, Any], path: Path | None) -> str | None:
     value = None if path is None else _at(document, path)
     if value is None or isinstance(value, (dict, list, bool)) or not str(value).strip():
         return None
-    return str(value)
+    return value if isinstance(value, str) else _json(value).decode()
 
 
 def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
@@ -192,5 +234,5 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _json(value).decode()
     return value

@@ -56,8 +56,8 @@ def property_name(name: str) -> str | None:
 
 def param_value(name: str, value: object, max_value: int) -> str | None:
     longest = max(max_value, LONGER_VALUES.get(name, 0))
-    if isinstance(value, str) and len(value) > longest:
-        return f"the parameter '{name}' has {len(value)} characters; {longest} are allowed"
+    if not isinstance(value, list) and len(str(value)) > longest:
+        return f"the parameter '{name}' has {len(str(value))} characters; {longest} are allowed"
     if name == "items" and isinstance(value, list) and len(value) > MAX_ITEMS:
         return f"there are {len(value)} items; {MAX_ITEMS} are allowed"
     return None

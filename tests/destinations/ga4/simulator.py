@@ -6,6 +6,7 @@ Written from the protocol's reference and not from the destination's rules, so t
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -79,6 +80,18 @@ def problem(body: Any, size: int) -> tuple[str, str] | None:
     return None
 
 
+def read(raw: bytes) -> Any:
+    """The JSON of a request. Raises ``ValueError``."""
+    return json.loads(raw, parse_constant=_finite, parse_float=_finite, parse_int=_finite)
+
+
+def _finite(text: str) -> int | float:
+    """A number of JSON that a double can hold; whatever else is no request that Google can read."""
+    if not math.isfinite(float(text)):
+        raise ValueError(f"no number: {text[:40]}")
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
 def _bad_name(name: str, longest: int) -> bool:
     reserved = name.startswith(("_", "firebase_", "ga_", "google_", "gtag."))
     return reserved or len(name) > longest or re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]*", name, re.ASCII) is None
@@ -100,8 +113,11 @@ def google_analytics() -> Iterator[GoogleAnalytics]:
                 return
             query = {key: values[0] for key, values in parse_qs(where.query).items()}
             assert self.headers["Content-Type"] == "application/json"
-            body = json.loads(raw)
-            wrong = problem(body, len(raw))
+            try:
+                body = read(raw)
+                wrong = problem(body, len(raw))
+            except ValueError as error:
+                body, wrong = {}, ("VALUE_INVALID", f"not JSON: {error}")
             if where.path == "/debug/mp/collect":
                 messages = [] if wrong is None else [{"validationCode": wrong[0], "description": wrong[1]}]
                 self._answer(200, json.dumps({"validationMessages": messages}).encode())

@@ -21,7 +21,7 @@ from penstock.destinations.ga4.requests import Staged, requests
 from penstock.errors import RefusedError, TransientError
 from penstock.record import Record, entries, placed
 from penstock.testing.destination import ReadableContract, Staging, batch, delivered_rows
-from tests.destinations.ga4.simulator import SECRET, STREAM, GoogleAnalytics, google_analytics, problem
+from tests.destinations.ga4.simulator import SECRET, STREAM, GoogleAnalytics, google_analytics, problem, read
 from tests.support.ports import free_port
 
 NOW = datetime.now(UTC)
@@ -132,10 +132,43 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
 def test_a_record_that_breaks_a_rule_fails_alone_with_the_rule_as_its_code(
     code: str, fields: dict[str, Any], analytics: GoogleAnalytics, tmp_path: Path
 ) -> None:
+    assert_fails_alone(code, json.dumps(click(**fields)), analytics, tmp_path)
+
+
+DEEP = "[" * 900 + "]" * 900
+HALF = '"\\ud800"'
+HUGE = "7" * 400
+UNREADABLE = {
+    "a number beyond a double": ("number", '"x": 1e400'),
+    "an integer beyond a double": ("number", f'"x": -{HUGE}'),
+    "a number in a list": ("number", '"x": [1, 1e400]'),
+    "a number of an item": ("number", f'"items": [{{"p": {HUGE}}}]'),
+    "a number as an id": ("number", '"cid": 1e400'),
+    "a long number": ("param_value", f'"x": {"7" * 101}'),
+    "half a character": ("text", f'"x": {HALF}'),
+    "half a character in a list": ("text", f'"x": [{HALF}]'),
+    "half a character of an item": ("text", f'"items": [{{"p": {HALF}}}]'),
+    "half a character as an id": ("text", f'"cid": {HALF}'),
+    "half a character as a name": ("event_name", f'"type": {HALF}'),
+    "a deep list": ("depth", f'"x": {DEEP}'),
+    "a deep object": ("depth", '"x": ' + '{"a":' * 900 + "1" + "}" * 900),
+    "a deep item": ("depth", f'"items": [{{"p": {DEEP}}}]'),
+    "our own parameter": ("param_name", '"penstock_id": 1'),
+}
+
+
+@pytest.mark.parametrize(("code", "field"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_value_that_would_spoil_its_request_fails_alone(
+    code: str, field: str, analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    assert_fails_alone(code, json.dumps(click())[:-1] + f", {field}}}", analytics, tmp_path)
+
+
+def assert_fails_alone(code: str, event: str, analytics: GoogleAnalytics, tmp_path: Path) -> None:
     destination = Ga4Destination(config(endpoint=analytics.endpoint))
     staging = Staging(destination, tmp_path / "stage")
-    data = [json.dumps(event).encode() for event in (click(), click(**fields), click())]
-    receipt = destination.write(batch(), staging.stage(data))
+    good = json.dumps(click()).encode()
+    receipt = destination.write(batch(), staging.stage([good, event.encode(), good]))
     failures = [*receipt.failures, *(outcome.failures for outcome in staging.outcomes if outcome.failures.num_rows)]
     assert [(rows.column("offset").to_pylist(), rows.column("code").to_pylist()) for rows in failures] == [
         ([1], [code])
@@ -273,6 +306,8 @@ values = st.one_of(
     st.booleans(),
     st.none(),
     st.floats(allow_nan=False),
+    st.integers().map(lambda n: 10 ** abs(n % 500)),
+    st.text(st.characters(categories=["Cs", "L"]), max_size=3),
     st.lists(st.integers(), max_size=60),
 )
 
@@ -287,4 +322,4 @@ def test_what_passes_our_rules_passes_those_of_the_validation_server(name: str, 
         return
     if event is not None:
         (request,) = requests([Staged(0, 0, 0, event)])
-        assert problem(json.loads(request.body), len(request.body)) is None
+        assert problem(read(request.body), len(request.body)) is None
