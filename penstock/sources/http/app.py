@@ -60,7 +60,7 @@ class Collector:
     def __init__(self, config: HttpConfig, source: str, tally: Tally, connections: Connections) -> None:
         limits = config.limits
         self.connections = connections
-        self.readiness = Readiness()
+        self.readiness = Readiness(limits.disk_reserve)
         self.tally = tally
         self.intake = EventIntake(config, source, tally, self.readiness)
         self.bodies = BodyReader(limits, tally)
@@ -136,7 +136,7 @@ class Collector:
             self._admit(request, secret)
         if self.intake.commits is None or self.readiness.stopping:
             return responses.closing(responses.NOT_READY)
-        if self.readiness.disk_free < self._limits.disk_reserve:
+        if self.readiness.disk_is_full:
             return responses.closing(responses.LOG_FULL)
         if endpoint.shape is Shape.PIXEL:
             await self._take_pixel(request)

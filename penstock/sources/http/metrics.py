@@ -8,6 +8,7 @@ collector runs.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,8 @@ from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 LATENCY_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+_log = logging.getLogger("penstock.http")
 
 
 @dataclass(slots=True)
@@ -50,6 +53,18 @@ class Tally:
         draft = path.with_suffix(".draft")
         draft.write_bytes(orjson.dumps(document))
         draft.replace(path)
+
+    def try_save(self, path: Path, failing: bool = False) -> bool:
+        """Whether it was saved; a full disk must not cost more than that. Logged when it is no longer as before."""
+        try:
+            self.save(path)
+        except OSError as error:
+            if not failing:
+                _log.warning("the metrics cannot be saved: %s", error)
+            return False
+        if failing:
+            _log.warning("the metrics are saved again")
+        return True
 
     @classmethod
     def load(cls, path: Path) -> Tally:

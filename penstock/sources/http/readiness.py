@@ -1,5 +1,5 @@
-"""Whether a worker should get traffic: the log takes writes, and the worker is not stopping. It owns its partition
-already: before that it does not listen."""
+"""Whether a worker should get traffic: the log takes writes, its disk has room, and the worker is not stopping. It owns
+its partition already: before that it does not listen."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class Readiness:
     """A failed commit makes a worker unready for a few seconds only: without traffic it could never show that it has
     recovered."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk_reserve: int = 0) -> None:
         self.stopping = False
+        self._disk_reserve = disk_reserve
         self.disk_free = sys.maxsize
         """Bytes left on the log's disk at the last check."""
         self._failed_at = -FAILURE_MEMORY_SECONDS
@@ -32,6 +33,11 @@ class Readiness:
             return "unknown"
         return "ok" if beat.silence() <= SILENT else f"silent for {beat.silence():.0f} s"
 
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether what is left on the disk is for those who deliver."""
+        return self.disk_free < self._disk_reserve
+
     def commit_failed(self) -> None:
         self._failed_at = monotonic()
 
@@ -43,6 +49,8 @@ class Readiness:
         """Why the worker is not ready; None when it is."""
         if self.stopping:
             return "stopping"
+        if self.disk_is_full:
+            return "the disk is full; events are taken again when there is room"
         if monotonic() - self._failed_at < FAILURE_MEMORY_SECONDS:
             return "the log could not be written a moment ago"
         return None

@@ -104,7 +104,7 @@ async def _serve(job: Job) -> None:
         sweep.cancel()
     await asyncio.to_thread(group.close)
     writer.close()
-    collector.tally.save(tally_path)
+    collector.tally.try_save(tally_path)
 
 
 def _raise_file_limit(connections: int) -> None:
@@ -173,17 +173,17 @@ async def _own_partition(
 
 
 async def _run_periodic_checks(collector: Collector, server: Server, log_dir: Path, tally_path: Path) -> None:
+    readiness, saved = collector.readiness, True
     while True:
-        await asyncio.sleep(SWEEP_SECONDS)
-        if collector.readiness.stopping:
+        if readiness.stopping:
             # A stop that came while the server was starting was lost.
             server.stop()  # type: ignore[no-untyped-call]
         collector.bodies.expire_late(asyncio.get_running_loop().time())
-        collector.readiness.disk_free = shutil.disk_usage(log_dir).free
-        try:
-            collector.tally.save(tally_path)
-        except OSError as error:  # a full disk must not cost the sweep
-            _log.warning("the metrics could not be saved: %s", error)
+        readiness.disk_free = shutil.disk_usage(log_dir).free
+        saved = collector.tally.try_save(tally_path, failing=not saved)
+        if not saved and readiness.problem is not None:
+            readiness.commit_failed()  # nothing can be written still, although nobody may have tried
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 def _wait_for_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ TOKENS = [{"id": "site", "client_secret": "public", "server_secret": "private"}]
 
 @dataclass(frozen=True)
 class Running:
-    """A collector that answers ``/readyz``."""
+    """A collector that answers."""
 
     url: str
     port: int
@@ -80,13 +80,13 @@ def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **
     trusted = ssl.create_default_context(cafile=tls["cert"]) if isinstance(tls, dict) else True
     with running("http", json.dumps(config), context) as process, httpx.Client(timeout=HANG, verify=trusted) as http:
         url = f"{'http' if tls is None else 'https'}://{host}:{port}"
-        eventually(lambda: _is_ready(http, url), "the collector's readiness")
+        eventually(lambda: _is_up(http, url), "the collector's first answer")
         assert process.pid is not None
         yield Running(url, port, folder, http, process.pid, metrics)
 
 
-def _is_ready(http: httpx.Client, url: str) -> bool:
+def _is_up(http: httpx.Client, url: str) -> bool:
     try:
-        return http.get(f"{url}/readyz").status_code == 200
+        return http.get(f"{url}/healthz").status_code == 200
     except httpx.TransportError:
         return False

@@ -17,9 +17,12 @@ import httpx
 import pytest
 
 from penstock.log.local_log import LocalLog
+from penstock.sources.http.metrics import Tally
+from penstock.sources.http.readiness import FAILURE_MEMORY_SECONDS
 from penstock.testing.source import log_records, numbers
 from penstock.testing.waiting import HANG, eventually
 from tests.sources.http.server import CLIENT, Running, collector
+from tests.support.small_disk import fill, small_disk
 
 JS = "/api/v1/event"
 HEAD = b"POST /api/v1/event HTTP/1.1\r\nHost: x\r\nX-Auth-Token: public\r\n"
@@ -91,8 +94,45 @@ def test_a_full_disk_is_said_and_outlived(tmp_path: Path) -> None:
 def test_the_last_room_on_the_disk_is_left_to_those_who_deliver(tmp_path: Path) -> None:
     with collector(tmp_path, limits={"disk_reserve": "1000000TB"}) as web:
         answer = eventually(lambda: _refused(web), "the reserve being seen")
+        ready = web.http.get(f"{web.url}/readyz")
+        assert (ready.status_code, ready.json()["code"]) == (503, "not_ready")
+        assert "disk is full" in ready.text
         assert (answer.status_code, answer.json()["code"]) == (503, "log_full")
         assert "retry-after" in answer.headers
+
+
+@pytest.mark.parametrize("reserve", ["4MiB", "0"])
+def test_a_collector_is_not_ready_while_its_disk_is_full_and_ready_when_there_is_room(
+    tmp_path: Path, reserve: str
+) -> None:
+    with (
+        small_disk(tmp_path, 8) as disk,
+        collector(disk, '{"segment_bytes": "1MiB"}', limits={"disk_reserve": reserve}) as web,
+    ):
+        assert web.post(JS, b'{"n":1}').status_code == 200
+        ballast = fill(disk)
+        answer = eventually(lambda: _refused(web), "the full disk being seen")
+        assert (answer.status_code, answer.json()["code"]) == (503, "log_full")
+        until = time.monotonic() + 2 * FAILURE_MEMORY_SECONDS
+        while time.monotonic() < until:  # nobody posts any more
+            assert web.http.get(f"{web.url}/readyz").status_code == 503
+            time.sleep(0.1)
+        ballast.unlink()
+        eventually(lambda: web.http.get(f"{web.url}/readyz").status_code == 200, "readiness")
+        assert web.post(JS, b'{"n":2}').status_code == 200
+
+
+def test_metrics_that_cannot_be_saved_are_told_once_and_once_when_they_are_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saved, path = True, tmp_path / "later" / "0.json"
+    for attempt in range(20):
+        if attempt == 10:
+            path.parent.mkdir()
+        saved = Tally().try_save(path, failing=not saved)
+    first, second = caplog.messages
+    assert first.startswith("the metrics cannot be saved: ")
+    assert second == "the metrics are saved again"
 
 
 def _refused(web: Running) -> httpx.Response | None:

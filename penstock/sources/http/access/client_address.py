@@ -1,4 +1,8 @@
-"""Where a request really came from: the socket's address, or what a trusted proxy reports."""
+"""Where a request really came from: the socket's address, or what a trusted proxy reports.
+
+Addresses come without a zone (``fe80::1%eth0`` is ``fe80::1``): it names an interface of one host, and means nothing
+where the event is read.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +28,21 @@ class ClientAddress:
 
     def of(self, peer: str, headers: Headers) -> str:
         """``peer`` is the socket's ``address:port``; IPv6 comes in brackets."""
-        host = peer.rpartition(":")[0].strip("[]")
+        host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
         if not self._networks or not self.is_trusted(host):
             return host
-        forwarded = headers.get_all("x-forwarded-for")
-        if any(forwarded):
-            # Several lines are one list: a proxy may add its own line to those that a client forged.
-            return self._last_untrusted(",".join(forwarded), host)
+        # Several lines are one list: a proxy may add its own line to those that a client forged. Empty elements of a
+        # list do not count (RFC 9110, 5.6.1).
+        forwarded = ",".join(headers.get_all("x-forwarded-for")).rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]
+        if chain := [text for text in forwarded if text.strip()]:
+            return self._last_untrusted(chain, host)
         real_lines = headers.get_all("x-real-ip")
         real = _parse(real_lines[-1]) if real_lines else None
         return str(real) if real is not None else host
 
-    def _last_untrusted(self, forwarded: str, host: str) -> str:
+    def _last_untrusted(self, chain: Sequence[str], host: str) -> str:
         # Every proxy appends its peer, so only the part right of the last untrusted address can be trusted.
-        for text in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):
+        for text in reversed(chain):
             address = _parse(text)
             if address is None:
                 return host
@@ -61,6 +66,6 @@ def _parse(text: str) -> Address | None:
         address = ip_address(text)
     except ValueError:
         return None
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
+    if isinstance(address, IPv6Address):
+        return address.ipv4_mapped or IPv6Address(int(address))  # the number has no zone
     return address

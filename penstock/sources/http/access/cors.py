@@ -43,7 +43,7 @@ class Cors:
         """
         headers = [*answer.headers, ("vary", "origin")]
         if self._opens(grant, origin):
-            headers += [*_opened(origin), ("access-control-expose-headers", "retry-after")]
+            headers += [*_headers_allowing(origin), ("access-control-expose-headers", "retry-after")]
         return Answer(answer.status, headers, answer.body)
 
     def preflight(self, grant: Grant | None, origin: str | None, methods: str) -> Answer:
@@ -53,7 +53,7 @@ class Cors:
         if self.active:
             headers.append(("vary", "origin, access-control-request-method, access-control-request-headers"))
         if origin is not None and self._opens(grant, origin):
-            headers += _opened(origin)
+            headers += _headers_allowing(origin)
             headers.append(("access-control-allow-methods", methods))
             headers.append(("access-control-allow-headers", ALLOWED_HEADERS))
             headers.append(("access-control-max-age", str(PREFLIGHT_SECONDS)))
@@ -66,6 +66,6 @@ class Cors:
         return known is not None and known.allow(origin)
 
 
-def _opened(origin: str) -> HeaderList:
+def _headers_allowing(origin: str) -> HeaderList:
     # sendBeacon and some libraries always send "with credentials"; we set no cookies.
     return [("access-control-allow-origin", origin), ("access-control-allow-credentials", "true")]

@@ -42,13 +42,13 @@ class Call:
         body_events.check_tokens(self._text, self._limits)
         try:
             if len(self._text) > max(WALK_BYTES, self._limits.event_bytes):
-                yield from self._walked(admit)
+                yield from self._walk_messages(admit)
             else:
-                yield from self._parsed(admit)
+                yield from self._parse_messages(admit)
         except NotJson as error:
             raise BadBody(HTTPStatus.BAD_REQUEST, "not_json", str(error)) from None
 
-    def _parsed(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
+    def _parse_messages(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
         text, kind, limits = self._text, self._kind, self._limits
         value = parse(text)
         if not isinstance(value, dict):
@@ -67,7 +67,7 @@ class Call:
         found = body_events.array(text[listed.start : listed.end], values, limits)
         yield from body_events.all_filled(map(_keyless, found), _shared(text, parts, limits), limits)
 
-    def _walked(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
+    def _walk_messages(self, admit: Callable[[str | None], None]) -> Iterator[Event]:
         text, limits = self._text, self._limits
         if self._kind is not None or not text.startswith(b"{"):
             raise body_events.too_large(len(text), limits, 0)
