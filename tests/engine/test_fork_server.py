@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,6 +101,34 @@ def test_the_daemon_reads_its_input_and_ends_with_it(served: Path, tmp_path: Pat
 
 def test_without_a_server_a_process_runs_by_itself(tmp_path: Path) -> None:
     assert run(tmp_path, "-m", "pyspark.find_spark_home").stdout == f"{INSTALLED}\n"
+
+
+def test_a_server_that_was_killed_is_done_without_although_a_worker_lives_on(tmp_path: Path) -> None:
+    """Workers of Spark's daemon end when the JVM lets them."""
+    with driver(tmp_path) as parent:
+        (server,) = psutil.Process(parent.pid).children()
+        given = of_the_jvm(tmp_path, "-m", "penstock.engine.spark.worker_daemon", "pyspark.worker")
+        with subprocess.Popen(**given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waits:  # type: ignore[call-overload]
+            port = int.from_bytes(waits.stdout.read(4), "big")
+            with socket.create_connection(("127.0.0.1", port)):
+                (daemon,) = server.children()
+                (worker,) = eventually(daemon.children, "the daemon has forked a worker")
+                server.kill()
+                eventually(lambda: not daemon.is_running(), "the daemon ends with the server")
+                assert worker.is_running()
+                assert run(tmp_path, "-m", "pyspark.find_spark_home").stdout == f"{INSTALLED}\n"
+                assert waits.wait(HANG) == 1
+        eventually(lambda: not worker.is_running(), "the worker ends with its connection")
+
+
+def test_a_server_that_hangs_is_done_without(tmp_path: Path) -> None:
+    with driver(tmp_path) as parent:
+        (server,) = psutil.Process(parent.pid).children()
+        eventually(lambda: run(tmp_path, "-m", "pyspark.find_spark_home").returncode == 0, "it serves")
+        server.suspend()
+        assert run(tmp_path, "-m", "pyspark.find_spark_home").stdout == f"{INSTALLED}\n"
+        server.resume()
+        assert run(tmp_path, "-m", "pyspark.find_spark_home").stdout == f"{INSTALLED}\n"
 
 
 def test_a_process_that_waits_for_its_fork_ends_with_the_driver(tmp_path: Path) -> None:

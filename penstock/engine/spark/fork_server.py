@@ -30,6 +30,9 @@ FOLDER_VARIABLE = "PENSTOCK_FORK_SERVER"
 _SOCKET = "fork.socket"
 _HEADER = 8
 _PATIENCE = 60.0
+GREETING = b"!"
+"""Sent to a process that connects: only who has seen it hands its work over (``sitecustomize.py``). A server that hangs
+sends none."""
 
 
 _is_fork = False
@@ -78,18 +81,22 @@ def start_fork_server(listening: socket.socket, steps: Set[str], destinations: S
         os._exit(code)
 
 
-def _detach(kept: set[int]) -> None:
+def _detach(kept: Set[int]) -> None:
     """Let go of what belongs to the driver: the lock on its data, its JVM's input, its signals and log."""
+    _release_files(kept)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger().handlers.clear()
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+def _release_files(kept: Set[int] = frozenset()) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in map(int, os.listdir("/proc/self/fd")):
         # Replaced and not closed: an object that still names one must not close what gets its number next.
         if number > 2 and number not in kept and number != null:
             with suppress(OSError):
                 os.dup2(null, number, inheritable=False)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.getLogger().handlers.clear()
-    logging.getLogger().setLevel(logging.WARNING)
 
 
 def _load(steps: Set[str], destinations: Set[str]) -> None:
@@ -136,19 +143,21 @@ class _Server:
     def _take(self) -> None:
         connection, _ = self._listening.accept()
         connection.settimeout(_PATIENCE)
+        streams: list[int] = []
         try:
+            connection.sendall(GREETING)
             header, streams, _, _ = socket.recv_fds(connection, _HEADER, 3)
-            told = connection.makefile("rb").read(int.from_bytes(header, "big"))
-            request = json.loads(told)
+            message = connection.makefile("rb").read(int.from_bytes(header, "big"))
+            request = json.loads(message)
         except (OSError, ValueError):
             connection.close()
-            return
-        pid = os.fork()
-        if pid == 0:
-            _run(request, streams)
+        else:
+            pid = os.fork()
+            if pid == 0:
+                _run(request, streams)
+            self._waiting[pid] = connection
         for stream in streams:
             os.close(stream)
-        self._waiting[pid] = connection
 
     def _tell_ended(self) -> None:
         for pid, connection in list(self._waiting.items()):
@@ -170,7 +179,8 @@ def _run(request: Mapping[str, Any], streams: list[int]) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-            os.close(stream)
+        # A worker that outlives the server must not keep its socket open: others would wait for an answer there.
+        _release_files()
         os.environ.clear()
         os.environ.update(request["variables"])
         os.chdir(request["folder"])

@@ -1,9 +1,9 @@
 """Runs at the start of every Python process that Spark's JVM starts: Python itself looks for a module of this name.
 
 Where the driver has a fork server, the process hands its work over to a fork of it, which need not import anything, and
-only waits for its end. Elsewhere it goes on by itself. Spark puts a zip of PySpark before everything else on the path,
-so it would unpack and compile PySpark anew, which is most of what a short one does. Where the same PySpark is
-installed, with its compiled modules, that zip is left out.
+only waits for its end. Elsewhere, or if that server does not answer, it goes on by itself. Spark puts a zip of PySpark
+before everything else on the path, so it would unpack and compile PySpark anew, which is most of what a short one does.
+Where the same PySpark is installed, with its compiled modules, that zip is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 
+_PATIENCE = 4.0
+"""Seconds for the fork server to answer. Spark gives a process ten in all."""
 _HERE = os.path.dirname(__file__)
 _INSTALLED = {os.path.join(folder, "pyspark", "python", "lib") for folder in sys.path}
 
@@ -25,14 +27,18 @@ def _hand_over(folder: str, module: str, *arguments: str) -> None:
         try:
             # Relative, because the path of a socket must be short.
             os.chdir(folder)
+            server.settimeout(_PATIENCE)
             server.connect("fork.socket")
+            if not server.recv(1):
+                return
         except OSError:
             return
         finally:
             os.chdir(here)
-        told = json.dumps({"words": [module, *arguments], "variables": dict(os.environ), "folder": here}).encode()
-        socket.send_fds(server, [len(told).to_bytes(8, "big")], [0, 1, 2])
-        server.sendall(told)
+        server.settimeout(None)
+        request = json.dumps({"words": [module, *arguments], "variables": dict(os.environ), "folder": here}).encode()
+        socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
+        server.sendall(request)
         # The fork has them now; Spark notices the end of a process by the end of its streams.
         null = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
