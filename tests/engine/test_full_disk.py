@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from penstock.engine.ledger import Totals
 from penstock.testing.waiting import eventually
 from tests.engine.projects import append_all, pipeline
 from tests.engine.test_engine import running
+from tests.support.small_disk import fill, small_disk
 
 TO_DUCKDB = """\
 name: shop
@@ -28,39 +28,21 @@ COUNT = 5_000
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 32 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no file system may be mounted here, so there is no disk to fill")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def filled(disk: Path) -> Path:
-    """A file that takes all the room there is."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
-            return ballast
-    raise AssertionError("the disk has no end")
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, 32) as disk:
+        yield disk
 
 
 @pytest.mark.parametrize("on_it", ["the warehouse", "the staged files", "everything"])
 def test_a_disk_that_fills_up_during_a_load_has_every_event_once_when_there_is_room(
-    tmp_path: Path, small_disk: Path, caplog: pytest.LogCaptureFixture, on_it: str
+    tmp_path: Path, disk: Path, caplog: pytest.LogCaptureFixture, on_it: str
 ) -> None:
-    data = (small_disk if on_it == "everything" else tmp_path) / "data"
-    warehouse = (tmp_path if on_it == "the staged files" else small_disk) / "warehouse.duckdb"
+    data = (disk if on_it == "everything" else tmp_path) / "data"
+    warehouse = (tmp_path if on_it == "the staged files" else disk) / "warehouse.duckdb"
     opened = pipeline(tmp_path, TO_DUCKDB.format(data=data, warehouse=warehouse))
     if on_it == "the staged files":
-        (small_disk / "stage").mkdir()
-        (data / "stage").symlink_to(small_disk / "stage")
+        (disk / "stage").mkdir()
+        (data / "stage").symlink_to(disk / "stage")
     noise = random.Random(1)
     append_all(
         opened, "web", [b'{"n": %d, "text": "%s"}' % (n, noise.randbytes(300).hex().encode()) for n in range(COUNT)]
@@ -68,7 +50,7 @@ def test_a_disk_that_fills_up_during_a_load_has_every_event_once_when_there_is_r
 
     with running(opened):
         eventually(lambda: opened.ledger.totals("warehouse").loaded > 0, "the first batch is loaded", every=0.01)
-        ballast = filled(small_disk)
+        ballast = fill(disk)
         said = "No space left on device"
         eventually(lambda: said in caplog.text and "again in" in caplog.text, "the route says why it waits")
         assert opened.ledger.totals("warehouse").loaded < COUNT

@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
+from penstock.engine.spark.jvm import JvmDied, StartingJvm
 from penstock.engine.spark.jvm_command import direct_command, is_set_up_by_hand, jvm_options, script_command
+from penstock.engine.spark.session_settings import session_settings
+from penstock.engine.spark.spark_session import explain_start_errors
 from penstock.engine.spark.start_cache import StartCache, find_java, find_start_cache, remove_outdated, spark_home
+from penstock.errors import RouteError
+from penstock.testing.waiting import HANG
+from tests.support.small_disk import fill, small_disk
 
 LOCAL = {"spark.master": "local[2]", "spark.driver.memory": "1g"}
 
@@ -129,3 +137,37 @@ def test_what_a_killed_making_left_is_removed_and_one_under_way_is_not(tmp_path:
     os.utime(killed, (0, 0))
     remove_outdated(cache)
     assert sorted(tmp_path.iterdir()) == [under_way, cache.folder]
+
+
+def test_a_jvm_that_finds_no_room_for_its_connection_is_given_up_at_once_and_started_again(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 4) as disk:
+        folder = disk / "spark"
+        folder.mkdir()
+        jvm = StartingJvm(session_settings("shop", "local[1]", folder, {}), folder, tmp_path / "traces.log")
+        fill(disk)
+        given_up = threading.Timer(HANG, jvm.kill)
+        given_up.start()
+        try:
+            with pytest.raises(JvmDied, match="No space left on device"):
+                jvm.connect()
+            assert jvm.process.poll() is None, "it lives, and would be waited for"
+        finally:
+            given_up.cancel()
+            jvm.kill()
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("Error while sending or receiving"), ConnectionRefusedError()])
+def test_a_jvm_that_ends_while_spark_starts_is_started_again(error: Exception) -> None:
+    with pytest.raises(JvmDied), explain_start_errors():
+        raise error
+
+
+def test_a_jvm_that_is_refused_by_a_setting_says_so(tmp_path: Path) -> None:
+    """And is not started again: only files may be there later."""
+    settings = {**session_settings("shop", "local[1]", tmp_path, {}), "spark.submit.deployMode": "cluster"}
+    jvm = StartingJvm(settings, tmp_path, tmp_path / "traces.log")
+    try:
+        with pytest.raises(RouteError, match=r"PEN-ENG-003.*[Cc]luster deploy mode"), explain_start_errors():
+            jvm.connect()
+    finally:
+        jvm.kill()

@@ -21,11 +21,12 @@ from penstock.log.format.log_files import segment_bases, segment_path
 from penstock.testing.mirror import Source
 from tests.engine.copies import OPERATOR
 from tests.engine.test_catching_up import RunnerWithoutSpark
-from tests.engine.test_full_disk import filled, small_disk
+from tests.engine.test_full_disk import disk
 from tests.engine.test_waiting import BY_KIND, Shop, shop
 from tests.support.database import Database
+from tests.support.small_disk import fill
 
-__all__ = ["shop", "small_disk"]
+__all__ = ["disk", "shop"]
 
 
 def changed(shop: Shop, old: str, new: str) -> None:
@@ -222,9 +223,7 @@ def test_who_drops_a_route_is_told_how_many_rows_wait_for_it(left: Shop) -> None
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_full_disk_while_rows_are_made_anew_loses_and_doubles_nothing(
-    shop: Shop, small_disk: Path, apart: bool
-) -> None:
+def test_a_full_disk_while_rows_are_made_anew_loses_and_doubles_nothing(shop: Shop, disk: Path, apart: bool) -> None:
     """``apart``: by a process of their own, as an engine does it."""
     with shop.locked("orders"):
         shop.append(("orders", 1), ("visits", 1))
@@ -233,9 +232,9 @@ def test_a_full_disk_while_rows_are_made_anew_loses_and_doubles_nothing(
         shop.deliver()
     stage = shop.folder / "data" / "stage"
     shutil.rmtree(stage)
-    stage.symlink_to(small_disk)
+    stage.symlink_to(disk)
     retry = (lambda: RunnerWithoutSpark(shop).catch_up()) if apart else shop.retry
-    ballast = filled(small_disk)
+    ballast = fill(disk)
     with pytest.raises(Exception, match="No space left"):
         retry()
     assert shop.waiting == {"orders": (2, 2)}

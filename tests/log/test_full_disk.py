@@ -13,6 +13,7 @@ from penstock.errors import LogFull
 from penstock.log.local_log import LocalLog
 from tests.contract.log import config
 from tests.log.samples import numbered, numbers
+from tests.support.small_disk import small_disk
 
 _WITH_A_QUOTA = """
 import resource, sys
@@ -56,29 +57,16 @@ def test_a_quota_refuses_appends_whole_until_it_is_raised(tmp_path: Path) -> Non
     assert int(ran.stdout) > 400
 
 
-def _mount(directory: Path) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(directory)]
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if not _mount(disk):
-        pytest.skip("no file system may be mounted here; the quota test holds the same promise")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, 1) as disk:
+        yield disk
 
 
-def test_a_full_file_system_refuses_appends_whole_until_there_is_room(small_disk: Path, tmp_path: Path) -> None:
-    ballast = small_disk / "ballast"
+def test_a_full_file_system_refuses_appends_whole_until_there_is_room(disk: Path) -> None:
+    ballast = disk / "ballast"
     ballast.write_bytes(b"x" * 600_000)
-    log = LocalLog(small_disk / "log", config(compression="none", segment_bytes=100_000))
+    log = LocalLog(disk / "log", config(compression="none", segment_bytes=100_000))
     with log.writer("web") as writer:
         refused = 0
         while refused < 3:

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 _WORKER_PATH = Path(__file__).with_name("worker_path")
 """Holds the module that the Python processes of this JVM run first."""
 _POLL = 0.01
+_LAST_WORDS = 10.0
+"""Seconds for the rest of what a JVM said that has ended."""
+
+
+class JvmDied(Exception):
+    """Spark's JVM is gone, or of no use. Only a new process can start a new one."""
 
 
 def has_jvm() -> bool:
@@ -67,6 +73,7 @@ class StartingJvm:
         by_hand = is_set_up_by_hand(settings)
         cache = None if by_hand else find_start_cache()
         remembered = None if cache is None else cache.command()
+        self.lacks_archive = not by_hand and remembered is None
         theirs = shlex.split(settings.get(JAVA_OPTIONS, ""))
         for_java = jvm_options(theirs, None if cache is None or remembered is None else cache.archive)
         _write(options, "".join(f"{_quoted(option)}\n" for option in for_java))
@@ -100,21 +107,25 @@ class StartingJvm:
         self._traces = traces
 
     def connect(self) -> JavaGateway:
-        """Wait until it is up, and return its gateway."""
-        from pyspark.errors import PySparkRuntimeError
+        """Wait until it is up, and return its gateway. Raises ``JvmDied`` if it could not read or write a file: there
+        may be room for it later."""
         from pyspark.java_gateway import launch_gateway
         from pyspark.serializers import UTF8Deserializer, read_int
 
-        relay = threading.Thread(target=relay_output, args=(self._output, OutputFilter(self._traces)), name="jvm-logs")
+        output = OutputFilter(self._traces)
+        relay = threading.Thread(target=relay_output, args=(self._output, output), name="jvm-logs")
         relay.daemon = True
         relay.start()
         try:
             while not self._address.exists():
-                if self.process.poll() is not None:
-                    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+                ended = self.process.poll() is not None
+                if ended:
+                    relay.join(_LAST_WORDS)
+                if ended or output.main_error is not None:
+                    raise _start_error(output.main_error)
                 time.sleep(_POLL)
-            with self._address.open("rb") as told:
-                port, secret = read_int(told), UTF8Deserializer().loads(told)  # type: ignore[no-untyped-call]
+            with self._address.open("rb") as answer:
+                port, secret = read_int(answer), UTF8Deserializer().loads(answer)  # type: ignore[no-untyped-call]
         finally:
             for path in self._files:
                 path.unlink(missing_ok=True)
@@ -130,6 +141,14 @@ class StartingJvm:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def _start_error(reason: str | None) -> Exception:
+    from pyspark.errors import PySparkRuntimeError
+
+    if reason is not None and reason.startswith(("java.io.", "java.nio.")):
+        return JvmDied(f"Spark's JVM could not start: {reason}")
+    return PySparkRuntimeError(reason, errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 
 
 def _ignore_interrupts() -> None:

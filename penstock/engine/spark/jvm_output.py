@@ -14,6 +14,7 @@ KEPT_CHARACTERS = 4 << 20
 """How much of the stack traces is kept."""
 
 _FRAME = re.compile(r"\s+at [\w.$/<>@-]+\(.*\)\s*|\s*\.\.\. \d+ (?:more|common).*", re.DOTALL)
+_MAIN_ENDED = re.compile(r'Exception in thread "main" (.+)')
 _PYTHON_TRACE = re.compile(
     r"Traceback \(most recent call last\):\s*|(?:During handling of|The above exception was) .*:\s*"
 )
@@ -25,9 +26,13 @@ _CHATTER = re.compile(
 
 
 class OutputFilter:
-    """Used by one thread. Starts with an empty ``traces`` file."""
+    """Used by one thread. Starts with an empty ``traces`` file.
+
+    ``main_error``: what ended the JVM's main thread. Other threads keep such a JVM alive, and nothing comes of it.
+    """
 
     def __init__(self, traces: Path) -> None:
+        self.main_error: str | None = None
         self._traces = traces
         self._told = False
         self._in_python_trace = False
@@ -38,6 +43,8 @@ class OutputFilter:
         """The part of a line to show; often nothing. Frames go to the file."""
         if _CHATTER.fullmatch(line):
             return ""
+        if ended := _MAIN_ENDED.search(line):
+            self.main_error = ended[1]
         # The frames of a Python trace are indented; the first line after them that is not is the message.
         begins = _PYTHON_TRACE.fullmatch(line) is not None
         self._in_python_trace = begins or (self._in_python_trace and line.startswith((" ", "\n")))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.delivery.deliver_batch import Stopped
-from penstock.engine.spark.jvm import StartingJvm
+from penstock.engine.spark.jvm import JvmDied, StartingJvm
 from penstock.engine.spark.session_settings import STREAMING
 from penstock.errors import RouteError
 
@@ -43,12 +43,15 @@ def build_session(settings: Mapping[str, str], jvm: StartingJvm | None) -> Spark
 
 @contextmanager
 def explain_start_errors() -> Iterator[None]:
-    """Turns errors at Spark's start, which come from a setting or from Java, into one line without stack traces."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    """Turns errors at Spark's start, which come from a setting or from Java, into one line without stack traces. Raises
+    ``JvmDied`` for a JVM that is gone: killed, or without room for its files."""
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except (Py4JNetworkError, ConnectionError):
+        raise JvmDied("Spark's JVM ended while Spark started; why is in its output above") from None
     except (PySparkException, Py4JError) as error:
         raise RouteError(
             "PEN-ENG-003",
@@ -93,10 +96,6 @@ def _set_query_log_level(spark: SparkSession, level: str) -> None:
 
 def _is_no_stop(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], Stopped)
-
-
-class JvmDied(Exception):
-    """Spark's JVM is gone. Only a new process can start a new one."""
 
 
 class Jvm:

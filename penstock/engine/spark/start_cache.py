@@ -89,12 +89,12 @@ def find_start_cache() -> StartCache | None:
         java_home = Path(java).resolve(strict=True).parents[1]
         release = java_home / "release"
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-        told = [_VERSION, str(spark_home()), str(java_home), release.read_text() if release.exists() else ""]
+        versions = [_VERSION, str(spark_home()), str(java_home), release.read_text() if release.exists() else ""]
         # A jar that was exchanged changes its folder.
-        told.append(str((spark_home() / "jars").stat().st_mtime_ns))
+        versions.append(str((spark_home() / "jars").stat().st_mtime_ns))
     except (OSError, RuntimeError):
         return None
-    return StartCache(root / f"spark-{hashlib.sha256(chr(0).join(told).encode()).hexdigest()[:16]}")
+    return StartCache(root / f"spark-{hashlib.sha256(chr(0).join(versions).encode()).hexdigest()[:16]}")
 
 
 def make_start_cache(cache: StartCache) -> bool:
@@ -120,7 +120,7 @@ def ask_launcher(scratch: Path) -> list[str]:
     properties = scratch / "none.properties"
     properties.touch()
     jars = str(spark_home() / "jars" / "*")
-    told = subprocess.run(
+    launched = subprocess.run(
         [str(find_java()), "-cp", jars, _LAUNCHER, _SUBMIT, "--properties-file", str(properties), "pyspark-shell"],
         # The version is only asked where Spark was built from source.
         env={**os.environ, "SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"},
@@ -128,7 +128,7 @@ def ask_launcher(scratch: Path) -> list[str]:
         check=True,
         timeout=_PATIENCE,
     )
-    words = [word.lstrip("\n") for word in told.stdout.decode().split("\0")]
+    words = [word.lstrip("\n") for word in launched.stdout.decode().split("\0")]
     return [word for word in words[: words.index(_SUBMIT) + 1] if word and not word.startswith("-Xmx")]
 
 
