@@ -15,6 +15,7 @@ from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by
 from bench.records import texts
 from penstock.log.local_log import LocalLog
 from penstock.sources.http.config import HttpConfig
+from tests.support.ports import free_port, listens
 
 EVENT_BYTES = 500
 DISTINCT = 64
@@ -92,10 +93,10 @@ def _latency(ours: Sequence[Load], theirs: Sequence[Load]) -> Comparison:
 
 def no_work_load(folder: Path, events: Path, seconds: int) -> Load:
     folder.mkdir()
-    port = processes.free_port()
+    port = free_port()
     workers: int = HttpConfig.model_fields["workers"].default
     with processes.running([["-m", "bench.no_work", str(port)]] * workers, folder) as servers:
-        processes.wait_for(lambda: processes.listens(port), "the server without work", servers)
+        processes.wait_for(lambda: listens(port), "the server without work", servers)
         post(port, events, 1)
         return post(port, events, seconds)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.demo.sender import Client
+from tests.support.ports import free_port
 
 TOKEN = "demo"
 SOURCE = "web"
@@ -109,15 +109,3 @@ def wait_for(
 def ready(port: int) -> bool:
     """Whether every worker of a collector is ready. A connection reaches one of them, so many have to say so."""
     return all(Client(port).ready() for _ in range(ASKED))
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

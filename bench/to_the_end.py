@@ -16,9 +16,10 @@ from pathlib import Path
 import orjson
 import psutil
 
-from bench.processes import ROUTE, SOURCE, free_port
+from bench.processes import ROUTE, SOURCE
 from penstock.config.loading import load
 from penstock.engine.pipeline import Pipeline
+from tests.support.ports import free_port
 
 LOOK_EVERY = 1.0
 START = 180

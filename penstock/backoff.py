@@ -32,7 +32,7 @@ class Backoff:
 
 @dataclass
 class Patience:
-    """How long to wait for something that is away: ``limit`` seconds since it was first missed, or for ever."""
+    """How long to wait for something unavailable: ``limit`` seconds since it was first missed, or for ever."""
 
     limit: float | None = None
     _since: float | None = None

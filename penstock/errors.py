@@ -46,7 +46,7 @@ class LedgerError(PenstockError):
     """The ledger refuses: the accounting would not add up, or another process is in the way."""
 
 
-class LedgerAway(LedgerError):
+class LedgerUnavailable(LedgerError):
     """The ledger's database cannot be reached now."""
 
 
@@ -59,12 +59,12 @@ class ContradictionError(PenstockError):
     right."""
 
 
-class SourceAway(PenstockError):
+class SourceUnavailable(PenstockError):
     """What a source reads from cannot be reached now. The same may work later."""
 
 
 class TransientError(PenstockError):
-    """The destination cannot take the batch now (away, locked, overloaded). The same write is tried again later."""
+    """The destination cannot take the batch now (unavailable, locked, overloaded). The same write is tried again."""
 
 
 class TableRefusedError(PenstockError):

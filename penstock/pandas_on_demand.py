@@ -45,11 +45,11 @@ class _ImportWatch(MetaPathFinder):
         sys.meta_path.remove(self)
         found = find_spec(_PANDAS)
         if found is not None and found.loader is not None:
-            found.loader = _TellingLoader(found.loader)
+            found.loader = _NotifyingLoader(found.loader)
         return found
 
 
-class _TellingLoader(Loader):
+class _NotifyingLoader(Loader):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 

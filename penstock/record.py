@@ -60,6 +60,8 @@ class Header(StrEnum):
     OLD_KEY = "old_key"
     """The former key of a row whose key an update changed: a JSON object of key columns, or of the whole row if the
     table has no key."""
+    REPLAY_OF = "replay_of"
+    """Of a record that was put through its route again: the place of its original, ``partition:offset``."""
 
 
 ENTRY_SCHEMA: pa.Schema = pa.schema(

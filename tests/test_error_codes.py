@@ -16,6 +16,12 @@ from penstock.errors import PenstockError
 PACKAGE = Path(__file__).parents[1] / "penstock"
 PAGE = PACKAGE.parent / "docs" / "reference" / "errors.md"
 CODE = re.compile(r"PEN-[A-Z]+-\d{3}")
+NO_ADVICE = re.compile(
+    r"(the batch|they|it) (is|are|was|will be) (not committed and is )?(tried|looked up) again"
+    r"|nothing of it was \w+|the batch is not committed|[\s.;]",
+    re.IGNORECASE,
+)
+"""What an error may say of itself, and does not tell anybody what to do."""
 DATABASE_SAYS = {"PEN-DST-023", "PEN-DST-024", "PEN-PGS-015"}
 """Codes for whatever a database says: away, or no. Their words are the database's."""
 
@@ -52,7 +58,8 @@ def test_the_reference_lists_every_code_with_what_to_do() -> None:
     assert {section.partition("\n")[0] for section in sections} == known
     meanings = runpy.run_path(str(PACKAGE.parent / "scripts" / "error_page.py"))["meanings_by_code"]()
     # The problems of a config are listed one by one, each with its fix.
-    assert [code for code, found in meanings.items() if not all(each.fix for each in found)] == ["PEN-CFG-001"]
+    silent = [code for code, found in meanings.items() if not all(NO_ADVICE.sub("", each.fix) for each in found)]
+    assert silent == ["PEN-CFG-001"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_the_reference_lists_every_code_with_what_to_do() -> None:
     [
         ("Connection refused", "It is tried again.", "PEN-X-001: Connection refused. It is tried again."),
         ("the table is gone.", "Make it.", "PEN-X-001: the table is gone. Make it."),
-        ("no such host\n", "Mend it.", "PEN-X-001: no such host. Mend it."),
+        ("no such host\n", "Fix it.", "PEN-X-001: no such host. Fix it."),
         ("Connection refused", "", "PEN-X-001: Connection refused"),
     ],
 )

@@ -52,8 +52,8 @@ def restore(
     from penstock.engine.backup.restore_backup import restore as put_back
 
     with progress_bars() as report:
-        told = partial(report, "restoring")
-        done = put_back(read_config(config), source.absolute(), current_operator("restore"), force, told)
+        report_progress = partial(report, "restoring")
+        done = put_back(read_config(config), source.absolute(), current_operator("restore"), force, report_progress)
     if json:
         print_json(
             {
@@ -61,7 +61,7 @@ def restore(
                 "before": None if done.before is None else str(done.before),
                 "left": None if done.left is None else str(done.left),
                 "routes": [
-                    {**asdict(route), "missing": route.missing or None, "unknown": route.unknown or None}
+                    {name: value if name == "adopted" else value or None for name, value in asdict(route).items()}
                     for route in done.routes
                 ],
                 **_described(done.manifest),
@@ -82,8 +82,9 @@ def restore(
 def _route_lines(route: ResumedRoute) -> Iterator[str]:
     if route.adopted:
         yield f"{route.route}: {count(route.adopted)} offsets are at the destination already; they are not sent again"
-    if route.missing:
-        yield f"{route.route}: {route.missing}"
+    for message in (route.missing, route.replayed):
+        if message:
+            yield f"{route.route}: {message}"
     if route.unknown:
         yield f"{route.route}: the destination was not asked, and is when the route starts: {route.unknown}"
 

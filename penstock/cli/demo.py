@@ -1,4 +1,4 @@
-"""``penstock demo``: the whole pipeline on this machine, in a minute."""
+"""``penstock demo``: the whole pipeline on this machine, with one command."""
 
 from __future__ import annotations
 

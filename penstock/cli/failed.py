@@ -109,12 +109,18 @@ def replay_failed(
     since: SinceOption = None,
     until: UntilOption = None,
     everything: AllOption = False,
+    not_delivered: Annotated[
+        bool,
+        typer.Option("--not-delivered", help="You have looked: none of them is at the destination (after a restore)."),
+    ] = False,
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
     """Put entries through their route again, each exactly once. Works while the pipeline runs."""
     from penstock.engine.failed.replay import replay
     from penstock.engine.failed.selection import open_entries
+    from penstock.engine.history.takeover import check_past
+    from penstock.engine.operate.offset_control import running_engine
 
     choice = _choice(ids, route, step, code, since, until)
     _require_deliberate(choice, everything)
@@ -134,7 +140,9 @@ def replay_failed(
                         f"route '{name}' has a key and no version_column: what is replayed is put over what came after"
                         " it for the same key"
                     )
-                done[name] = replay(name, entries, pipeline.log, pipeline.ledger)
+                if running_engine(pipeline) is None:
+                    check_past(pipeline, name)
+                done[name] = replay(name, entries, pipeline.log, pipeline.ledger, not_delivered)
     _report(done, "replayed", json)
 
 

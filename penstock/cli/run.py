@@ -33,7 +33,7 @@ def run(
             "--patience",
             metavar="DURATION",
             parser=seconds,
-            help="With --once: how long to wait for a database that stays away (30s, 5m), then end with 3.",
+            help="With --once: how long to wait for an unavailable database (30s, 5m), then end with 3.",
         ),
     ] = None,
     step: Annotated[
@@ -43,7 +43,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --step: do not ask before each record.")] = False,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="now", help="now: routes that are new begin behind all that is in the log."),
+        typer.Option("--from", metavar="now", help="now: routes that are new begin after all that is in the log."),
     ] = None,
     config: ConfigOption = CONFIG,
     json: Annotated[
@@ -103,7 +103,7 @@ def _start_at_end(path: Path) -> None:
 
     with open_pipeline(path, create=True) as pipeline:
         for route in start_at_end(pipeline, current_operator("run --from now")):
-            note(f"route {route} begins behind all that is in the log now")
+            note(f"route {route} begins after all that is in the log now")
 
 
 def bounded_sources(config: PipelineConfig) -> list[str]:
@@ -158,17 +158,17 @@ def _print_account(path: Path, code: int, as_json: bool) -> None:
             print_json_line({"event": "ended", "code": code})
         return
     unfinished = found.routes if code == Exit.UNFINISHED else ()
-    away = [route for route in unfinished if route.noted == "retrying"]
+    retrying = [route for route in unfinished if route.noted == "retrying"]
     tables = {
         route.route: "; ".join(
-            f"table {name} waits for {counted(told.rows, 'row')}: {told.reason}" for name, told in route.waiting.items()
+            f"table {name} waits for {counted(wait.rows, 'row')}: {wait.reason}" for name, wait in route.waiting.items()
         )
         for route in unfinished
         if route.waiting
     }
     if as_json:
-        told: dict[str, JsonValue] = {**tables, **{route.route: route.message for route in away}}
-        waits = {"waits_for": told} if told else {}
+        waiting: dict[str, JsonValue] = {**tables, **{route.route: route.message for route in retrying}}
+        waits = {"waits_for": waiting} if waiting else {}
         print_json_line({"event": "ended", "code": code, **waits, **status_object(found)})
         return
     show(routes_table(found))
@@ -177,7 +177,7 @@ def _print_account(path: Path, code: int, as_json: bool) -> None:
             note(f"route {route.route} gave up: {printable(route.message)}")
         elif route.state == "halted":
             note(f"route {route.route} {printable(route.message)}")
-    for route in away:
+    for route in retrying:
         note(f"route {route.route} still waits, {counted(route.to_go, 'record')} to go: {printable(route.message)}")
     for name, what in tables.items():
         note(f"route {name}: {printable(what)}")

@@ -50,7 +50,7 @@ def step_through(config: Path, route: str, yes: bool, as_json: bool) -> Exit:
 
 @contextmanager
 def _show_warnings() -> Iterator[None]:
-    """Show the engine's warnings (a destination is away); this verb prints the rest itself."""
+    """Show the engine's warnings (a destination is unavailable); this verb prints the rest itself."""
     waiting = logging.StreamHandler(sys.stderr)
     waiting.addFilter(lambda record: record.levelno == logging.WARNING)
     log = logging.getLogger("penstock")

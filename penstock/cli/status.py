@@ -119,14 +119,14 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         },
         "tables_waiting": {
             name: {
-                "rows": told.rows,
-                "batches": told.batches,
-                "first_batch": told.first,
-                "since": moment_of(told.since),
-                "attempts": told.attempts,
-                "reason": told.reason,
+                "rows": waiting.rows,
+                "batches": waiting.batches,
+                "first_batch": waiting.first,
+                "since": moment_of(waiting.since),
+                "attempts": waiting.attempts,
+                "reason": waiting.reason,
             }
-            for name, told in route.waiting.items()
+            for name, waiting in route.waiting.items()
         },
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
@@ -161,8 +161,8 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
             yield _batch_line(route.route, route.under_way)
         if route.message:
             yield f"{route.route}: {printable(route.message)}"
-        for name, told in route.waiting.items():
-            yield _waiting_line(route.route, name, told)
+        for name, waiting in route.waiting.items():
+            yield _waiting_line(route.route, name, waiting)
     yield from overflow_lines(found)
     yield from failed_line(found)
 
@@ -189,11 +189,11 @@ def _batch_line(route: str, batch: UnderWay) -> str:
     return f"{route}: batch {batch.batch} with {records} is under way since {moment_of(batch.since)}{there}"
 
 
-def _waiting_line(route: str, name: str, told: WaitingTable) -> str:
-    parts = f"{counted(told.rows, 'row')} of {counted(told.batches, 'batch', 'batches')}"
+def _waiting_line(route: str, name: str, waiting: WaitingTable) -> str:
+    parts = f"{counted(waiting.rows, 'row')} of {counted(waiting.batches, 'batch', 'batches')}"
     return (
-        f"{route}: table {printable(name)} waits for {parts} since {moment_of(told.since)}, and is tried beside newer"
-        f" ones: {printable(told.reason)}"
+        f"{route}: table {printable(name)} waits for {parts} since {moment_of(waiting.since)}, and is tried beside"
+        f" newer ones: {printable(waiting.reason)}"
     )
 
 

@@ -16,9 +16,7 @@ from penstock.cli._support.signals import handle_signals
 
 
 def tap(
-    where: Annotated[
-        str, typer.Argument(metavar="ROUTE[:STEP]", help="A route, or the place behind one of its steps.")
-    ],
+    where: Annotated[str, typer.Argument(metavar="ROUTE[:STEP]", help="A route, or the place after one of its steps.")],
     oldest: Annotated[bool, typer.Option("--oldest", help="Begin with the oldest record, not with the next.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,

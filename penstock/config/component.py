@@ -184,7 +184,7 @@ def refuse_flags(text: str) -> None:
     expression, flags = flagged[1], "".join(flag for flag in "imsx" if flag in flagged[2])
     instead = f"/(?{flags}){expression}/" if flags else f"/{expression}/"
     raise ValueError(
-        f"'{text}' has flags behind its last slash, where they have no meaning. Write '{instead}';"
+        f"'{text}' has flags after its last slash, where they have no meaning. Write '{instead}';"
         " for a slash that is part of the namespace write [/]"
     )
 

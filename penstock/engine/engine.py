@@ -24,7 +24,8 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.early_exit import exit_early_on_stop, has_waiting_tables, nothing_to_deliver
 from penstock.engine.processes.engine_start import EngineStart, start_engine
 from penstock.engine.processes.heartbeat_writer import HeartbeatWriter
-from penstock.engine.spark.spark_session import Jvm, JvmDied, build_session
+from penstock.engine.spark.jvm import JvmDied
+from penstock.engine.spark.spark_session import Jvm, build_session
 from penstock.engine.steady_clock import SteadyClock
 from penstock.errors import PenstockError
 
@@ -79,7 +80,7 @@ class Engine:
 
     def _run(self, start: EngineStart, stopping: Event) -> bool:
         config = self._pipeline.config
-        events.waiting_for_spark()
+        events.waiting_for_spark(slowly=start.jvm is not None and start.jvm.lacks_archive)
         began = time.monotonic()
         spark = build_session(start.settings, start.jvm)
         events.spark_started(time.monotonic() - began)

@@ -261,8 +261,9 @@ def process_started(name: str, pid: int) -> None:
     log.info("%s: started, pid %d", name, pid)
 
 
-def waiting_for_spark() -> None:
-    log.info("engine: waiting for Spark to start")
+def waiting_for_spark(slowly: bool) -> None:
+    why = " without an archive of its classes, which takes longer: penstock doctor says how to make it"
+    log.info("engine: waiting for Spark to start%s", why if slowly else "")
 
 
 def spark_started(seconds: float) -> None:

@@ -44,7 +44,7 @@ class LogConfig(ComponentConfig):
     compaction: bool = Field(
         False,
         description="`true`: of what every route is done with, keep only the newest record of each key (its namespace "
-        "and, where it has one, its own key; of records without one, such as most events, one per namespace stays). "
+        "and, where it has one, its own key; of records without one, such as most events, keep one per namespace). "
         "Done while the pipeline runs, whenever half of a partition is new since the last time, without asking. "
         "`penstock log compact` does it at once, whatever stands here, and asks.",
     )

@@ -118,6 +118,11 @@ class LocalLog:
         """The offsets of the first and the last record that are there."""
         return self.reader(partition).stored_span()
 
+    def first_offset(self, partition: int) -> int:
+        """The offset of the first record that is there; compaction may have removed those where the log begins."""
+        first = self.stored_span(partition).first
+        return self.bounds(partition).oldest if first is None else first
+
     def lineage(self, partition: int) -> Lineage:
         """Which writers gave the partition's offsets."""
         return read_lineage(self.partition_dir(partition))
@@ -165,7 +170,7 @@ class LocalLog:
         return self.reader(partition).published_end()
 
     def stamp_at(self, partition: int, offset: int) -> int:
-        """The stamp of the record at ``offset``, or of the next one; behind the last one, its own."""
+        """The stamp of the record at ``offset``, or of the next one; after the last one, its own."""
         return self.reader(partition).stamp_at(offset)
 
     def measure(self, partition: int, start: int, stop: int) -> tuple[int, int]:

@@ -52,7 +52,7 @@ class PublishedEnd:
 
 
 class Run(NamedTuple):
-    """Records of a partition that were appended together, one behind the other, with about their size in memory."""
+    """Records of a partition that were appended together, one after the other, with about their size in memory."""
 
     stamp: int
     partition: int
@@ -114,7 +114,7 @@ class PartitionReader:
             wanted = left
 
     def _fetch(self, segment: Segment, wanted: np.ndarray) -> Generator[pa.RecordBatch, None, np.ndarray]:
-        """Yield what the segment has of these; return those that lie behind it."""
+        """Yield what the segment has of these; return those that lie after it."""
         place = segment.seek(int(wanted[0]))
         while place.position < segment.size:
             _, header = next(segment.walk(place))
@@ -143,7 +143,7 @@ class PartitionReader:
         return end
 
     def end_at(self, stamp: int, start: int | None = None, stop: int | None = None) -> int:
-        """The offset before which every record has a stamp of at most this one, and behind which none has.
+        """The offset before which every record has a stamp of at most this one, and after which none has.
 
         ``start..stop``: where it is known to lie, which saves a search; one that lies outside comes out as the nearer
         of the two.
@@ -161,7 +161,7 @@ class PartitionReader:
         return max(first, end if stop is None else min(end, stop))
 
     def stamp_at(self, offset: int) -> int:
-        """The stamp of the record at ``offset``, or of the next one; behind the last one, its own."""
+        """The stamp of the record at ``offset``, or of the next one; after the last one, its own."""
         for segment, place, header, at in self._frames(offset, LAST_OFFSET + 1):
             offsets = _remaining(segment, place, header, at)
             if len(offsets):

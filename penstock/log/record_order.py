@@ -59,7 +59,7 @@ def beginning(
     reached = _marked(log, ranges, most, records_left, bytes_left)
     records, raw_bytes = _measure(log, {p: (first, reached[p]) for p, (first, _) in ranges.items()})
     rest = {p: (reached[p], end) for p, (_, end) in ranges.items()}
-    return _walked(log, rest, records_left - records, bytes_left - raw_bytes, first=records == 0)
+    return _walk_appends(log, rest, records_left - records, bytes_left - raw_bytes, first=records == 0)
 
 
 class LogOrder:
@@ -152,7 +152,7 @@ def _measure(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
     return sum(records for records, _ in found), sum(raw_bytes for _, raw_bytes in found)
 
 
-def _walked(log: LocalLog, ranges: Ranges, records: int, raw_bytes: int, first: bool) -> Offsets:
+def _walk_appends(log: LocalLog, ranges: Ranges, records: int, raw_bytes: int, first: bool) -> Offsets:
     """Append by append in the order. ``first``: there is nothing in the batch yet, so one record is taken anyway."""
     reached = {p: start for p, (start, _) in ranges.items()}
     runs = heapq.merge(

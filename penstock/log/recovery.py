@@ -121,7 +121,7 @@ def _cut_torn_tail(path: Path, base: int, durable: int) -> tuple[Place, TornTail
                 place = after(place, header)
             if place.position < size and _holds_whole_frame(content, place):
                 raise damage_error(
-                    path, place.position, place.offset, "the frame is not whole, but frames behind it are"
+                    path, place.position, place.offset, "the frame is not whole, but frames after it are"
                 )
         if place.position == size:
             return place, None

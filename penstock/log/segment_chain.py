@@ -103,7 +103,7 @@ class SegmentChain:
                 self._open.move_to_end(key)
                 return found
         try:
-            found = _opened(segment_path(self._directory, base), base, end)
+            found = _open_segment(segment_path(self._directory, base), base, end)
         except FileNotFoundError:
             return None
         if found is None:
@@ -126,7 +126,7 @@ class SegmentChain:
                 self._open.pop(key, None)
 
 
-def _opened(path: Path, base: int, end: int | None) -> Segment | None:
+def _open_segment(path: Path, base: int, end: int | None) -> Segment | None:
     """The segment up to ``end``; None if it was closed and rewritten, so that this end is meaningless."""
     try:
         found = Segment(path, base, end)

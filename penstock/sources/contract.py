@@ -28,7 +28,7 @@ class SourceContext:
     """The log's config as JSON (segment size, fsync mode ...)."""
     state_dir: Path
     patience: float | None = None
-    """Seconds after which it gives up on what it reads from, if that stays away; None: it waits for ever."""
+    """Seconds after which it gives up on what it reads from, if that stays unavailable; None: it waits for ever."""
 
 
 ConfigT = TypeVar("ConfigT", bound=SourceConfig)
@@ -39,8 +39,8 @@ class Source(ABC, Generic[ConfigT]):
 
     ``run`` returns when ``stopping`` is set (everything taken so far is in the log) or, for a source with an end and
     ``once`` given, when it has reached it. It may be killed at any moment and run again: an acknowledged entry is never
-    lost, and a reader source continues from its own last position. It waits for what it reads from while that is away,
-    and raises ``SourceAway`` only if its context says how long.
+    lost, and a reader source continues from its own last position. It waits while what it reads from
+    is unavailable, and raises ``SourceUnavailable`` only if its context says how long.
     """
 
     def __init__(self, config: ConfigT, context: SourceContext) -> None:

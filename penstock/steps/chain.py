@@ -130,7 +130,7 @@ def check_sum(label: str, rows_in: int, outcome: Outcome) -> None:
         raise RouteError(
             "PEN-STP-001",
             f"step '{label}' was given {rows_in} records and accounts for {rows_out}.",
-            "This is a defect of the step; the batch was not delivered and will be tried again.",
+            "The batch is not delivered. This is a defect of the step; please report it to its author.",
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from penstock import faults
 
 
-def forked(target: Callable[..., None], *arguments: Any) -> BaseProcess:
+def make_process(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """A process, not started yet, with the environment that this one has now: its faults too."""
     context = multiprocessing.get_context("forkserver")
     return context.Process(target=_begin, args=(dict(os.environ), target, arguments))

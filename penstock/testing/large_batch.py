@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import AnyDestination, Batch, Part
 from penstock.record import placed
-from penstock.testing.forked import forked
+from penstock.testing.forked import make_process
 from penstock.testing.memory import measure_growth
 
 LARGE = 64 << 20
@@ -56,7 +56,7 @@ def load_elsewhere(destination: AnyDestination, directory: Path, block: pa.Recor
     """The same in a process of its own, where nothing else takes memory or has any left, by a destination of the same
     class and config."""
     answer, told = multiprocessing.get_context("forkserver").Pipe(duplex=False)
-    process = forked(_load_and_tell, told, type(destination), destination.config, directory, block)
+    process = make_process(_load_and_tell, told, type(destination), destination.config, directory, block)
     process.start()
     told.close()
     try:

@@ -21,7 +21,7 @@ from penstock.log.local_log import LocalLog
 from penstock.record import Header, Record, records
 from penstock.registry import Kind, component
 from penstock.sources.contract import SourceContext
-from penstock.testing.forked import forked
+from penstock.testing.forked import make_process
 from penstock.testing.waiting import HANG, eventually
 
 NAME = "under_test"
@@ -49,7 +49,7 @@ def run_source(type_name: str, config: str, context: SourceContext, once: bool) 
 @contextmanager
 def running(type_name: str, config: str, context: SourceContext, once: bool = False) -> Iterator[BaseProcess]:
     """A source in a process of its own; stopped by SIGTERM at the end if it still runs."""
-    process = forked(run_source, type_name, config, context, once)
+    process = make_process(run_source, type_name, config, context, once)
     process.start()
     try:
         yield process

@@ -37,7 +37,7 @@ class LockedTable(Hazard):
                 waited += _waits(watching, locked)
                 return time.monotonic() - began > seconds and waited > 0 and _newest(watching, neighbours) > before
 
-            # Longer, if the engine was away: somebody must have wanted the table, and others must have had their rows.
+            # Longer, if the engine was down: somebody must have wanted the table, and others must have had their rows.
             eventually(had_effect, f"a route waits for {locked} and loads its neighbours", PATIENCE, every=0.1)
             passed = _newest(watching, neighbours) - before
             locking.rollback()

@@ -109,7 +109,7 @@ def project_with_history(folder: Path) -> Project:
     )
     settlement = Settlement(3, 1, failed=2, tables=[TableReceipt("out", 1)], failed_extent=extent)
     ledger.commit(second, settlement)
-    ledger.set_state("warehouse", RouteState.RETRYING, "PEN-DST-099: the target is away.")
+    ledger.set_state("warehouse", RouteState.RETRYING, "PEN-DST-099: the target is unavailable.")
     ledger.close()
     return project
 

@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from penstock.record import Record, entries
 from tests.cli.projects import Project
+from tests.support.duckdb_file import open_file
 
 FIRST_TIME = datetime(2026, 1, 31, 9, 0, tzinfo=UTC)
 
@@ -57,15 +56,15 @@ class Shop(Project):
     def lines(self, *words: str, answer: str | None = None) -> list[Any]:
         return [json.loads(line) for line in self.penstock(*words, "--json", answer=answer).out.splitlines()]
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Take the constraint away, as the owner of the database would."""
-        with duckdb.connect(self.folder / "warehouse.duckdb") as warehouse:
+        with open_file(self.folder / "warehouse.duckdb") as warehouse:
             warehouse.execute(
-                "CREATE TABLE mended AS FROM orders; DROP TABLE orders; ALTER TABLE mended RENAME TO orders"
+                "CREATE TABLE fixed AS FROM orders; DROP TABLE orders; ALTER TABLE fixed RENAME TO orders"
             )
 
     def loaded(self) -> list[int]:
-        with duckdb.connect(self.folder / "warehouse.duckdb", read_only=True) as warehouse:
+        with open_file(self.folder / "warehouse.duckdb", read_only=True) as warehouse:
             return [row[0] for row in warehouse.execute("SELECT id FROM orders ORDER BY id").fetchall()]
 
     def committed(self, route: str = "warehouse") -> int:
@@ -81,7 +80,7 @@ def shop(folder: Path, on_error: str = "stop") -> Shop:
     """Ten orders in the log, and a database that takes no amount below 1."""
     project = Shop(folder)
     project.config.write_text(CONFIG % on_error)
-    with duckdb.connect(folder / "warehouse.duckdb") as warehouse:
+    with open_file(folder / "warehouse.duckdb") as warehouse:
         warehouse.execute("CREATE TABLE orders (id BIGINT, amount BIGINT, CONSTRAINT positive CHECK (amount > 0))")
     project.append(*map(order, range(1, 11)))
     return project

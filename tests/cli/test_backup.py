@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.log.local_log import LocalLog
+from penstock.record import Record, entries
 from tests.engine.copies import ONE_ROUTE, Site
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/backup.md").read_text()
@@ -73,7 +75,7 @@ def test_adopt_drop_and_from_now_are_verbs(site: Site) -> None:
     (site.data / "ledger.db").unlink()
     assert "PEN-RTE-019" in site.deliver("warehouse")
     code, out, err = penstock("offset adopt warehouse")
-    assert (code, out) == (0, "warehouse: goes on behind what the destination has\n")
+    assert (code, out) == (0, "warehouse: continues after what the destination has\n")
     assert "offsets 0..19 are at the destination; they are counted, not sent" in err
     assert site.deliver("warehouse") == ""
     assert site.rows() == [n for n in range(20) if n % 10 != 9]
@@ -96,3 +98,28 @@ def test_a_rewind_delivers_again_on_purpose(site: Site) -> None:
     assert (code, out) == (0, "warehouse: delivers from where it stands at the next start\n")
     assert site.deliver("warehouse") == ""
     assert site.rows() == sorted([n for n in range(20) if n % 10 != 9] * 2)
+
+
+def test_nothing_is_replayed_while_a_route_waits_for_a_decision_about_its_past(site: Site) -> None:
+    """An older copy was put back by hand: what is open in it may have been replayed since."""
+    with LocalLog(site.data / "log").writer("web") as writer:
+        writer.append(entries([Record(b"no JSON", namespace="web")]))
+    site.append(range(10))
+    site.deliver("warehouse")
+    site.keep("older")
+    site.append(range(10, 20))
+    site.deliver("warehouse")
+    site.put_back("older")
+    code, _, err = penstock("failed replay --all")
+    assert (code, "PEN-RTE-017" in err) == (1, True)
+    assert penstock("offset adopt warehouse")[0] == 0
+    assert penstock("failed replay --all")[:2] == (0, "warehouse: 1 entry replayed\n")
+
+
+def test_a_rewind_says_that_open_failed_records_come_again(site: Site) -> None:
+    site.append(range(10))
+    with LocalLog(site.data / "log").writer("web") as writer:
+        writer.append(entries([Record(b"no JSON", namespace="web")]))
+    site.deliver("warehouse")
+    said = [penstock(f"offset rewind warehouse --to {to} --yes")[2] for to in (11, 10, 0)]
+    assert ["1 open failed record among them" in line for line in said] == [False, True, True]

@@ -22,7 +22,7 @@ def test_the_demo_shows_that_every_event_is_accounted_for(tmp_path: Path) -> Non
     assert ran.returncode == 0, ran.stderr
     assert "Every event is accounted for." in ran.stdout
     assert "Stopped clean: yes" in ran.stdout.replace("\n", " ")
-    (shown,) = re.findall(r"^```text\n(sent .*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```text\n(Accounting\n.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     assert ends_in_the_form(shown, ran.stdout), "the README shows another demo"
 
 

@@ -58,7 +58,7 @@ def test_bytes_behind_the_last_append_are_reported(shop: Project) -> None:
         segment.write(b"half a fra")
     found = findings(shop)["log 0"]
     assert found["verdict"] == "warn"
-    assert "10 bytes behind" in found["found"]
+    assert "10 bytes after" in found["found"]
 
 
 def test_a_damaged_segment_is_a_failure(shop: Project) -> None:
@@ -95,6 +95,15 @@ def test_a_route_that_crashed_is_a_failure(shop: Project) -> None:
     assert (found["subject"], found["found"]) == ("route warehouse", "it crashed: ValueError: a broken wheel")
 
 
+def test_a_route_that_retries_says_why(shop: Project) -> None:
+    ledger = Ledger.open(sqlite_url(Layout(shop.folder / "data").ledger), "shop")
+    ledger.set_state("warehouse", RouteState.RETRYING, "PEN-DST-023: it was not written: No space left on device.")
+    ledger.close()
+    ran = shop.penstock("doctor", "--json")
+    found = [each["found"] for each in json.loads(ran.out) if each["subject"] == "route warehouse"]
+    assert "its last try failed: PEN-DST-023: it was not written: No space left on device." in found
+
+
 def test_a_database_that_is_away_is_to_be_started(fresh: Project) -> None:
     away = f"postgresql://penstock@127.0.0.1:{free_port()}/penstock"
     fresh.config.write_text(
@@ -104,7 +113,7 @@ def test_a_database_that_is_away_is_to_be_started(fresh: Project) -> None:
     found = findings(fresh)
     for subject in ("source db", "route warehouse"):
         assert found[subject]["verdict"] == "fail"
-        assert found[subject]["fix"].startswith("Start it, or mend its address")
+        assert found[subject]["fix"].startswith("Start it, or fix its address")
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def test_a_dry_run_says_by_namespace_what_would_go_and_changes_nothing(changing:
 def test_it_asks_first_and_tells_what_would_go(changing: Project, answer: str | None, compacted: bool) -> None:
     nameless(changing)
     ran = changing.penstock("log", "compact", "--json", answer=answer)
-    assert "without a key of their own: of those only the newest one stays" in ran.err
+    assert "without a key of their own: keeps only the newest of those" in ran.err
     assert "records for good?" in ran.err
     assert (ran.code == 0) == (len(offsets(changing)) < COUNT) == bool(ran.out) == compacted
 

@@ -199,7 +199,7 @@ def test_a_rewind_is_refused_while_the_engine_runs(halted: Shop) -> None:
 
 
 def test_a_rewound_route_delivers_again(halted: Shop) -> None:
-    halted.mend()
+    halted.fix()
     deliver(halted)
     said = halted.penstock("offset", "rewind", "warehouse", "--to", "7", "--yes", "--reason", "prices were wrong")
     assert said.out == "warehouse: 3 records will be delivered again at the next start\n"
@@ -213,7 +213,7 @@ def test_a_rewound_route_delivers_again(halted: Shop) -> None:
 
 
 def test_with_a_key_nothing_is_double_after_a_rewind(halted: Shop) -> None:
-    halted.mend()
+    halted.fix()
     halted.config.write_text(halted.config.read_text().replace("table: orders,", "table: orders, primary_key: [id],"))
     deliver(halted)
     halted.json("offset", "rewind", "warehouse", "--to", "0", "--yes")
@@ -304,7 +304,7 @@ def test_places_that_a_route_cannot_be_moved_back_to(halted: Shop, to: str, code
 
 
 def test_a_route_that_has_read_everything_is_not_sent_on_to_acknowledge_what_is_to_come(halted: Shop) -> None:
-    halted.mend()
+    halted.fix()
     deliver(halted)
     ran = halted.penstock("offset", "rewind", "warehouse", "--to", "11", "--yes")
     assert ran.code == Exit.PROBLEMS
@@ -313,7 +313,7 @@ def test_a_route_that_has_read_everything_is_not_sent_on_to_acknowledge_what_is_
 
 
 def test_a_rewind_to_where_the_route_stands_does_nothing_and_is_not_on_record(halted: Shop) -> None:
-    halted.mend()
+    halted.fix()
     deliver(halted)
     ran = halted.penstock("offset", "rewind", "warehouse", "--to", "10")
     assert (ran.code, ran.out) == (Exit.OK, "")
@@ -326,7 +326,7 @@ def test_a_rewind_to_where_the_route_stands_does_nothing_and_is_not_on_record(ha
 
 
 def test_what_was_acknowledged_ahead_is_delivered_after_a_rewind(halted: Shop) -> None:
-    halted.mend()
+    halted.fix()
     halted.json("offset", "ack", "warehouse", "8..9")
     ran = halted.penstock("offset", "rewind", "warehouse", "--to", "2", answer="y\n")
     assert "offsets 8..9 of partition 0 are no longer acknowledged" in ran.err

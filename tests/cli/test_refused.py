@@ -1,6 +1,6 @@
 """A record that the database refuses, through the command line alone: by dead letter, and by stop.
 
-One pipeline with a real PostgreSQL behind it, and a person beside it who looks, acknowledges, mends and rewinds.
+One pipeline with a real PostgreSQL behind it, and a person beside it who looks, acknowledges, fixes and rewinds.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_dead_letter_and_stop_as_an_operator_sees_them(tmp_path: Path, database:
         assert shell.route("strict")["skipped_by"] == {"acknowledged": 1}
         assert shell.route("strict")["state"] == "running"
 
-        # Another one; this time the database is mended, and the route resumed.
+        # Another one; this time the database is fixed, and the route resumed.
         orders(tmp_path, 11, 20, bad=13)
         eventually(lambda: shell.route("strict")["state"] == "halted", "the route has halted again", every=0.5)
         assert ids(database, "strict")[-2:] == [11, 12]
@@ -97,7 +97,7 @@ def test_dead_letter_and_stop_as_an_operator_sees_them(tmp_path: Path, database:
         eventually(lambda: shell.counts("strict") == (20, 19, 1, 0, 0), "the route has gone on", every=0.5)
         assert ids(database, "strict")[-8:] == list(range(13, 21))
 
-        # A failed record is mended and put through again; a second time is no second time.
+        # A failed record is fixed and put through again; a second time is no second time.
         database.ask("ALTER TABLE letters DROP CONSTRAINT positive")
         assert shell.json("failed", "replay", "--route", "letters")["replayed"] == 2
         assert shell.json("failed", "replay", "--route", "letters")["replayed"] == 0

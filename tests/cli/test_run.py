@@ -16,8 +16,9 @@ import psycopg
 import pytest
 
 from penstock.cli._support.exit_codes import Exit
+from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.layout import Layout
-from penstock.engine.ledger import Ledger, RouteState, sqlite_url
+from penstock.engine.ledger import Ledger, RouteState, Totals, sqlite_url
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
@@ -76,6 +77,8 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
 
 
 AWKWARD = """
+import json
+
 from pydantic import Field
 
 from penstock.destinations.contract import NULL_TABLE_BOOK
@@ -92,8 +95,9 @@ PROBLEMS = {"away": TransientError("PEN-TST-001", "away."), "bug": ValueError("a
 
 class AwkwardConfig(FileConfig):
     type: str = "awkward"
-    problem: str = Field(description="What goes wrong.")
-    times: int = Field(description="How often.")
+    problem: str = Field("bug", description="What goes wrong.")
+    times: int = Field(0, description="How often.")
+    unlucky: int = Field(-1, description="Which number goes wrong, each time.")
 
 
 class Awkward(FileDestination):
@@ -104,10 +108,22 @@ class Awkward(FileDestination):
             tries.write_text(said + ".")
             raise PROBLEMS[self.config.problem]
         return super().write(batch, parts, book)
+
+    def stager(self, directory, casts):
+        stager = super().stager(directory, casts)
+        add, unlucky = stager.add, self.config.unlucky
+
+        def add_unless_unlucky(batch, read=None):
+            if unlucky in [json.loads(data)["n"] for data in batch.column("data").to_pylist()]:
+                raise KeyError("bad luck")
+            return add(batch, read)
+
+        stager.add = add_unless_unlucky
+        return stager
 """
 
 
-def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why(fresh: Project) -> None:
+def run_once_with_awkward(fresh: Project) -> subprocess.CompletedProcess[str]:
     site = fresh.folder / "site"
     (site / "awkward-1.dist-info").mkdir(parents=True)
     (site / "awkward.py").write_text(AWKWARD)
@@ -115,23 +131,50 @@ def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why
     (site / "awkward-1.dist-info" / "entry_points.txt").write_text(
         "[penstock.components]\nawkward = awkward:component\n"
     )
+    return subprocess.run(
+        [*COMMAND, "run", "--once"],
+        cwd=fresh.folder,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=2 * HANG,
+    )
+
+
+def test_a_record_that_a_component_was_not_written_for_fails_alone(fresh: Project) -> None:
+    (fresh.folder / "web.ndjson").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
+    fresh.config.write_text(
+        "name: shop\nengine: {restart_backoff: 10ms}\nsources: {web: {type: file, path: ./web.ndjson}}\nroutes:\n"
+        "  lenient: {from: web, to: {type: awkward, path: ./lenient, unlucky: 13}}\n"
+        "  strict: {from: web, on_error: stop, to: {type: awkward, path: ./strict, unlucky: 13}}\n"
+    )
+    ran = run_once_with_awkward(fresh)
+    assert ran.returncode == Exit.UNFINISHED, ran.stderr
+    layout = Layout(fresh.folder / "data")
+    ledger = Ledger.open(sqlite_url(layout.ledger), "shop")
+    assert ledger.totals("lenient") == Totals(items=20, loaded=19, failed=1)
+    (entry,) = FailedStore(layout.failed).read("lenient", ledger.failed_extent("lenient"))
+    assert (entry.record.offset, entry.code, entry.error) == (13, "raised", "its task raised KeyError: 'bad luck'")
+    assert ledger.totals("strict") == Totals(items=13, loaded=13)
+    assert "stopped before offset 13 of partition 0" in ran.stderr
+    ledger.close()
+
+
+def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why(fresh: Project) -> None:
     (fresh.folder / "web.ndjson").write_text('{"n": 1}\n')
     fresh.config.write_text(
         "name: shop\nengine: {restart_backoff: 10ms}\nsources: {web: {type: file, path: ./web.ndjson}}\nroutes:\n"
         "  broken: {from: web, to: {type: awkward, path: ./broken, problem: bug, times: 1000}}\n"
-        "  mended: {from: web, to: {type: awkward, path: ./mended, problem: bug, times: 2}}\n"
+        "  fixed: {from: web, to: {type: awkward, path: ./fixed, problem: bug, times: 2}}\n"
         "  away: {from: web, to: {type: awkward, path: ./away, problem: away, times: 6}}\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    ran = subprocess.run(
-        [*COMMAND, "run", "--once"], cwd=fresh.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG
-    )
+    ran = run_once_with_awkward(fresh)
     assert ran.returncode == Exit.UNFINISHED, ran.stderr
     assert (fresh.folder / "broken.tries").read_text() == "....."
     assert "route broken: gave up after 5 crashes: ValueError: a broken wheel" in ran.stderr
     assert "route broken gave up: ValueError: a broken wheel" in ran.stderr.splitlines()
     ledger = Ledger.open(sqlite_url(Layout(fresh.folder / "data").ledger), "shop")
-    assert {route: ledger.totals(route).loaded for route in ledger.routes()} == {"away": 1, "broken": 0, "mended": 1}
+    assert {route: ledger.totals(route).loaded for route in ledger.routes()} == {"away": 1, "broken": 0, "fixed": 1}
     broken = ledger.activity("broken")
     assert broken is not None
     assert (broken.state, broken.message) == (RouteState.CRASHED, "ValueError: a broken wheel")
@@ -147,7 +190,7 @@ def test_a_stop_while_the_destination_is_away_is_no_error(fresh: Project) -> Non
     with locked(fresh.folder / "warehouse.duckdb"), stderr.open("w") as log:
         running = subprocess.Popen([*COMMAND, "run"], cwd=fresh.folder, stderr=log, stdout=subprocess.PIPE, text=True)
         try:
-            eventually(lambda: "Trying again in" in stderr.read_text(), "the destination is away")
+            eventually(lambda: "Trying again in" in stderr.read_text(), "the destination is unavailable")
             running.send_signal(signal.SIGTERM)
             running.communicate(timeout=HANG)
         finally:

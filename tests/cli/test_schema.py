@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import psycopg
 import pytest
 
 from tests.cli.warehouses import Warehouse, duckdb_warehouse, postgres_warehouse
+from tests.support.duckdb_file import open_file
 from tests.support.postgres import postgres
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
@@ -31,7 +30,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Warehouse, A
     if request.param == "duckdb":
 
         def ask_duckdb(query: str) -> list[tuple[Any, ...]]:
-            with closing(duckdb.connect(tmp_path / "warehouse.duckdb")) as connection:
+            with open_file(tmp_path / "warehouse.duckdb") as connection:
                 return connection.execute(query).fetchall()
 
         return duckdb_warehouse(tmp_path), ask_duckdb

@@ -30,7 +30,7 @@ def test_machines_get_every_count(shop: Project) -> None:
     assert warehouse["skipped_by"] == {"where": 1}
     assert (warehouse["under_way"], warehouse["behind"], warehouse["to_go"], warehouse["batch"]) == (0, 2, 2, None)
     assert warehouse["tables"] == {"out": {"in": 3, "merged": 0, "written": 3, "under_way": 0}}
-    assert (warehouse["state"], warehouse["message"]) == ("stopped", "PEN-DST-099: the target is away.")
+    assert (warehouse["state"], warehouse["message"]) == ("stopped", "PEN-DST-099: the target is unavailable.")
     assert (audit["state"], audit["in"], audit["lag"], audit["last_commit"]) == ("new", 0, 8, None)
     (partition,) = shown["partitions"]
     assert (partition["source"], partition["oldest"], partition["end"]) == ("web", 0, 8)
@@ -55,7 +55,7 @@ def test_people_see_counts_check_mark_and_the_whole_message(shop: Project) -> No
     row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["warehouse"])
     assert row == ["warehouse", "stopped", "6", "3", "1", "2", "0", "0", "2", "2"]
     assert "the engine does not run" in out
-    assert "warehouse: PEN-DST-099: the target is away." in out
+    assert "warehouse: PEN-DST-099: the target is unavailable." in out
     assert "penstock failed list" in out
 
 

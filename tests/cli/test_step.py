@@ -65,7 +65,7 @@ def test_yes_goes_as_far_as_it_can(strict: Shop) -> None:
     ran = strict.penstock("run", "--step", "warehouse", "--yes")
     assert ran.code == Exit.UNFINISHED
     assert strict.loaded() == [1, 2, 3, 4, 5, 6]
-    strict.mend()
+    strict.fix()
     assert strict.penstock("run", "--step", "warehouse", "--yes").code == Exit.OK
     assert strict.loaded() == list(range(1, 11))
 

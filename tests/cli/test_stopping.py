@@ -80,7 +80,7 @@ def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_every
     with locked(tmp_path / "warehouse.duckdb"), running(tmp_path) as run:
         eventually(lambda: listens(port), "the collector listens")
         eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
-        eventually(lambda: "Trying again in" in run.said, "the destination is away")
+        eventually(lambda: "Trying again in" in run.said, "the destination is unavailable")
         family, engine = run.family(), run.engine()
 
         run.interrupt()

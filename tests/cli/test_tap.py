@@ -1,4 +1,4 @@
-"""``penstock tap``: records behind a step."""
+"""``penstock tap``: records after a step."""
 
 from __future__ import annotations
 

@@ -238,14 +238,14 @@ MISTAKES = [
         "flags of a regular expression",
         with_route('    namespace: ▲"/^ORD/i"\n'),
         "routes.out.namespace",
-        "has flags behind its last slash",
+        "has flags after its last slash",
         "Write '/(?i)^ORD/'",
     ),
     Mistake(
         "flags of a step's regular expression",
         with_route("    steps: [{omit: {fields: [a], namespace: ▲/^ORD/i}}]\n"),
         "routes.out.steps[0].omit.namespace",
-        "has flags behind its last slash",
+        "has flags after its last slash",
         "Write '/(?i)^ORD/'",
     ),
     Mistake(

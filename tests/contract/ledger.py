@@ -13,12 +13,12 @@ from penstock.destinations.contract import TableReceipt
 from penstock.engine.ledger import (
     Act,
     Advance,
+    DeferredPart,
     Extent,
     Halt,
     Ledger,
     Operator,
     Position,
-    PutOff,
     RouteState,
     Settlement,
     TableCount,
@@ -158,27 +158,30 @@ class LedgerContract(ABC):
         assert ledger.offsets("shop")[0] == Position(12, 12)
         assert ledger.totals("shop") == Totals(items=12, loaded=12)
 
-    def put_off(self, ledger: Ledger, ranges: dict[int, tuple[int, int]], rows: int, table: str = "orders") -> None:
+    def defer(self, ledger: Ledger, ranges: dict[int, tuple[int, int]], rows: int, table: str = "orders") -> None:
         batch = ledger.begin("shop", ranges)
         assert batch is not None
         items = sum(end - start for start, end in ranges.values())
         loaded = [TableReceipt("visits", items - rows)] if items > rows else []
-        ledger.commit(batch, Settlement(items, items - rows, tables=loaded, put_off=[PutOff(table, rows, "locked")]))
+        ledger.commit(
+            batch, Settlement(items, items - rows, tables=loaded, deferred=[DeferredPart(table, rows, "locked")])
+        )
 
     def test_what_waits_for_its_table_is_counted_and_keeps_the_log_until_it_is_settled(self, ledger: Ledger) -> None:
-        self.put_off(ledger, {0: (0, 10), 1: (100, 105)}, rows=4)
-        self.put_off(ledger, {0: (10, 12)}, rows=2)
+        self.defer(ledger, {0: (0, 10), 1: (100, 105)}, rows=4)
+        self.defer(ledger, {0: (10, 12)}, rows=2)
         assert ledger.totals("shop") == Totals(items=17, loaded=11, waiting=6)
         assert ledger.offsets("shop") == {0: Position(12, 0), 1: Position(105, 100)}
         assert {
-            table: (told.rows, told.batches, told.first) for table, told in ledger.waiting_tables("shop").items()
+            table: (waiting.rows, waiting.batches, waiting.first)
+            for table, waiting in ledger.waiting_tables("shop").items()
         } == {"orders": (6, 2, 1)}
         part = self.open().next_waiting_part("shop", "orders")
         assert part is not None
         assert (part.batch.number, part.batch.ranges, part.rows) == (1, {0: (0, 10), 1: (100, 105)}, 4)
         ledger.note_attempt(part, "still locked")
-        told = ledger.waiting_tables("shop")["orders"]
-        assert (told.attempts, told.reason) == (1, "still locked")
+        waiting = ledger.waiting_tables("shop")["orders"]
+        assert (waiting.attempts, waiting.reason) == (1, "still locked")
         settlement = Settlement(4, 3, failed=1, tables=[TableReceipt("orders", 3)])
         assert ledger.settle_waiting(part, settlement)
         assert not ledger.settle_waiting(part, settlement), "once"
@@ -189,7 +192,7 @@ class LedgerContract(ABC):
         assert (first.loaded, first.failed, first.waiting, newest.waiting) == (14, 1, 0, 2)
 
     def test_what_waited_is_not_settled_as_another_number_of_rows(self, ledger: Ledger) -> None:
-        self.put_off(ledger, {0: (0, 10)}, rows=4)
+        self.defer(ledger, {0: (0, 10)}, rows=4)
         part = ledger.next_waiting_part("shop", "orders")
         assert part is not None
         for wrong in (Settlement(4, 3), Settlement(4, 5), Settlement(3, 3)):
@@ -198,9 +201,9 @@ class LedgerContract(ABC):
         assert ledger.totals("shop").waiting == 4
 
     def test_a_route_that_is_moved_back_lets_go_of_what_comes_again_and_of_nothing_else(self, ledger: Ledger) -> None:
-        self.put_off(ledger, {0: (0, 10)}, rows=1)
-        self.put_off(ledger, {0: (10, 20), 1: (100, 110)}, rows=2)
-        self.put_off(ledger, {0: (20, 30)}, rows=3)
+        self.defer(ledger, {0: (0, 10)}, rows=1)
+        self.defer(ledger, {0: (10, 20), 1: (100, 110)}, rows=2)
+        self.defer(ledger, {0: (20, 30)}, rows=3)
         for targets in ({0: 5}, {0: 10}, {0: 15, 1: 100}):
             with pytest.raises(LedgerError, match="PEN-LGR-018"):
                 ledger.rewind("shop", targets, ADA)
@@ -213,7 +216,7 @@ class LedgerContract(ABC):
         assert ledger.waiting_tables("shop")["orders"].rows == 1
 
     def test_records_that_a_table_waits_for_can_be_declared_done(self, ledger: Ledger) -> None:
-        self.put_off(ledger, {0: (0, 10), 1: (100, 110)}, rows=9)
+        self.defer(ledger, {0: (0, 10), 1: (100, 110)}, rows=9)
         assert ledger.acknowledge_waiting("shop", 0, (20, 30), ADA) == 0
         assert ledger.acknowledge_waiting("shop", 0, (2, 4), ADA) == 1
         assert ledger.acknowledge_waiting("shop", 0, (3, 60), ADA) == 1
@@ -225,7 +228,7 @@ class LedgerContract(ABC):
     def test_a_route_that_is_renamed_keeps_what_waits_under_the_name_that_it_was_delivered_by(
         self, ledger: Ledger
     ) -> None:
-        self.put_off(ledger, {0: (0, 10)}, rows=4)
+        self.defer(ledger, {0: (0, 10)}, rows=4)
         ledger.rename_route("shop", "store", ADA)
         part = ledger.next_waiting_part("store", "orders")
         assert part is not None

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from threading import Event
 
-import duckdb
-
 from penstock.config.loading import load
 from penstock.engine.delivery.batch_pieces import remaining
 from penstock.engine.delivery.deliver_batch import Delivery, Halted
@@ -20,6 +18,7 @@ from penstock.engine.ledger import Operator
 from penstock.engine.pipeline import Pipeline
 from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
+from tests.support.duckdb_file import open_file
 
 ONE_ROUTE = """\
 name: shop
@@ -109,7 +108,7 @@ class Site:
         shutil.copytree(self.folder / name, self.data)
 
     def rows(self, table: str = "events") -> list[int]:
-        with duckdb.connect(str(self.folder / "warehouse.duckdb")) as connection:
+        with open_file(self.folder / "warehouse.duckdb") as connection:
             return [n for (n,) in connection.execute(f"SELECT n FROM {table} ORDER BY n").fetchall()]
 
     def totals(self, route: str = "a") -> tuple[int, int, int, int]:

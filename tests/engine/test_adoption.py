@@ -12,7 +12,7 @@ from penstock import faults
 from penstock.destinations.contract import Batch, LoadedTable
 from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.task_report import BatchReport
-from penstock.engine.history.adoption import LogPart, plan_adoption
+from penstock.engine.history.adoption import LogPart, lost_replays, plan_adoption
 from penstock.engine.history.batch_origin import Origin, OriginStretch
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, Totals
 from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
@@ -51,7 +51,7 @@ def planned(*loads: LoadedTable) -> list[tuple[Ranges, set[str], bool]]:
 
 
 def test_what_was_given_up_for_a_rewind_is_not_taken_for_delivered() -> None:
-    # Table `y` was away when the route was moved back to the beginning.
+    # Table `y` was unavailable when the route was moved back to the beginning.
     found = planned(*both(1, {0: (0, 50)}), load(2, "x", {0: (50, 60)}), *both(3, {0: (0, 30)}))
     assert found == [({0: (0, 30)}, {"x", "y"}, True)]
 
@@ -132,3 +132,22 @@ def test_a_history_that_goes_straight_on_is_taken_over_as_it_is() -> None:
         ({0: (20, 30), 1: (0, 5)}, {"x", "y"}, True),
         ({1: (5, 8)}, {"x"}, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("loads", "known", "lost"),
+    [
+        ([load(3, "x", {0: (50, 60), 1: (0, 9)})], 2, 0),
+        ([load(3, "x", {0: (50, 160)}), load(4, "x", {0: (160, 190)})], 2, 0),
+        ([load(3, "x", {1: (90, 110)}), load(3, "y", {1: (90, 110)}), load(4, "x", {1: (110, 115)})], 2, 15),
+        ([load(3, "x", {7: (0, 20)})], 2, 20),  # A partition that this log never had.
+        ([load(3, "x", {1: (90, 110)})], 3, 0),  # An operator has decided about it.
+        ([load(1, "x", {0: (0, 9)}), load(5, "x", {0: (90, 120)})], 2, 0),  # Those between had no rows.
+        ([load(5, "x", {0: (90, 120)})], 2, None),  # Those between are forgotten.
+        ([load(5, "x", {0: (90, 100)})], 2, 0),  # This log has whatever was replayed.
+    ],
+)
+def test_replayed_records_that_only_the_destination_has_are_counted(
+    loads: list[LoadedTable], known: int, lost: int | None
+) -> None:
+    assert lost_replays(loads, LOG, {1}, known) == lost

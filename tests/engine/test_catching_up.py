@@ -1,4 +1,4 @@
-"""A table that was away for a while catches up beside the batches of its route, faster than it falls behind."""
+"""A table that was unavailable for a while catches up beside the batches of its route, faster than it falls behind."""
 
 from __future__ import annotations
 

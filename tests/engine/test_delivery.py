@@ -70,7 +70,7 @@ def test_files_that_are_written_and_noted_are_still_there_after_a_crash_before_t
 
 def test_a_destination_that_is_away_is_tried_again_until_it_is_back(bench: Bench) -> None:
     bench.append(b'{"n": 2}')
-    unavailable = TransientError("PEN-TST-001", "away.")
+    unavailable = TransientError("PEN-TST-001", "unavailable.")
     bench.destination = Awkward(bench.destination, [unavailable, unavailable, None])
     bench.deliver(0, 1)
     assert bench.written() == [2]
@@ -82,7 +82,7 @@ def test_a_destination_that_is_away_is_tried_again_until_it_is_back(bench: Bench
 def test_a_stop_while_the_destination_is_away_leaves_the_batch_in_the_log(bench: Bench) -> None:
     bench.append(b'{"n": 2}')
     real = bench.destination
-    bench.destination = Awkward(real, [TransientError("PEN-TST-001", "away.")] * 9)
+    bench.destination = Awkward(real, [TransientError("PEN-TST-001", "unavailable.")] * 9)
     bench.stopping.set()
     with pytest.raises(Stopped):
         bench.deliver(0, 1)
@@ -128,12 +128,12 @@ def test_a_table_that_is_loaded_is_not_loaded_again_while_its_neighbour_is_away(
     bench.append(b'{"n": 1}', b'{"n": 2}', b'{"n": 3}')
     asked: list[list[str]] = []
 
-    class HalfAway(Awkward):
+    class HalfUnavailable(Awkward):
         """Two tables, of which the second can be reached only when ``errors`` is empty."""
 
         def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             asked.append([part.table for part in parts])
-            shut = TransientError("PEN-TST-001", "away.")
+            shut = TransientError("PEN-TST-001", "unavailable.")
             return Receipt(
                 [
                     TableReceipt(part.table, 0, unavailable=shut)
@@ -147,11 +147,11 @@ def test_a_table_that_is_loaded_is_not_loaded_again_while_its_neighbour_is_away(
         (part,) = report.parts
         return replace(report, parts=[replace(part, table="a", rows=1), replace(part, table="b", rows=1)])
 
-    bench.destination = HalfAway(bench.destination, [TransientError("PEN-TST-001", "away.")])
+    bench.destination = HalfUnavailable(bench.destination, [TransientError("PEN-TST-001", "unavailable.")])
     bench.stopping.set()
     with pytest.raises(Stopped):
         bench.deliver(0, 3, in_two_tables)
-    bench.destination = HalfAway(bench.destination, [])
+    bench.destination = HalfUnavailable(bench.destination, [])
     bench.deliver(0, 3, in_two_tables)
     assert asked == [["a", "b"], ["b"]]
     assert bench.ledger.totals("out") == Totals(items=3, loaded=2, skipped=1)

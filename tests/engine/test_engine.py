@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
-import duckdb
-
 from penstock.destinations.archive import read_archive
 from penstock.engine.engine import Engine
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.testing.waiting import HANG, eventually
 from tests.engine.projects import append, pipeline
+from tests.support.duckdb_file import open_file
 
 TO_DUCKDB_AND_FILES = """\
 name: shop
@@ -46,7 +45,7 @@ def running(opened: Pipeline) -> Iterator[Event]:
 
 
 def rows(folder: Path) -> list[int]:
-    with duckdb.connect(str(folder / "warehouse.duckdb"), read_only=True) as connection:
+    with open_file(folder / "warehouse.duckdb", read_only=True) as connection:
         return [row[0] for row in connection.execute("SELECT n FROM events ORDER BY n").fetchall()]
 
 

@@ -45,7 +45,7 @@ def test_an_older_copy_beside_a_newer_warehouse_is_refused_and_loses_nothing(sit
 
 
 def test_numbers_that_have_met_again_are_told_apart_by_what_was_loaded(site: Site) -> None:
-    """As at a destination that was away when the route started: the mark itself is looked at."""
+    """As at a destination that was unavailable when the route started: the mark itself is looked at."""
     site.append(range(100))
     site.deliver(size=100)
     site.keep("older")

@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -24,6 +23,7 @@ from penstock.errors import RefusedError
 from penstock.log.read_ranges import Stretch
 from penstock.outcome import FAILURE_SCHEMA
 from tests.engine.projects import append_all, pipeline
+from tests.support.duckdb_file import open_file
 
 SPLIT_TO = """\
 name: shop
@@ -120,7 +120,7 @@ def test_a_row_that_does_not_fit_its_table_fails_alone_and_its_record_is_kept_on
     opened = pipeline(tmp_path, TO_DUCKDB)
     append_all(opened, "web", ORDERS)
     deliver(opened)
-    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as connection:
+    with open_file(tmp_path / "out.duckdb", read_only=True) as connection:
         loaded = connection.execute("SELECT id, lines_sku FROM lines ORDER BY 2").fetchall()
     assert loaded == [(1, "a"), (1, "b"), (4, "e")]
     assert (4, "destination", "no_key") in failed(opened)

@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 from threading import Event
 
-import duckdb
 import pytest
 
 from penstock import faults
@@ -17,9 +16,10 @@ from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import Stretch
-from penstock.testing.forked import forked
+from penstock.testing.forked import make_process
 from penstock.testing.waiting import HANG
 from tests.engine.projects import append_all, pipeline
+from tests.support.duckdb_file import open_file
 
 CONFIG = """\
 name: shop
@@ -55,12 +55,12 @@ def _deliver_until(config: Path, point: str) -> None:
 def test_a_sender_makes_no_more_tables_than_allowed_and_every_row_is_there_once_after_a_kill(
     point: str, tmp_path: Path
 ) -> None:
-    with duckdb.connect(tmp_path / "out.duckdb") as connection:
+    with open_file(tmp_path / "out.duckdb") as connection:
         connection.execute("CREATE TABLE customers (id BIGINT)")
     opened = pipeline(tmp_path, CONFIG % 2)
     append_all(opened, "web", [b'{"id": %d, "kind": "%s"}' % (n, kind.encode()) for n, kind in enumerate(KINDS)])
     config = tmp_path / "pipeline.yaml"
-    process = forked(_deliver_until, config, point)
+    process = make_process(_deliver_until, config, point)
     process.start()
     process.join(HANG)
     assert process.exitcode == -signal.SIGKILL
@@ -74,7 +74,7 @@ def test_a_sender_makes_no_more_tables_than_allowed_and_every_row_is_there_once_
         (8, "table_name"),
         (0, "table_not_ours"),
     ]
-    with duckdb.connect(tmp_path / "out.duckdb", read_only=True) as connection:
+    with open_file(tmp_path / "out.duckdb", read_only=True) as connection:
         ask = connection.execute
         assert ask("SELECT (SELECT count(*) FROM t1), (SELECT count(*) FROM t2)").fetchall() == [(1, 1)]
         assert ask("SELECT count(*) FROM customers").fetchall() == [(0,)]

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from threading import Event
 
-import duckdb
 import pytest
 
 from penstock.engine.delivery.deliver_batch import Delivery, Halted
@@ -21,6 +20,7 @@ from penstock.log.record_order import ends
 from penstock.record import Record, entries
 from penstock.testing.mirror import Source
 from tests.engine.projects import pipeline
+from tests.support.duckdb_file import open_file
 
 CONFIG = """\
 name: shop
@@ -69,7 +69,7 @@ def deliver(shop: Pipeline, most: int | None = None, limit: int | None = None) -
 
 
 def rows(folder: Path) -> dict[int, int]:
-    with duckdb.connect(folder / "lake.duckdb", read_only=True) as lake:
+    with open_file(folder / "lake.duckdb", read_only=True) as lake:
         return dict(lake.execute("SELECT id, value FROM events").fetchall())
 
 
@@ -111,7 +111,7 @@ def test_a_mirror_applies_changes_of_several_partitions_one_after_the_other(tmp_
         ):
             writer.append(entries([change]))
     deliver(shop)
-    with duckdb.connect(tmp_path / "lake.duckdb", read_only=True) as lake:
+    with open_file(tmp_path / "lake.duckdb", read_only=True) as lake:
         assert lake.execute("SELECT id, name FROM users ORDER BY 1").fetchall() == [(1, "c"), (4, "z")]
 
 

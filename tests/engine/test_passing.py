@@ -31,7 +31,7 @@ RECORDS = [(0, "a"), (1, "b"), (2, "a"), (3, "b"), (4, "b"), (5, "a")]
 
 
 class Shop(Bench):
-    """Records for two tables, of which one is away."""
+    """Records for two tables, of which one is unavailable."""
 
     def __init__(self, folder: Path, max_tables: int = 200) -> None:
         super().__init__(folder)
@@ -84,7 +84,7 @@ def test_an_acknowledgement_lets_a_batch_go_on_that_an_engine_is_trying(shop: Sh
         activity = shop.ledger.activity("out")
         return activity is not None and activity.state is RouteState.RETRYING
 
-    eventually(retries, "it waits, for all tables are away")
+    eventually(retries, "it waits, for all tables are unavailable")
     shop.acknowledge(0, 6)
     thread.join(HANG)
     assert not thread.is_alive()
@@ -122,7 +122,7 @@ def test_a_rewind_cannot_take_back_what_a_table_was_written_without(shop: Shop) 
 
 
 def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None:
-    """Nobody can mend table `b`, and the records for it are given up while they are carried for it."""
+    """Nobody can fix table `b`, and the records for it are given up while they are carried for it."""
     partition = shop.writer.partition
     shop.ledger.adopt("out", Adoption([AdoptedBatch({partition: (0, 6)}, {"a": "[]"}, settled=False)], 4), ADA)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-import duckdb
 import pytest
 
 from penstock.config.loading import load
@@ -26,6 +25,7 @@ from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import Stretch
 from tests.engine.projects import append_all, pipeline
+from tests.support.duckdb_file import open_file
 
 ROOT = Path(__file__).parents[2]
 FOUND = " -- found when batch {number} was tried again: made by the try before it, or by somebody else"
@@ -110,7 +110,7 @@ def test_a_change_that_could_not_be_noted_is_in_the_log_as_found(
 
 def test_a_column_that_a_person_made_before_the_try_is_not_in_the_log(tmp_path: Path) -> None:
     opened = project(tmp_path)
-    with duckdb.connect(str(tmp_path / "warehouse.duckdb")) as connection:
+    with open_file(tmp_path / "warehouse.duckdb") as connection:
         connection.execute("CREATE TABLE events (a BIGINT, c BIGINT)")
     append_all(opened, "web", [b'{"a": 1, "c": 2, "d": true}'])
     killed_at_note(tmp_path / "pipeline.yaml", 1)

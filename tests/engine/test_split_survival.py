@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 from threading import Event
 
-import duckdb
 import pytest
 
 from penstock import faults
@@ -19,9 +18,10 @@ from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Operator, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import Stretch
-from penstock.testing.forked import forked
+from penstock.testing.forked import make_process
 from penstock.testing.waiting import HANG
 from tests.engine.projects import append_all, pipeline
+from tests.support.duckdb_file import open_file
 
 CONFIG = """\
 name: shop
@@ -57,7 +57,7 @@ def order(number: int, amounts: list[int]) -> bytes:
 
 
 def shop(folder: Path, config: str, amounts: dict[int, list[int]]) -> Pipeline:
-    with duckdb.connect(folder / "out.duckdb") as connection:
+    with open_file(folder / "out.duckdb") as connection:
         connection.execute(MADE)
     opened = pipeline(folder, config)
     append_all(opened, "web", [order(*each) for each in amounts.items()])
@@ -83,14 +83,14 @@ def _deliver_until(config: Path, point: str) -> None:
 
 def kill_at(config: Path, point: str) -> None:
     """Deliver in a process that is killed when it comes to a point."""
-    process = forked(_deliver_until, config, point)
+    process = make_process(_deliver_until, config, point)
     process.start()
     process.join(HANG)
     assert process.exitcode == -signal.SIGKILL
 
 
 def loaded(folder: Path) -> list[tuple[int, int]]:
-    with duckdb.connect(folder / "out.duckdb", read_only=True) as connection:
+    with open_file(folder / "out.duckdb", read_only=True) as connection:
         rows: list[tuple[int, int]] = connection.execute("SELECT id, lines_amount FROM lines ORDER BY ALL").fetchall()
     return rows
 
@@ -151,7 +151,7 @@ def test_a_route_that_stops_at_a_refused_row_has_delivered_nothing_of_its_record
     assert opened.ledger.totals("out") == Totals(items=2, added=6, loaded=6, skipped=2)
     assert opened.ledger.offsets("out")[0].committed == 2
     assert failed(opened) == []
-    with duckdb.connect(tmp_path / "out.duckdb") as connection:
+    with open_file(tmp_path / "out.duckdb") as connection:
         connection.execute("ALTER TABLE lines RENAME TO strict")
         connection.execute("CREATE TABLE lines AS SELECT * FROM strict; DROP TABLE strict")
     opened.ledger.resume("out", Operator("ada"))

@@ -1,6 +1,6 @@
-"""Tables away at random, against a reference that is a list of numbers.
+"""Tables unavailable at random, against a reference that is a list of numbers.
 
-A route into a DuckDB file whose tables are away or refuse rows as it is told. Batches, retries, kills in the middle of
+A route into a DuckDB file whose tables are unavailable or refuse rows as told. Batches, retries, kills in the middle of
 either, acknowledgements, rewinds, and (in other runs, because a rewind asks for doubles) older copies put back, ledgers
 lost and routes renamed, with retention as eager as it can be after every step. At the end, with every table there,
 each event is in its table once, in the failed store, or declared done; what is newer was never overtaken; the books
@@ -22,7 +22,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
-import duckdb
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -49,6 +48,7 @@ from penstock.errors import LedgerError, PenstockError, RefusedError, TransientE
 from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 from tests.engine.copies import OPERATOR
+from tests.support.duckdb_file import open_file
 
 CONFIG = """\
 name: shop
@@ -87,7 +87,7 @@ class Fickle(DuckdbSession):
     def load(self, load: Load) -> LoadResult:
         name = load.table.name if load.table.name in KINDS else OVERFLOW
         if name in self.weather.away:
-            raise TransientError("PEN-TST-001", f"{name} is away")
+            raise TransientError("PEN-TST-001", f"{name} is unavailable")
         if name in self.weather.refusing:
             raise RefusedError("PEN-TST-002", "refused")
         return super().load(load)
@@ -367,7 +367,7 @@ class WaitingMachine(RuleBasedStateMachine):
         if not path.exists():
             return {}
         found: dict[str, list[tuple[str, int, int]]] = {}
-        with duckdb.connect(str(path)) as connection:
+        with open_file(path) as connection:
             names = [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
             for name in names:
                 columns = [row[0] for row in connection.execute(f'DESCRIBE "{name}"').fetchall()]

@@ -316,7 +316,7 @@ def test_a_writer_that_is_killed_leaves_the_order_as_it_was(tmp_path: Path, poin
     assert found.index(own[-1]) < found.index((0, 6))
 
 
-def test_a_clock_with_bytes_that_nobody_wrote_is_mended(tmp_path: Path) -> None:
+def test_a_clock_with_bytes_that_nobody_wrote_is_repaired(tmp_path: Path) -> None:
     log = LocalLog(tmp_path)
     with log.writer("web", 0) as zero:
         zero.append(numbered(range(3)))

@@ -154,7 +154,7 @@ def test_every_flipped_bit_of_an_index_is_found_and_readers_do_not_mind(log: Loc
     assert only(log).is_whole
 
 
-def test_a_flipped_bit_of_an_index_is_mended_by_whoever_opens_the_log_for_writing(log: LocalLog) -> None:
+def test_a_flipped_bit_of_an_index_is_repaired_by_whoever_opens_the_log_for_writing(log: LocalLog) -> None:
     for segment in segments(log):
         index = segment.with_suffix(".idx")
         content = bytearray(index.read_bytes())

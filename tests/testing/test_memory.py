@@ -17,7 +17,7 @@ from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.outcome import Outcome
 from penstock.testing.destination import DestinationContract, Staging
-from penstock.testing.forked import forked
+from penstock.testing.forked import make_process
 from penstock.testing.large_batch import LARGE
 from penstock.testing.memory import measure_growth
 
@@ -81,7 +81,7 @@ def check_after_more_was_freed(suite: type[DestinationContract], kind: type[File
 def told_by(function: Callable[..., None], *arguments: Any) -> str:
     """What an assertion says that fails in a function, run in a process without the engines that other tests load."""
     answer, told = multiprocessing.get_context("forkserver").Pipe(duplex=False)
-    process = forked(_tell, told, function, arguments)
+    process = make_process(_tell, told, function, arguments)
     process.start()
     told.close()
     said: str = answer.recv()

@@ -112,7 +112,9 @@ class ModelSession(Session):
 
     def _load(self, load: Load) -> None:
         if load.table.name in self._store.away:
-            raise TransientError("PEN-DST-027", f"the table {load.table.name} is away.", "The batch is tried again.")
+            raise TransientError(
+                "PEN-DST-027", f"the table {load.table.name} is unavailable.", "The batch is tried again."
+            )
         table = self._store.tables[load.table.name]
         columns = {column.name: column.type for column in load.staged_columns(self.dialect)}
         came = [row for reader in load.rows.readers() for row in _rows(reader, columns)]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
 import psycopg
 
 from penstock.destinations.contract import AnyDestination
@@ -17,6 +16,7 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.destinations.sql.schema.schema_operations import Key
 from tests.support.database import Database
+from tests.support.duckdb_file import open_file
 from tests.warehouse.case import Contents, Existing, Options, Row
 from tests.warehouse.model import SCHEMA, ModelDestination, ModelTable, Store
 
@@ -102,14 +102,14 @@ class DuckdbTarget(Target):
         return DuckdbDestination(DuckdbConfig.model_validate({"path": self.path, **options}))
 
     def make(self, table: str, existing: Existing) -> None:
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             connection.execute(f'CREATE TABLE "{table}" ({self.definition(existing)})')
 
     def look(self) -> dict[str, Contents]:
         if not self.path.exists():
             return {}
         columns: dict[str, dict[str, str]] = {}
-        with duckdb.connect(self.path, read_only=True) as connection:
+        with open_file(self.path, read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             for table, name, kind in connection.execute(_DUCKDB_COLUMNS).fetchall():
                 columns.setdefault(table, {})[name] = kind

@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import psycopg
 import pytest
@@ -25,6 +24,7 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.testing.destination import Staging, batch
 from tests.support.database import Database
+from tests.support.duckdb_file import open_file
 
 NUMBERS = {
     "bigint": "bigint",
@@ -86,7 +86,7 @@ def engine(request: pytest.FixtureRequest, folder: Path) -> Iterator[Engine]:
         path = folder / "values.duckdb"
 
         def ask_duckdb(query: str) -> list[tuple[Any, ...]]:
-            with duckdb.connect(path) as connection:
+            with open_file(path) as connection:
                 return connection.execute(query).fetchall()
 
         yield Engine(

@@ -35,9 +35,9 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=screen, transient=True) as bars:
         lines: dict[str, TaskID] = {}
 
-        def told(doing: str, done: int, total: int) -> None:
+        def update_bar(doing: str, done: int, total: int) -> None:
             if doing not in lines:
                 lines[doing] = bars.add_task(doing)
             bars.update(lines[doing], completed=done, total=total)
 
-        yield told
+        yield update_bar

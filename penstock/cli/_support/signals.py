@@ -15,10 +15,10 @@ from types import FrameType
 def handle_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call ``stop`` on every SIGINT and SIGTERM; afterwards signals do what they did before."""
 
-    def received(_: int, __: FrameType | None) -> None:
+    def handle(_: int, __: FrameType | None) -> None:
         stop()
 
-    before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

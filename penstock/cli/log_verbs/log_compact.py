@@ -35,7 +35,7 @@ def compact_log(
 ) -> None:
     """Drop records that a newer one of the same key has replaced, from closed segments that no route needs. Asks first.
 
-    A record's key is its namespace and its own key. Of records without an own key, one per namespace stays.
+    A record's key is its namespace and its own key. Of records without an own key, it keeps the newest per namespace.
     """
     from penstock.log.maintenance.compaction import compact
 
@@ -112,7 +112,7 @@ def _dropped_line(going: DroppedRecords) -> str:
     line = f"{printable(going.namespace) or '(no namespace)'}: {counted(going.dropped, 'record')}"
     if not going.without_key:
         return line
-    return f"{line}, {count(going.without_key)} without a key of their own: of those only the newest one stays"
+    return f"{line}, {count(going.without_key)} without a key of their own: keeps only the newest of those"
 
 
 def _holders(needs: Mapping[str, Mapping[int, int]], done: Compacted, end: int) -> list[str]:

@@ -64,5 +64,5 @@ def repaired_lines(done: Repaired) -> list[str]:
     if done.head_problem is not None:
         lines.append(f"{where}: its end was found again")
     if done.torn:
-        lines.append(f"{where}: {counted(done.torn, 'byte')} of a torn write were cut off behind the last record")
+        lines.append(f"{where}: {counted(done.torn, 'byte')} of a torn write were cut off after the last record")
     return lines

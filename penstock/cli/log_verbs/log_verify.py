@@ -15,7 +15,7 @@ from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
 from penstock.cli._support.progress_bar import partition_bars
 from penstock.cli._support.screen import JsonValue, count, counted, note, print_json, printable, show, size, table
 from penstock.cli.log_verbs.log import PartitionOption, chosen_partitions, open_log
-from penstock.errors import LedgerAway, LogError
+from penstock.errors import LedgerUnavailable, LogError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,8 +52,8 @@ def verify_log(partition: PartitionOption = None, config: ConfigOption = CONFIG,
 
 
 def _gaps(config: Path) -> list[Gap]:
-    """What routes have not read and the log no longer has. None for a pipeline that never ran, whose ledger is away, or
-    whose log has no readable end."""
+    """What routes have not read and the log no longer has. None for a pipeline that never ran, or whose
+    ledger is unavailable, or whose log has no readable end."""
     from penstock.engine.delivery.log_gaps import gaps
     from penstock.engine.layout import Layout
 
@@ -67,7 +67,7 @@ def _gaps(config: Path) -> list[Gap]:
                 for route in read.routes
                 for gap in gaps(pipeline.log, pipeline.ledger, route, pipeline.sources_of(route))
             ]
-    except (LedgerAway, LogError) as error:
+    except (LedgerUnavailable, LogError) as error:
         note(f"what routes have not read was not looked for: {error}")
         return []
 

@@ -86,9 +86,10 @@ def rewind_route(
     json: JsonOption = False,
 ) -> None:
     """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
+    from penstock.engine.failed.selection import Choice, open_entries
     from penstock.engine.history.takeover import accept_past, conflicts_with_past
     from penstock.engine.ledger import Act
-    from penstock.engine.operate.offset_control import plan_rewind, rewind
+    from penstock.engine.operate.offset_control import passed_copies, plan_rewind, rewind
 
     start = _start(to)
     with open_pipeline(config) as pipeline:
@@ -101,7 +102,18 @@ def rewind_route(
             note(TOGETHER)
         if found and mirrors:
             note(MIRRORED)
+        copies = passed_copies(pipeline, route, found) if found else {}
+        passed = sum(end - start for stretches in copies.values() for start, end in stretches)
+        if passed:
+            note(f"{counted(passed, 'replayed record')} passed over: what they are copies of is read anyway")
+        starts = {each.partition: each.start for each in found}
+        failed = [entry.record for entry in open_entries(pipeline, Choice(route))] if found else []
+        come = sum(starts.get(record.partition, record.offset + 1) <= record.offset for record in failed)
+        if come:
+            note(f"{counted(come, 'open failed record')} among them: what is delivered now must not be replayed, too")
+        again = {each.partition: each.before for each in found}
         total = sum(each.before - each.start for each in found)
+        total -= sum(max(0, min(end, again.get(p, 0)) - start) for p, some in copies.items() for start, end in some)
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
         met = conflicts_with_past(pipeline, route)
@@ -114,7 +126,9 @@ def rewind_route(
             accept_past(pipeline, route, current_operator(reason), Act.REWIND)
     if json:
         warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
-        print_json({"route": route, "rewound": [rewound_object(each) for each in found], **warning})
+        print_json(
+            {"route": route, "rewound": [rewound_object(each) for each in found], "passed_over": passed, **warning}
+        )
     elif found:
         sys.stdout.write(f"{route}: {counted(total, 'record')} will be delivered again at the next start\n")
     elif met:

@@ -16,9 +16,9 @@ from penstock.cli.offset_verbs.offset_moves import ReasonOption
 
 
 def adopt_past(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The name under which was delivered before.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The name under which the route delivered before.")],
     new: Annotated[
-        str | None, typer.Argument(metavar="[NEW]", help="The route that goes on behind it; OLD itself if left out.")
+        str | None, typer.Argument(metavar="[NEW]", help="The route that continues after it; OLD itself if left out.")
     ] = None,
     reason: ReasonOption = "",
     config: ConfigOption = CONFIG,
@@ -33,7 +33,15 @@ def adopt_past(
     if json:
         places = [{"partition": p, "from": start, "to": end} for p, (start, end) in done.stretches.items()]
         aside = None if done.failed_aside is None else str(done.failed_aside)
-        print_json({"route": done.route, "adopted": done.other, "offsets": places, "failed_aside": aside})
+        print_json(
+            {
+                "route": done.route,
+                "adopted": done.other,
+                "offsets": places,
+                "failed_aside": aside,
+                "replayed": done.replayed or None,
+            }
+        )
         return
     for partition, (start, end) in done.stretches.items():
         if end > start:
@@ -44,8 +52,10 @@ def adopt_past(
             note(f"partition {partition}: goes back from {start} to {end}, where this log and what was delivered part")
     if done.failed_aside is not None:
         note(f"failed records that another ledger counted are kept in {done.failed_aside}")
+    if done.replayed:
+        note(done.replayed)
     named = "" if done.other == route else f" what '{done.other}' has delivered"
-    sys.stdout.write(f"{route}: goes on behind{named or ' what the destination has'}\n")
+    sys.stdout.write(f"{route}: continues after{named or ' what the destination has'}\n")
 
 
 def drop_route(

@@ -20,14 +20,13 @@ import pyarrow.compute as pc
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.file.line_files import data_lines, has_data
 from penstock.outcome import Outcome
+from penstock.record import Header
 from penstock.steps.chain import tokens
 
 HELD_BYTES = 16 << 20
 """How much a task holds back over all files before it compresses."""
 LEVEL = 1
 """The level of zlib. Higher ones make events a tenth smaller and take two to six times as long."""
-REPLAY_OF = "replay_of"
-"""The header of a record that was put through its route again."""
 _DAY = 86_400_000_000
 _GZIP = 31
 
@@ -146,7 +145,7 @@ class Labels:
         if self.dst is None:
             return _by_token(batch)
         own = pa.repeat(pa.scalar(f"dst={self.dst}"), batch.num_rows) if self.by_route else _by_token(batch)
-        replayed = pc.is_valid(pc.map_lookup(batch.column("headers"), REPLAY_OF, "first"))
+        replayed = pc.is_valid(pc.map_lookup(batch.column("headers"), Header.REPLAY_OF, "first"))
         return pc.if_else(replayed, pa.scalar(f"failed.dst={self.dst}"), own)
 
 

@@ -77,8 +77,8 @@ def as_penstock_error(error: Exception, refuses: bool = True) -> TransientError 
     said = " ".join(str(said).split()) or type(error).__name__
     message = f"BigQuery says: {said[:1_000]}"
     if refuses and isinstance(error, BadRequest) and not any(word in said for word in _NOT_THE_ROWS):
-        return RefusedError("PEN-DST-051", message, "Nothing of it was written.")
-    return TransientError("PEN-DST-052", message, "The batch is tried again.")
+        return RefusedError("PEN-DST-051", message, "Fix the value or the table, then: penstock failed replay")
+    return TransientError("PEN-DST-052", message, "See that BigQuery can be reached: penstock doctor")
 
 
 _NOT_THE_ROWS = (

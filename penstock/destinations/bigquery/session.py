@@ -192,7 +192,7 @@ def _type(field: SchemaField) -> str:
 
 def _loaded_already(mark: Mark) -> TransientError:
     what = f"batch {mark.batch.number} of '{mark.table}' was loaded by an earlier attempt."
-    return TransientError("PEN-DST-053", what, "It is looked up again.")
+    return TransientError("PEN-DST-053", what, "Nothing to do: it is looked up again.")
 
 
 @contextmanager

@@ -35,8 +35,8 @@ def as_penstock_error(error: Exception, refuses: bool = True) -> PenstockError:
     said = str(error).strip().partition("\n")[0].removeprefix(f"Code: {_code(error)}. DB::Exception: ")
     message = f"ClickHouse says: {said}"
     if refuses and _code(error) in _REFUSALS:
-        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
-    return TransientError("PEN-DST-041", message, "The batch is tried again.")
+        return RefusedError("PEN-DST-024", message, "Fix the value or the table, then: penstock failed replay")
+    return TransientError("PEN-DST-041", message, "See that the server runs and can be reached: penstock doctor")
 
 
 def is_no_table(error: Exception) -> bool:

@@ -7,6 +7,7 @@ writing raises a transient error. Rows are read from mapped files, so memory doe
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,11 +20,14 @@ from penstock.destinations.contract import Capabilities
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.mirror_applier import line
-from penstock.destinations.duckdb.session import DuckdbSession
+from penstock.destinations.duckdb.session import DuckdbSession, as_penstock_error
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.session import Session
 from penstock.errors import PenstockError, TransientError
+
+BLOCK_BYTES = 256 * 2**10
+"""DuckDB's file grows by this."""
 
 _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """Routes of one process that share a file take turns, so their schema changes cannot clash."""
@@ -52,11 +56,12 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
     def check(self) -> str:
         path = self.config.path
         try:
-            with self._open() as connection:
-                connection.execute("CREATE TEMP TABLE probe (a INTEGER)")
+            with self._open() as connection, tempfile.TemporaryFile(dir=path.parent) as probe:
+                probe.write(bytes(BLOCK_BYTES))
                 tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
-        except TransientError as error:
-            raise PenstockError(error.code, error.what, error.fix) from error
+        except (TransientError, OSError) as error:
+            problem = error if isinstance(error, TransientError) else as_penstock_error(path, error)
+            raise PenstockError(problem.code, problem.what, problem.fix) from error
         return f"{path} can be written, {len(tables)} tables, DuckDB {duckdb.__version__}"
 
     @contextmanager
@@ -85,4 +90,6 @@ def _cannot_open(path: Path, error: Exception) -> TransientError:
             f"{path} is locked by another process.",
             f"Close the other connection; the batch is tried again. DuckDB says: {line(error)}",
         )
-    return TransientError("PEN-DST-022", f"{path} cannot be opened: {line(error)}", "The batch is tried again.")
+    return TransientError(
+        "PEN-DST-022", f"{path} cannot be opened: {line(error)}", "See that it is a DuckDB file that you may write."
+    )

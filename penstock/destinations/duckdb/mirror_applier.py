@@ -40,7 +40,9 @@ class DuckdbMirrorTransaction(MirrorTransaction):
         except (duckdb.DataError, duckdb.IntegrityError) as error:
             self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN")
-            raise RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.") from error
+            raise RefusedError(
+                "PEN-DST-024", f"DuckDB says: {line(error)}", "Fix the value or the table, then: penstock failed replay"
+            ) from error
         except duckdb.ProgrammingError as error:
             # It is not the rows: what has the table's name (a view, say) accepts none at all.
             raise TransientError(

@@ -53,14 +53,27 @@ class DuckdbSession(MarkedSession):
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection
         self._path = path
+        # DuckDB's views of its catalog take 20 ms to look at anything for the first time, and so does a search for
+        # names that resemble a missing one. A session that lasts for one batch would do little else.
+        connection.execute("SET catalog_error_max_schemas = 0")
+        ((database, schema),) = connection.execute("SELECT current_database(), current_schema()").fetchall()
+        self._schema = DUCKDB.identifier(database) + "." + DUCKDB.identifier(schema)
         merge_function.register_merge_function(connection)
 
     def table(self, name: str) -> Table | None:
         with self._translate_errors():
-            found = self._connection.execute(_COLUMNS, [name]).fetchall()
+            try:
+                found = self._connection.execute(f"DESCRIBE {self._schema}.{DUCKDB.identifier(name)}").fetchall()
+            except (duckdb.CatalogException, duckdb.BinderException) as error:
+                if f"Table with name {name} does not exist" in str(error):
+                    return None
+                # A view of something that is gone has columns, and cannot be described.
+                found = [(*column, None, None) for column in self._connection.execute(_COLUMNS, [name]).fetchall()]
             if not found:
                 return None
-            return Table(name, {column.lower(): TypedColumn(column, kind) for column, kind in found}, self._key(name))
+            columns = {column.lower(): TypedColumn(column, kind) for column, kind, *_ in found}
+            has_key = any(key == "PRI" for _, _, _, key, *_ in found)
+            return Table(name, columns, self._key(name) if has_key else None)
 
     def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
         with self._translate_errors():
@@ -105,7 +118,8 @@ class DuckdbSession(MarkedSession):
                 f"CREATE TABLE IF NOT EXISTS {MARKS} (scope VARCHAR, route VARCHAR, batch BIGINT, table_name VARCHAR,"
                 " loaded BIGINT, failures VARCHAR, committed_at TIMESTAMPTZ, origin VARCHAR)"
             )
-            if not any(name == "origin" for name, _ in self._connection.execute(_COLUMNS, [MARKS]).fetchall()):
+            marks = self.table(MARKS)
+            if marks is not None and "origin" not in marks.columns:
                 self._connection.execute(f"ALTER TABLE {MARKS} ADD COLUMN origin VARCHAR")
         return self._stored_mark(batch, table)
 
@@ -178,10 +192,14 @@ class DuckdbSession(MarkedSession):
 def as_penstock_error(path: Path, error: Exception) -> TransientError | RefusedError | TableRefusedError:
     """Whether the file cannot hold the rows now (the disk, the memory, another transaction) or never will."""
     if isinstance(error, (duckdb.OperationalError, duckdb.FatalException, duckdb.InterruptException, OSError)):
-        return TransientError("PEN-DST-023", f"{path} was not written: {line(error)}", "The batch is tried again.")
+        return TransientError(
+            "PEN-DST-023", f"{path} was not written: {line(error)}", "Make room, on its disk or in memory."
+        )
     if isinstance(error, _NOT_THE_ROWS):
         return _table_refused(f"DuckDB says: {line(error)}")
-    return RefusedError("PEN-DST-024", f"DuckDB says: {line(error)}", "Nothing of it was written.")
+    return RefusedError(
+        "PEN-DST-024", f"DuckDB says: {line(error)}", "Fix the value or the table, then: penstock failed replay"
+    )
 
 
 _NOT_THE_ROWS = (

@@ -33,7 +33,7 @@ def copy_rows(
 
 
 def plain(statement: str) -> sql.SQL:
-    """A statement whose names were quoted by the dialect, and whose values are parameters that are added behind it."""
+    """A statement whose names were quoted by the dialect, and whose values are parameters that are added after it."""
     return sql.SQL(statement.replace("%", "%%"))
 
 

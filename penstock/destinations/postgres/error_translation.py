@@ -26,11 +26,11 @@ def as_penstock_error(error: psycopg.Error, about: About = About.ROWS) -> Pensto
     message = f"PostgreSQL says: {said}" + (f" ({detail})" if detail else "")
     state = error.sqlstate or ""
     if about is About.ROWS and isinstance(error, psycopg.errors.ProgramLimitExceeded) and "row is too big" in said:
-        return RowTooLargeError("PEN-DST-024", message, "Nothing of it was written.")
+        return RowTooLargeError("PEN-DST-024", message, "Fix the value or the table, then: penstock failed replay")
     if about is About.ROWS and (state[:2] in _REFUSALS or _is_policy(state, said)):
-        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
+        return RefusedError("PEN-DST-024", message, "Fix the value or the table, then: penstock failed replay")
     if about is About.CONNECTION or not state or state[:2] in _PASSING or state in _PASSING_STATES:
-        return TransientError("PEN-DST-027", message, "The batch is tried again.")
+        return TransientError("PEN-DST-027", message, "See that the server runs and can be reached: penstock doctor")
     return TableRefusedError("PEN-DST-093", message, "Fix the table, then: penstock failed replay")
 
 
@@ -40,7 +40,7 @@ def refuse_dropped_rows(given: int, kept: int) -> None:
         raise RefusedError(
             "PEN-DST-096",
             "PostgreSQL took the row and did not keep it: a trigger of the table drops it (it returns NULL).",
-            "Nothing of it was written.",
+            "Let the trigger return the row, then: penstock failed replay",
         )
 
 

@@ -12,13 +12,9 @@ import psycopg
 import pyarrow as pa
 
 from penstock import faults
+from penstock.destinations.postgres import error_translation
 from penstock.destinations.postgres.copy_rows import copy_rows, plain
 from penstock.destinations.postgres.dialect import PostgresDialect
-from penstock.destinations.postgres.error_translation import (
-    as_penstock_error,
-    refuse_dropped_rows,
-    refuse_prevented_delete,
-)
 from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
@@ -48,10 +44,10 @@ class PostgresMirrorTransaction(MirrorTransaction):
                 self._cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.errors.CardinalityViolation as error:
             # Keys that differ at the source but are equal here: applied one by one they replace each other.
-            said = as_penstock_error(error)
+            said = error_translation.as_penstock_error(error)
             raise RefusedError(said.code, said.what, said.fix) from error
         except psycopg.Error as error:
-            raise as_penstock_error(error) from error
+            raise error_translation.as_penstock_error(error) from error
 
     def write_mark(self, mark: Mark) -> None:
         self._write_mark(self._cursor, mark)
@@ -85,14 +81,14 @@ class PostgresMirrorTransaction(MirrorTransaction):
                 self._run(statement)
                 # What is nothing but its key may be there already.
                 kept += changes.count if statement.endswith(_NOTHING) else self._cursor.rowcount
-            refuse_dropped_rows(changes.count, kept)
+            error_translation.refuse_dropped_rows(changes.count, kept)
             self._run(f"DROP TABLE {COMING}")
 
     def _try_copy(self, changes: Changes, table: str) -> bool:
         """Try to copy the rows straight into the table; returns whether it worked."""
         try:
             with self._cursor.connection.transaction():
-                refuse_dropped_rows(*self._copy(table, changes.come()))
+                error_translation.refuse_dropped_rows(*self._copy(table, changes.come()))
         except psycopg.errors.UniqueViolation:
             if not changes.key:
                 raise
@@ -137,7 +133,7 @@ class PostgresMirrorTransaction(MirrorTransaction):
     def _refuse_left_rows(self, select_left: str) -> None:
         self._run(select_left)
         if self._cursor.fetchone() is not None:
-            refuse_prevented_delete()
+            error_translation.refuse_prevented_delete()
 
     def _run(self, statement: str) -> None:
         self._cursor.execute(plain(statement))

@@ -265,7 +265,9 @@ class PostgresSession(MarkedSession):
         if cursor.rowcount == 0:
             # A commit that seemed lost succeeded after all.
             raise TransientError(
-                "PEN-DST-029", f"table '{mark.table}' has got this batch meanwhile.", "It is looked up again."
+                "PEN-DST-029",
+                f"table '{mark.table}' has got this batch meanwhile.",
+                "Nothing to do: it is looked up again.",
             )
         cursor.execute(
             plain(f"DELETE FROM {self._marks}") + sql.SQL(" WHERE scope = %s AND route = %s AND batch <= %s"),

@@ -125,7 +125,9 @@ class RedshiftSession(MarkedSession):
         self._run(f"LOCK TABLE {self._marks}")
         if self._stored_mark(mark.batch, mark.table) is not None:
             raise TransientError(
-                "PEN-DST-031", f"batch {mark.batch.number} of '{mark.table}' was just loaded.", "It is looked up again."
+                "PEN-DST-031",
+                f"batch {mark.batch.number} of '{mark.table}' was just loaded.",
+                "Nothing to do: it is looked up again.",
             )
 
     def _write_mark(self, mark: Mark) -> None:
@@ -176,7 +178,9 @@ class RedshiftSession(MarkedSession):
             raise
         except OSError as error:
             what = f"{self._bucket.location} cannot be written: {str(error).partition(chr(10))[0]}"
-            raise TransientError("PEN-DST-032", what, "The batch is tried again.") from error
+            raise TransientError(
+                "PEN-DST-032", what, "See that the bucket is there and may be written: penstock doctor"
+            ) from error
 
     def _load_error(self) -> str:
         """Why COPY failed: its own message only says where to look."""
@@ -229,8 +233,8 @@ def as_penstock_error(error: psycopg.Error, refuses: bool = True, detail: str = 
     detail = detail or " ".join((error.diag.message_detail or "").split())
     message = f"Redshift says: {said}" + (f" ({detail})" if detail else "")
     if refuses and (is_load_error(error) or (error.sqlstate or "")[:2] in _REFUSALS):
-        return RefusedError("PEN-DST-033", message, "Nothing of it was written.")
-    return TransientError("PEN-DST-034", message, "The batch is tried again.")
+        return RefusedError("PEN-DST-033", message, "Fix the value or the table, then: penstock failed replay")
+    return TransientError("PEN-DST-034", message, "See that the server runs and can be reached: penstock doctor")
 
 
 _REFUSALS = ("22", "23", "54")

@@ -188,8 +188,8 @@ def as_penstock_error(error: Exception, refuses: bool = True) -> PenstockError:
     said = str(getattr(error, "msg", None) or error).strip().partition("\n")[0]
     message = f"Snowflake says: {said}"
     if refuses and _is_refusal(error):
-        return RefusedError("PEN-DST-024", message, "Nothing of it was written.")
-    return TransientError("PEN-DST-043", message, "The batch is tried again.")
+        return RefusedError("PEN-DST-024", message, "Fix the value or the table, then: penstock failed replay")
+    return TransientError("PEN-DST-043", message, "See that the server runs and can be reached: penstock doctor")
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -12,7 +12,7 @@ from penstock.destinations.sql.session import Session
 
 class MarkedSession(Session):
     _mark_rows: ClassVar[str] = "AS m"
-    """What a query says behind the table of marks."""
+    """What a query says after the table of marks."""
     _mark_order: ClassVar[str] = "m.batch, m.table_name"
 
     def newest_marks(self) -> list[Mark]:

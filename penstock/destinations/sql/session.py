@@ -149,7 +149,7 @@ def known_load(session: Session, batch: Batch, table: str) -> Mark | None:
             "PEN-DST-110",
             f"table '{table}' has a batch {batch.number} of route '{batch.route}' that was made of other records: an"
             " older copy of the ledger or of the whole `data_dir` was put back. Nothing was written.",
-            f"Go on behind what the destination has: penstock offset adopt {batch.route}",
+            f"Continue after what the destination has: penstock offset adopt {batch.route}",
         )
     return found
 

@@ -46,7 +46,7 @@ LOCK_PATIENCE = 600.0
 """Seconds to wait for retention, compaction or repair to finish with a partition."""
 
 
-def back_up(pipeline: Pipeline, target: Path, told: ProgressCallback = lambda done, total: None) -> Manifest:
+def back_up(pipeline: Pipeline, target: Path, report_progress: ProgressCallback = lambda done, total: None) -> Manifest:
     """Copy the pipeline's data into a new or empty folder. The backup appears completely or not at all."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise PenstockError("PEN-BAK-005", f"{target} is there already.", "Name a folder that is new, or empty.")
@@ -57,7 +57,7 @@ def back_up(pipeline: Pipeline, target: Path, told: ProgressCallback = lambda do
                 shutil.rmtree(partial)
         partial.mkdir(parents=True, mode=0o700)
         with claim_folder(partial):
-            manifest = _Backup(pipeline, partial, told).make()
+            manifest = _Backup(pipeline, partial, report_progress).make()
             faults.reach("backup.before_rename")
             partial.replace(target)
             sync_directory(target.parent)
@@ -68,7 +68,7 @@ def back_up(pipeline: Pipeline, target: Path, told: ProgressCallback = lambda do
         raise PenstockError(
             "PEN-BAK-006",
             f"the backup to {target} was not finished: {error}.",
-            "Make room or mend the permissions, then start it again; nothing of it is left.",
+            "Make room or fix the permissions, then start it again; nothing of it is left.",
         ) from error
     return manifest
 
@@ -77,7 +77,7 @@ def back_up(pipeline: Pipeline, target: Path, told: ProgressCallback = lambda do
 class _Backup:
     pipeline: Pipeline
     folder: Path
-    told: ProgressCallback
+    report_progress: ProgressCallback
     files: dict[str, FileEntry] = field(default_factory=dict)
     done: int = 0
     total: int = 0
@@ -172,7 +172,7 @@ class _Backup:
 
     def _count(self, size: int) -> None:
         self.done += size
-        self.told(self.done, max(self.done, self.total))
+        self.report_progress(self.done, max(self.done, self.total))
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises ``PenstockError`` if the folder is no whole backup."""
+    """Raises ``PenstockError`` if the folder is not a complete backup."""
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
         if content.pop("version") != VERSION:
@@ -60,7 +60,7 @@ def read_manifest(folder: Path) -> Manifest:
     except FileNotFoundError:
         raise PenstockError(
             "PEN-BAK-001",
-            f"{folder} is no whole backup: it has no {MANIFEST}, which is written last.",
+            f"{folder} is not a complete backup: it has no {MANIFEST}, which is written last.",
             "Restore another one. Of a backup that was cut short, nothing can be used.",
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -70,7 +70,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def copy_file(
-    source: Path, target: Path, length: int | None = None, told: Callable[[int], None] | None = None
+    source: Path, target: Path, length: int | None = None, report_bytes: Callable[[int], None] | None = None
 ) -> FileEntry:
     """Copy a file, or its first ``length`` bytes, durably. Raises ``PenstockError`` if it is shorter."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -86,8 +86,8 @@ def copy_file(
             digest.update(block)
             size += len(block)
             left = None if left is None else left - len(block)
-            if told is not None:
-                told(len(block))
+            if report_bytes is not None:
+                report_bytes(len(block))
         written.flush()
         os.fsync(written.fileno())
     if left:

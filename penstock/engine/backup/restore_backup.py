@@ -48,6 +48,8 @@ class ResumedRoute:
     """Offsets that the destination has beyond the backup's ledger; they are not delivered again."""
     missing: str = ""
     """What the ledger counts as delivered and the destination lacks, and how to deliver it again."""
+    replayed: str = ""
+    """Says that failed records may be at the destination already, if so."""
     unknown: str = ""
     """Why this could not be determined; the route checks when it starts, and waits if it must."""
 
@@ -67,7 +69,7 @@ def restore(
     source: Path,
     operator: Operator,
     force: bool,
-    told: ProgressCallback = lambda done, total: None,
+    report_progress: ProgressCallback = lambda done, total: None,
 ) -> Restored:
     """Put a backup in the place of ``data_dir``, which must be new or empty unless ``force`` is given."""
     manifest = read_manifest(source)
@@ -99,7 +101,7 @@ def restore(
             left = _clear(partial, target)
         partial.mkdir(parents=True, mode=0o700)
         with claim_folder(partial):
-            _copy(manifest, source, partial, told)
+            _copy(manifest, source, partial, report_progress)
             # The pipeline may have started meanwhile, and must not while the folders are exchanged.
             with _require_idle(target):
                 before = _put_in_place(partial, target, filled)
@@ -112,7 +114,7 @@ def restore(
         raise PenstockError(
             "PEN-BAK-012",
             f"{source} was not restored to {target}: {error}.",
-            "Make room or mend the permissions, then start it again; `data_dir` is as it was.",
+            "Make room or fix the permissions, then start it again; `data_dir` is as it was.",
         ) from error
     try:
         routes = resume_routes(config, operator)
@@ -140,7 +142,8 @@ def _resume(pipeline: Pipeline, route: str, operator: Operator) -> ResumedRoute:
             history.check_target(route, sources, destination)
         except ContradictionError:
             done = adopt(pipeline, route, route, operator)
-            return ResumedRoute(route, adopted=sum(max(0, end - start) for start, end in done.stretches.values()))
+            adopted = sum(max(0, end - start) for start, end in done.stretches.values())
+            return ResumedRoute(route, adopted, replayed=done.replayed)
         return ResumedRoute(route, missing=history.describe_missing(route, destination))
     except PenstockError as error:
         return ResumedRoute(route, unknown=str(error))
@@ -160,7 +163,7 @@ def _clear(partial: Path, target: Path) -> Path | None:
     return None
 
 
-def _copy(manifest: Manifest, source: Path, partial: Path, told: ProgressCallback) -> None:
+def _copy(manifest: Manifest, source: Path, partial: Path, report_progress: ProgressCallback) -> None:
     """Copy every file, and compare it with the manifest meanwhile."""
     (partial / MARK).touch(mode=0o600)
     done, total = 0, manifest.bytes
@@ -174,7 +177,7 @@ def _copy(manifest: Manifest, source: Path, partial: Path, told: ProgressCallbac
             what = "is missing" if found is None else "is not what it was when the backup was made"
             raise PenstockError("PEN-BAK-013", f"{source / name} {what}.", "Nothing was restored. Take another backup.")
         done += entry.bytes
-        told(done, total)
+        report_progress(done, total)
         faults.reach("restore.file_copied")
     log = LocalLog(Layout(partial).log)
     for partition in log.partitions():

@@ -95,7 +95,7 @@ def _require_arrow(steps: Iterable[PlannedStep]) -> None:
             raise PenstockError(
                 "PEN-ENG-017",
                 f"the step '{step.label}' runs in Spark, which cases do without.",
-                "Test the steps before and behind it, each by themselves.",
+                "Test the steps before and after it, each by themselves.",
             )
 
 

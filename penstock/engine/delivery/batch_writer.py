@@ -122,7 +122,7 @@ class BatchWriter:
             self._wait(batch, backoff, TableBehind(first, f"waits for {table.batches} batches first: {table.reason}"))
 
     def _can_go_on(self, route: str, unavailable: Collection[str], done: Mapping[str, TableReceipt]) -> bool:
-        """Whether a table that takes rows, as far as is known, would be held up by those that are away."""
+        """Whether a table that takes rows, as far as is known, would be held up by unavailable ones."""
         if self.all_or_nothing:
             return False
         takes_rows = {name for name, table in done.items() if table.unavailable is None}

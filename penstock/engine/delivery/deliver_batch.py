@@ -52,9 +52,9 @@ from penstock.engine.ledger import (
     ACKNOWLEDGED,
     ADOPTED,
     AdoptedBatch,
+    DeferredPart,
     Halt,
     Ledger,
-    PutOff,
     RouteState,
     Settlement,
     Standing,
@@ -209,14 +209,14 @@ class Delivery:
             label = {ADOPTED: report.skipped.get(ADOPTED, 0) + rows_left} if rows_left else {}
             report = replace(report, skipped={**report.skipped, **label})
             missing = [part for part in missing if part.table in adopted.wanting]
-        put_off: Sequence[PutOff] = ()
+        deferred: Sequence[DeferredPart] = ()
         if missing:
-            written, put_off = self._write(batch, missing, passed_over, again=True)
+            written, deferred = self._write(batch, missing, passed_over, again=True)
             receipts += written
         found = Receipt(receipts).failures
         refused_rows = sum(rows.num_rows for rows in found)
         self._settle(
-            batch, report, receipts, refusals.original_records(self.log, found), refused_rows, started, put_off
+            batch, report, receipts, refusals.original_records(self.log, found), refused_rows, started, deferred
         )
 
     def _begin(self, ranges: Ranges) -> Batch | None:
@@ -224,7 +224,7 @@ class Delivery:
 
     def _write(
         self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, all_or_nothing: bool = False
-    ) -> tuple[list[TableReceipt], list[PutOff]]:
+    ) -> tuple[list[TableReceipt], list[DeferredPart]]:
         """``passed_over``: what the parts leave out. Raises ``AcksChanged`` if more is acknowledged while it waits."""
         if passed_over:
             self.ledger.note_passed_over(batch)
@@ -239,8 +239,8 @@ class Delivery:
             raise self._halt_on_contradiction(error) from error
         staged = rows_by_table(parts)
         unavailable = {table.table: str(table.unavailable) for table in receipts if table.unavailable is not None}
-        put_off = [PutOff(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
-        return [table for table in receipts if table.unavailable is None], put_off
+        deferred = [DeferredPart(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
+        return [table for table in receipts if table.unavailable is None], deferred
 
     def _check_local_state(self) -> None:
         if self.history is None or self.history_checked.is_set():
@@ -288,7 +288,7 @@ class Delivery:
             return ()
         faults.reach("route.range_fixed")
         try:
-            receipts, put_off = self._write(batch, report.parts, passed_over, piece.again, stops)
+            receipts, deferred = self._write(batch, report.parts, passed_over, piece.again, stops)
         except AcksChanged:
             events.acks_changed(self.plan.name, batch.number)
             return (Piece(report.ranges, again=True),)
@@ -307,8 +307,8 @@ class Delivery:
             return ()
         found = Receipt(receipts).failures
         refused = refusals.original_records(self.log, found)
-        report = with_already_loaded(report, receipts, sum(part.rows for part in put_off))
-        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, put_off)
+        report = with_already_loaded(report, receipts, sum(part.rows for part in deferred))
+        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, deferred)
         if stops and (missing := refusals.fixable(refusals.all_failed(report, refused))):
             raise self._halt_after(missing, report.ranges)
         return ()
@@ -328,7 +328,7 @@ class Delivery:
         refused: Iterable[pa.RecordBatch],
         refused_rows: int,
         started: float,
-        put_off: Sequence[PutOff] = (),
+        deferred: Sequence[DeferredPart] = (),
     ) -> None:
         faults.reach("route.destination_done")
         with self.settle_lock:
@@ -339,7 +339,7 @@ class Delivery:
                 report.failed_rows + refused_rows,
             )
             faults.reach("route.before_ledger_commit")
-            self._commit(batch, replace(settlement, put_off=put_off, seconds=time.monotonic() - started))
+            self._commit(batch, replace(settlement, deferred=deferred, seconds=time.monotonic() - started))
 
     def store_failed(
         self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int

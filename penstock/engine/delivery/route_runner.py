@@ -25,16 +25,17 @@ from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.lost_workers.isolation import Isolation
-from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, lost_worker
+from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, LostCode, WorkerLost, lost_worker
 from penstock.engine.lost_workers.task_note import unfinished_tasks
 from penstock.engine.lost_workers.trial_process import Trial, TrialServer
 from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import apply_spark_steps, route_source
 from penstock.engine.spark.spark_checkpoints import batch_end
-from penstock.engine.spark.spark_session import JvmDied, cancel_jobs, mute_query_errors, unmute_query_errors
-from penstock.errors import LedgerAway, TransientError
+from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
+from penstock.errors import LedgerUnavailable, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,8 @@ RESUME_CHECK_EVERY = 0.5
 """Seconds between checks whether an operator has resumed a halted route."""
 STALL_GRACE = 30.0
 """Seconds beyond a step's limit after which its job is cancelled; as long again, and Spark is given up too."""
+SUSPECTED_AFTER = 2
+"""How often in a row a batch's tasks may raise before its records are suspected."""
 ONCE_TRIES = 5
 """How often in a row a route may crash in a ``once`` run."""
 
@@ -57,7 +60,7 @@ ONCE_TRIES_WHEN_BUSY = 20
 _STARTING = threading.Lock()
 """Held while a query starts: it takes the session's settings at that moment."""
 
-_TRANSIENT = (TransientError, LedgerAway, OperationalError)
+_TRANSIENT = (TransientError, LedgerUnavailable, OperationalError)
 """Errors that pass when the database is available again."""
 
 
@@ -194,7 +197,7 @@ class RouteRunner(threading.Thread):
             if not self._delivery.history_agrees:
                 self._reconcile_history()
             if patience.is_over():
-                events.route_out_of_patience(self.plan.name, f"tables are still away: {', '.join(sorted(waiting))}")
+                events.route_out_of_patience(self.plan.name, f"tables still unavailable: {', '.join(sorted(waiting))}")
                 return False
             if stopping.wait(TABLE_CHECK_EVERY):
                 return False
@@ -376,7 +379,7 @@ class RouteRunner(threading.Thread):
             report = self._run_tasks(self.plan, frame)
             self._tasks_since = None
         except Exception as error:
-            lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir))
+            lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir)) or self._suspicion(error)
             if lost is None:
                 raise
             self._tasks_since = None
@@ -389,6 +392,12 @@ class RouteRunner(threading.Thread):
         finally:
             self._tasks_since = None
             self._trials.close()
+
+    def _suspicion(self, error: Exception) -> WorkerLost | None:
+        """Tasks that have raised often enough are tried apart from Spark: if it is a record's fault, it fails alone."""
+        if self.plan.rest or isinstance(error, _TRANSIENT) or self._crashes[False] < SUSPECTED_AFTER:
+            return None
+        return WorkerLost("", LostCode.RAISED, f"its tasks raise each time: {reason_of(error)}")
 
     def _stage_isolated(self, ranges: Ranges, limit: float | None) -> BatchReport:
         """Stage a part of a batch where its records can harm nobody else: in Spark if a step runs there."""

@@ -7,12 +7,15 @@ replayed exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import pyarrow.compute as pc
 
 from penstock.engine.failed.failed_store import FailedEntry
 from penstock.engine.ledger import Ledger
+from penstock.errors import PenstockError
 from penstock.log.local_log import LocalLog
-from penstock.record import Record, entries
+from penstock.record import Header, Record, entries
 
 CHUNK = 5_000
 """Entries per append."""
@@ -23,8 +26,34 @@ def replay_source(route: str) -> str:
     return f"replay:{route}"
 
 
-def replay(route: str, chosen: Sequence[FailedEntry], log: LocalLog, ledger: Ledger) -> int:
-    """Append the entries to the log for their route; returns how many. Entries replayed before are left out."""
+def repeated_copies(route: str, log: LocalLog, positions: Mapping[int, int]) -> dict[int, list[int]]:
+    """Of the replayed records that a route at ``positions`` has before it, those whose original, or a later copy of it,
+    is before it too: delivered as well, they would be there twice. By partition, their offsets."""
+    original_of: dict[tuple[int, int], tuple[int, int]] = {}
+    for partition in log.partitions([replay_source(route)]):
+        for batch in log.read(partition, log.bounds(partition).oldest):
+            names = pc.map_lookup(batch.column("headers"), Header.REPLAY_OF, "first").to_pylist()
+            for offset, name in zip(batch.column("offset").to_pylist(), names, strict=True):
+                origin = _place(name) if name else (partition, offset)
+                # What failed again is the copy of a copy.
+                original_of[partition, offset] = original_of.get(origin, origin)
+    ahead = {copy: origin for copy, origin in original_of.items() if copy[1] >= positions.get(copy[0], 0)}
+    known = log.partitions().keys() & positions.keys()
+    there = log.fetch((p, o) for p, o in set(ahead.values()) if p in known and o >= positions[p])
+    comes = set(zip(there.column("partition").to_pylist(), there.column("offset").to_pylist(), strict=True))
+    found: dict[int, list[int]] = {}
+    for (partition, offset), origin in sorted(ahead.items(), reverse=True):
+        if origin in comes:
+            found.setdefault(partition, []).append(offset)
+        comes.add(origin)
+    return found
+
+
+def replay(
+    route: str, chosen: Sequence[FailedEntry], log: LocalLog, ledger: Ledger, not_delivered: bool = False
+) -> int:
+    """Append the entries to the log for their route; returns how many. Entries replayed before are left out. Raises
+    ``PenstockError`` if some may be at the destination, unless an operator says that they are ``not_delivered``."""
     writer = log.writer(replay_source(route))
     try:
         under_way = ledger.replay_under_way(route)
@@ -32,6 +61,17 @@ def replay(route: str, chosen: Sequence[FailedEntry], log: LocalLog, ledger: Led
             ledger.finish_replay(route, appended=writer.next_offset > under_way[1])
         settled = ledger.settled_entries(route)
         open_entries = [entry for entry in chosen if entry.id not in settled]
+        doubts = {} if not_delivered else ledger.replay_doubts(route)
+        doubtful = [e.id for e in open_entries if e.record.offset < doubts.get(e.record.partition, 0)]
+        if doubtful:
+            raise PenstockError(
+                "PEN-FLD-002",
+                f"{len(doubtful)} of these failed records of route '{route}' may be at the destination already (ids"
+                f" {doubtful[0]} to {doubtful[-1]}): it has replayed records that this log does not have, because an"
+                " older copy was put back.",
+                "Look which of them the destination has, and let go of those: penstock failed drop --route"
+                f" {route} ID... Then replay the others: penstock failed replay --route {route} --not-delivered",
+            )
         for first in range(0, len(open_entries), CHUNK):
             chunk = open_entries[first : first + CHUNK]
             ledger.begin_replay(route, writer.partition, writer.next_offset, [entry.id for entry in chunk])
@@ -42,7 +82,12 @@ def replay(route: str, chosen: Sequence[FailedEntry], log: LocalLog, ledger: Led
         writer.close()
 
 
+def _place(name: str) -> tuple[int, int]:
+    partition, _, offset = name.partition(":")
+    return int(partition), int(offset)
+
+
 def _replayed_record(entry: FailedEntry) -> Record:
     r = entry.record
-    headers = {**r.headers, "replay_of": f"{r.partition}:{r.offset}"}
+    headers = {**r.headers, Header.REPLAY_OF: f"{r.partition}:{r.offset}"}
     return Record(r.data, r.namespace, r.op, r.mode, r.key, headers, r.timestamp)

@@ -126,6 +126,28 @@ def _meant_for(
     return {table: list(names) for table, names in found.items()}
 
 
+def lost_replays(
+    loads: Sequence[LoadedTable], log: Mapping[int, LogPart], replays: Collection[int], known: int
+) -> int | None:
+    """How many replayed records were loaded by batches after number ``known`` that this log does not have; ``None`` if
+    it lacks records and the destination has forgotten batches. ``replays`` are the partitions of replayed records. One
+    that this log does not have may be such, too."""
+    lost: dict[str, list[Range]] = {}
+    log_is_behind = False
+    for load in loads:
+        origin = Origin.from_text(load.batch.origin) if load.batch.number > known else None
+        shared = {} if origin is None else shared_ranges(origin, log)
+        for p, stretch in ({} if origin is None else origin.stretches).items():
+            start = shared[p][1] if p in shared else stretch.start
+            if start < stretch.end:
+                log_is_behind = True
+                if p in replays or p not in log or log[p].identity != stretch.identity:
+                    lost.setdefault(stretch.identity, []).append((start, stretch.end))
+    if log_is_behind and min(load.batch.number for load in loads) > known + 1:
+        return None
+    return sum(end - start for stretches in lost.values() for start, end in joined(stretches))
+
+
 class _Coverage:
     """Which tables have which offsets, according to some loads."""
 

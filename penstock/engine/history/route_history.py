@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.destinations.contract import AnyDestination, Batch, LoadedTable
+from penstock.engine.failed.replay import repeated_copies
 from penstock.engine.history.adoption import LogPart, shared_ranges
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.layout import checkpoint_name
@@ -134,8 +135,18 @@ class History:
             for partition, (start, _) in batch.ranges.items():
                 starts[partition] = min(start, starts.get(partition, start))
         rows = sum(batch.loaded for batch in lacking)
-        verbs = " and ".join(f"penstock offset rewind {route} --to {at} --partition {p}" for p, at in starts.items())
-        return f"the destination lacks {rows} rows that were delivered to it. To deliver them again: {verbs}"
+        there = {p: max(at, self.log.first_offset(p)) for p, at in starts.items() if p in self.log.partitions()}
+        reached = {p: position.committed for p, position in self.ledger.offsets(route).items()}
+        copies = repeated_copies(route, self.log, {**reached, **there})
+        # Of replayed records, only what does not come again as the original.
+        again = {p: at for p, at in there.items() if reached[p] - at > sum(o < reached[p] for o in copies.get(p, ()))}
+        verbs = " and ".join(f"penstock offset rewind {route} --to {at} --partition {p}" for p, at in again.items())
+        gone = any(p not in there or at < self.log.bounds(p).oldest for p, at in starts.items())
+        return (
+            f"the destination lacks {rows} rows that were delivered to it."
+            + (f" To deliver them again: {verbs}" if verbs else "")
+            + (" (the log no longer has all of them; an archive may)" if gone else "")
+        )
 
     def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:
         """Partitions in which the log has other records than the route has delivered: the first such offset, and the

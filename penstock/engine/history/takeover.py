@@ -4,14 +4,15 @@ the end of the log."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.destinations.contract import LoadedTable
-from penstock.engine.history.adoption import LogPart, history_reach, plan_adoption
+from penstock.engine.failed.replay import replay_source
+from penstock.engine.history.adoption import LogPart, history_reach, lost_replays, plan_adoption
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
-from penstock.engine.operate.offset_control import block_engine_start, running_engine
+from penstock.engine.operate.offset_control import block_engine_start, passed_copies, running_engine
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.spark.spark_checkpoints import delivered_up_to
 from penstock.errors import ContradictionError, PenstockError, TransientError
@@ -28,6 +29,8 @@ class AdoptionResult:
     stretches: dict[int, tuple[int, int]]
     failed_aside: Path | None = None
     """Where the failed records are that another ledger counted, if there are any; this one does not count them."""
+    replayed: str = ""
+    """Says that failed records may be at the destination, because it has replayed ones that this log does not have."""
 
 
 def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> AdoptionResult:
@@ -73,12 +76,38 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
             adoption = replace(adoption, waiting={}, newest=0)  # The numbers are of another ledger or route.
         # The destination may have higher numbers of this route than those adopted.
         adoption = replace(adoption, last_number=max(adoption.last_number, _highest_number(pipeline, route)))
+        lost = _lost_replays(pipeline, other, route, [*found, *others])
+        if lost != 0:
+            adoption = replace(adoption, replay_doubts={p: part.end for p, part in parts.items()})
         aside = _set_failed_aside(pipeline, route)
         pipeline.ledger.adopt(route, adoption, operator, running)
         _accept_others(pipeline, route)
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
-    return AdoptionResult(route, other, len(adoption.batches), stretches, aside)
+    replayed = "" if lost == 0 else _describe_lost(lost)
+    return AdoptionResult(route, other, len(adoption.batches), stretches, aside, replayed)
+
+
+def _lost_replays(pipeline: Pipeline, other: str, route: str, loads: Sequence[LoadedTable]) -> int | None:
+    """How many replayed records this log lacks, over the ledgers that wrote them; ``None`` if one cannot be told."""
+    names = {replay_source(other), replay_source(route)}
+    replays, log = pipeline.log.partitions(names), pipeline.history().log_parts([*pipeline.sources_of(route), *names])
+    total = 0
+    for scope in {load.batch.scope for load in loads}:
+        known = pipeline.ledger.last_number(route) if scope == pipeline.ledger.scope else 0
+        lost = lost_replays([load for load in loads if load.batch.scope == scope], log, replays.keys(), known)
+        if lost is None:
+            return None
+        total += lost
+    return total
+
+
+def _describe_lost(lost: int | None) -> str:
+    what = "replayed records, if any," if lost is None else f"{lost} replayed records"
+    return (
+        f"the destination has {what} that this log does not have: failed records from before may be among them, and"
+        " `penstock failed replay` asks you to look first"
+    )
 
 
 def _starts_before_waiting(
@@ -95,7 +124,8 @@ def _starts_before_waiting(
 def accept_past(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
     """Accept that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
     _set_failed_aside(pipeline, route)
-    pipeline.ledger.accept(route, _highest_number(pipeline, route), operator, act)
+    copies = passed_copies(pipeline, route, ())
+    pipeline.ledger.accept(route, _highest_number(pipeline, route), operator, act, copies)
     _accept_others(pipeline, route)
 
 
@@ -112,15 +142,20 @@ def _accept_others(pipeline: Pipeline, route: str) -> None:
 
 def conflicts_with_past(pipeline: Pipeline, route: str) -> bool:
     """Whether what was delivered before would keep the route from starting."""
-    history, sources = pipeline.history(), pipeline.sources_of(route)
     try:
-        history.check_local_state(route, sources)
-        history.check_target(route, sources, pipeline.plan(route).destination())
+        check_past(pipeline, route)
     except ContradictionError:
         return True
-    except TransientError:
-        pass  # It is asked when it is available again.
     return False
+
+
+def check_past(pipeline: Pipeline, route: str) -> None:
+    """Raises ``ContradictionError`` if what was delivered before would keep the route from starting."""
+    history, sources = pipeline.history(), pipeline.sources_of(route)
+    # A destination that is unavailable is asked when it is back.
+    with suppress(TransientError):
+        history.check_local_state(route, sources)
+        history.check_target(route, sources, pipeline.plan(route).destination())
 
 
 def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:

@@ -84,8 +84,8 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class PutOff:
-    """A table's part of a batch that is committed without it, because the table was away."""
+class DeferredPart:
+    """A table's part of a batch that is committed without it, because the table was unavailable."""
 
     table: str
     rows: int
@@ -134,10 +134,10 @@ class Settlement:
     skipped: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     waiting: int = 0
-    """What steps hold back; tables that are away are in ``put_off``."""
+    """What steps hold back; unavailable tables are in ``deferred``."""
     added: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableReceipt] = ()
-    put_off: Sequence[PutOff] = ()
+    deferred: Sequence[DeferredPart] = ()
     """What waits for its table."""
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
@@ -147,7 +147,7 @@ class Settlement:
 
     @property
     def items_waiting(self) -> int:
-        return self.waiting + sum(part.rows for part in self.put_off)
+        return self.waiting + sum(part.rows for part in self.deferred)
 
     @property
     def items_skipped(self) -> int:

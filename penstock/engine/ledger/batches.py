@@ -125,7 +125,7 @@ class Batches(WaitingTables, Summaries):
             raise LedgerError(
                 "PEN-LGR-002",
                 f"batch {batch.number} of route '{batch.route}' was refused by the ledger: {error.orig}.",
-                "The batch is not committed; it is tried again.",
+                "The batch is not committed. This is a defect: please report it with this message.",
             ) from error
 
     def _commit(self, connection: sa.Connection, batch: Batch, s: Settlement) -> None:
@@ -148,7 +148,7 @@ class Batches(WaitingTables, Summaries):
                 f"batch {batch.number} of route '{route}' is not under way.",
                 "Another engine may run on this data: stop one of them.",
             )
-        self._insert_waiting(connection, batch, s.put_off)
+        self._insert_waiting(connection, batch, s.deferred)
         for partition, (_, end) in batch.ranges.items():
             waits_from = self._waits_from(connection, route, partition, end)
             values = {"committed": end, "hold": min(waits_from, s.holds.get(partition, end))}

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from penstock.config.secrets import is_secret_name
 from penstock.engine.ledger.accounts import EARLIER
 from penstock.engine.ledger.ledger_tables import LEDGER_VERSION, Tables, tables
-from penstock.errors import LedgerAway, LedgerError
+from penstock.errors import LedgerError, LedgerUnavailable
 from penstock.redaction import MASK, redacted
 
 
@@ -50,7 +50,7 @@ class Database:
             ledger._create(schema)
         except SQLAlchemyError as error:
             where = shown_url(url)
-            raise LedgerAway(
+            raise LedgerUnavailable(
                 "PEN-LGR-001",
                 f"the ledger at {where} cannot be opened: {getattr(error, 'orig', error)}.",
                 "Check `ledger.url` and that the database is up.",

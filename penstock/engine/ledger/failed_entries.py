@@ -21,6 +21,11 @@ class FailedEntries(Database):
         """Failed entries that an operator replayed or dropped, and which of the two."""
         return {row.entry: row.action for row in self.rows(sa.select(self._t.settled).filter_by(route=route))}
 
+    def replay_doubts(self, route: str) -> dict[int, int]:
+        """Per partition, the offset before which failed records may be at the destination: it has replayed records that
+        the log lacks since an older copy was put back."""
+        return {row.partition: row.end for row in self.rows(sa.select(self._t.replay_doubts).filter_by(route=route))}
+
     def failed_open(self, route: str) -> int:
         """How many failed entries nobody has replayed or dropped."""
         with self.reading_snapshot() as connection:

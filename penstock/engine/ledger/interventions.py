@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import sqlalchemy as sa
 
@@ -28,6 +29,9 @@ from penstock.engine.ledger.accounts import (
 from penstock.engine.ledger.batches import LOADED, Batches
 from penstock.engine.ledger.database import add_to_row
 from penstock.errors import LedgerError
+
+Stretches = Mapping[int, Sequence[tuple[int, int]]]
+"""Offsets by partition, each stretch as ``[start, end)``."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,14 @@ class Interventions(Batches):
                 self._record(connection, Act.ACK, route, operator, {partition: stretch})
             return touched
 
-    def rewind(self, route: str, targets: Mapping[int, int], operator: Operator) -> None:
-        """Move the route back to these offsets.
+    def rewind(
+        self,
+        route: str,
+        targets: Mapping[int, int],
+        operator: Operator,
+        copies: Stretches = MappingProxyType({}),
+    ) -> None:
+        """Move the route back to these offsets. ``copies`` of what comes again are acknowledged.
 
         A batch under way that begins there stays under way, so that tables which have their part of it do not get it
         twice. Refused if such tables may lack records that were acknowledged in it: those could not come again before
@@ -121,6 +131,7 @@ class Interventions(Batches):
             connection.execute(
                 sa.delete(t.acknowledged).where(ahead.route == route, ahead.partition.in_(list(targets)))
             )
+            self._pass_over(connection, route, copies)
             if steps_hold:
                 self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
@@ -199,6 +210,11 @@ class Interventions(Batches):
                 "Start the pipeline, which settles the batch first; then move the route back.",
             )
 
+    def _pass_over(self, connection: sa.Connection, route: str, copies: Stretches) -> None:
+        for partition, stretches in copies.items():
+            for stretch in stretches:
+                self._note_acknowledged(connection, route, partition, stretch)
+
     def _note_acknowledged(
         self, connection: sa.Connection, route: str, partition: int, stretch: tuple[int, int]
     ) -> None:
@@ -248,8 +264,8 @@ class Interventions(Batches):
                     "PEN-LGR-018",
                     f"table '{table}' waits for its part of batch {number}, {places}: only some of that would come"
                     " again.",
-                    "Mend the table and let the pipeline load it first. Or move back to the first of these offsets, in"
-                    " each of these partitions, or behind the last ones.",
+                    "Fix the table and let the pipeline load it first. Or move back to the first of these offsets, in"
+                    " each of these partitions, or after the last ones.",
                 )
         self._release_parts(connection, route, again, REWOUND)
 

@@ -30,6 +30,7 @@ class Tables:
     courses: sa.Table
     replays: sa.Table
     settled: sa.Table
+    replay_doubts: sa.Table
     waiting: sa.Table
     waiting_offsets: sa.Table
     columns: sa.Table
@@ -105,6 +106,7 @@ def tables(schema: str | None) -> Tables:
         courses=table("courses", _key(route=text), _values(generation=integer, last_number=big)),
         replays=table("replays", _key(route=text), _values(partition=integer, offset=big, entries=text)),
         settled=table("settled", _key(route=text, entry=big), _values(action=text, at=real)),
+        replay_doubts=table("replay_doubts", _key(route=text, partition=integer), _values(end=big)),
         waiting=table(
             "waiting",
             _key(route=text, number=big, target=text),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import ADOPTED, Act, Operator, RouteState
-from penstock.engine.ledger.interventions import Interventions
+from penstock.engine.ledger.interventions import Interventions, Stretches
 from penstock.engine.ledger.ledger_tables import Tables
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text
 from penstock.errors import LedgerError
@@ -53,6 +53,8 @@ class Adoption:
     """Tables that waited at the destination's newest batch, each with the number of the first batch that it lacks."""
     newest: int = 0
     """The number of that batch, if it is one of the route's own."""
+    replay_doubts: Mapping[int, int] = field(default_factory=dict)
+    """Per partition, the offset before which records that fail may be at the destination as replayed ones."""
 
 
 class RouteHistories(Interventions):
@@ -75,10 +77,10 @@ class RouteHistories(Interventions):
         """Whether the route has begun a batch in this ledger, or an operator has set where it starts."""
         t = self._t
         with self.reading() as connection:
-            told = connection.execute(sa.select(t.accepted).filter_by(route=route)).first()
+            known = connection.execute(sa.select(t.accepted).filter_by(route=route)).first()
             given_up = connection.execute(sa.select(t.courses.c.last_number).filter_by(route=route)).scalar()
             done = sa.select(t.batches).filter_by(route=route).where(t.batches.c.committed_at.is_not(None))
-            return told is not None or bool(given_up) or connection.execute(done.limit(1)).first() is not None
+            return known is not None or bool(given_up) or connection.execute(done.limit(1)).first() is not None
 
     def places(self) -> dict[str, str]:
         """The path that each route writes to, for routes that write to disk."""
@@ -107,15 +109,16 @@ class RouteHistories(Interventions):
             for (scope, other), number in numbers.items():
                 self._accept(connection, f"{route} {scope} {other}", Act.ADOPT, number)
 
-    def accept(self, route: str, number: int, operator: Operator, act: Act) -> None:
+    def accept(self, route: str, number: int, operator: Operator, act: Act, copies: Stretches) -> None:
         """Note that an operator has decided about earlier deliveries, up to a batch number: the route does not ask
-        again, and new batches get higher numbers."""
+        again, and new batches get higher numbers. ``copies`` of what it reads are acknowledged."""
         courses = self._t.courses
         with self.writing() as connection:
             course = self._require_idle(connection, route, engine_runs=False)
             highest = max(course.last_number, number)
             connection.execute(sa.update(courses).filter_by(route=route).values(last_number=highest))
             self._accept(connection, route, act, number)
+            self._pass_over(connection, route, copies)
             self._record(connection, act, route, operator, {})
             self._set_state(connection, route, RouteState.STOPPED)
 
@@ -163,6 +166,9 @@ class RouteHistories(Interventions):
             self._accept(connection, route, Act.ADOPT, adoption.last_number)
             reached = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
             places = {p: (position.committed, reached[p]) for p, position in positions.items() if p in reached}
+            for p, end in adoption.replay_doubts.items():
+                connection.execute(sa.delete(t.replay_doubts).filter_by(route=route, partition=p))
+                connection.execute(sa.insert(t.replay_doubts).values(route=route, partition=p, end=end))
             self._record(connection, Act.ADOPT, route, operator, places)
             self._set_state(connection, route, RouteState.STARTING if engine_runs else RouteState.STOPPED)
 

@@ -1,4 +1,4 @@
-"""Tables that were away when their batch was committed: what they wait for, and how that is settled.
+"""Tables that were unavailable when their batch was committed: what they wait for, and how that is settled.
 
 The batch's other rows are counted, and the route is past its offsets. The log keeps everything from the first record
 that a table waits for, so that its rows can be staged again. A table gets the parts that it waits for in the order of
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from penstock.destinations.contract import Batch
 from penstock.engine.delivery.batch_pieces import joined
-from penstock.engine.ledger.accounts import LOADED_FOR_OTHERS, PutOff, WaitingPart, WaitingTable
+from penstock.engine.ledger.accounts import LOADED_FOR_OTHERS, DeferredPart, WaitingPart, WaitingTable
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text, stretches_from_text, stretches_to_text
 from penstock.engine.ledger.route_offsets import RouteOffsets
 from penstock.redaction import redacted
@@ -83,7 +83,7 @@ class WaitingTables(RouteOffsets):
         return {*delivered, *waiting} if listed and LOADED_FOR_OTHERS not in delivered.values() else None
 
     def note_attempt(self, part: WaitingPart, reason: str) -> None:
-        """Note that a table was tried and is still away."""
+        """Note that a table was tried and is still unavailable."""
         w = self._t.waiting
         this = {"route": part.route, "number": part.batch.number, "target": part.table}
         with self.writing() as connection:
@@ -119,16 +119,16 @@ class WaitingTables(RouteOffsets):
         )
         found = {}
         for table, rows, batches, first, since in connection.execute(sums).all():
-            told = sa.select(w.c.attempts, w.c.reason).filter_by(route=route, number=first, target=table)
-            attempts, reason = connection.execute(told).one()
+            last_try = sa.select(w.c.attempts, w.c.reason).filter_by(route=route, number=first, target=table)
+            attempts, reason = connection.execute(last_try).one()
             found[table] = WaitingTable(int(rows), batches, first, since, attempts, redacted(reason))
         return found
 
-    def _insert_waiting(self, connection: sa.Connection, batch: Batch, put_off: Sequence[PutOff]) -> None:
+    def _insert_waiting(self, connection: sa.Connection, batch: Batch, deferred: Sequence[DeferredPart]) -> None:
         w, o = self._t.waiting, self._t.waiting_offsets
         # Acknowledged while the batch was tried: too late for the tables that have their rows, not for these.
-        done = self._acknowledged_in(connection, batch.route, batch.ranges) if put_off else {}
-        for part in put_off:
+        done = self._acknowledged_in(connection, batch.route, batch.ranges) if deferred else {}
+        for part in deferred:
             this = {"route": batch.route, "number": batch.number, "target": part.table}
             about = {
                 "delivered_as": batch.route, "ranges": ranges_to_text(batch.ranges), "rows": part.rows,

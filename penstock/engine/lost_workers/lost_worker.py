@@ -13,10 +13,16 @@ class LostCode(StrEnum):
 
     KILLED_WORKER = "killed_worker"
     TIMED_OUT = "timed_out"
+    RAISED = "raised"
+
+
+RECORDS_FAULT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code raises that was not written for a record. Disks, memory, networks and our own errors are none of these."""
 
 
 class WorkerLost(Exception):
-    """The process of some records ended without an answer, or was killed because it took too long."""
+    """The process of some records ended without an answer, was killed because it took too long, or raised what nobody
+    has foreseen."""
 
     def __init__(self, step: str, code: LostCode, what: str) -> None:
         super().__init__(step, code, what)

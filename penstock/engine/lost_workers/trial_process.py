@@ -23,7 +23,7 @@ from typing import BinaryIO
 from penstock import parent_death
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task_report import BatchReport
-from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
+from penstock.engine.lost_workers.lost_worker import RECORDS_FAULT, LostCode, WorkerLost
 from penstock.engine.lost_workers.task_note import unfinished_tasks
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.jvm import relay_output
@@ -49,7 +49,8 @@ class TrialServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, trial: Trial) -> BatchReport:
-        """Stage the records. Raises ``WorkerLost`` if they end their process, else what staging them raises."""
+        """Stage the records. Raises ``WorkerLost`` if they end their process, or if staging them raises what may be
+        their fault; else what it raises."""
         try:
             process = self._ensure_process()
             assert process.stdin is not None
@@ -60,6 +61,8 @@ class TrialServer:
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             self.close()
             raise WorkerLost("", LostCode.KILLED_WORKER, "the process for trials has ended") from error
+        if isinstance(answer, RECORDS_FAULT):
+            raise WorkerLost("", LostCode.RAISED, f"its task raised {type(answer).__name__}: {answer}") from answer
         if isinstance(answer, BaseException):
             raise answer
         assert isinstance(answer, BatchReport)
@@ -141,7 +144,7 @@ def _stage_in_child(plan: RoutePlan, log: Path, trial: Trial, write_end: int) ->
         try:
             content = pickle.dumps(answer)
         except Exception:
-            content = pickle.dumps(RuntimeError(f"{type(answer).__name__}: {answer}"))
+            content = pickle.dumps(RuntimeError(f"its task raised {type(answer).__name__}: {answer}"))
         with open(write_end, "wb") as pipe:
             pipe.write(content)
         code = 0

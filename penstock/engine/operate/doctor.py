@@ -30,7 +30,7 @@ from penstock.engine.file_permissions import is_open
 from penstock.engine.layout import Layout
 from penstock.engine.processes.presence import describe_engine, engine_pid, engine_silence, stalled_routes
 from penstock.engine.spark.start_cache import find_java, find_start_cache
-from penstock.errors import PenstockError, SourceAway, TransientError
+from penstock.errors import PenstockError, SourceUnavailable, TransientError
 from penstock.redaction import redacted
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 LITTLE_SPACE = 2**30
 TOO_LITTLE_SPACE = 64 * 2**20
-AWAY = "Start it, or mend its address or password in the config. A pipeline that runs tries again by itself."
+UNAVAILABLE = "Start it, or fix its address or password in the config. A pipeline that runs tries again by itself."
 
 
 class Verdict(StrEnum):
@@ -113,7 +113,7 @@ def check_start() -> Finding:
     cache = find_start_cache()
     if cache is not None and cache.command() is not None:
         return Finding("start", Verdict.OK, f"Spark starts with the classes in {cache.folder}")
-    fix = "Let it write them down, once: python -m penstock.engine.spark.start_cache"
+    fix = "Make its class archive, once: python -m penstock.engine.spark.start_cache"
     return Finding("start", Verdict.WARN, "Spark takes three times as long to start as it could", fix)
 
 
@@ -200,9 +200,9 @@ def _engine(config: PipelineConfig) -> Finding:
         fix = "It is started anew by itself soon; look for the reason in its log, and at the load of the machine."
         return Finding("engine", Verdict.FAIL, describe_engine(pid, silence), fix)
     if still := stalled_routes(layout, pid):
-        told = ", ".join(f"route {name} for {seconds:.0f} s" for name, seconds in still.items())
+        hanging = ", ".join(f"route {name} for {seconds:.0f} s" for name, seconds in still.items())
         fix = "A step that takes longer than `step_timeout` is cut off by itself, and its record fails."
-        return Finding("engine", Verdict.WARN, f"runs, pid {pid}; tasks have not moved: {told}", fix)
+        return Finding("engine", Verdict.WARN, f"runs, pid {pid}; tasks have not moved: {hanging}", fix)
     return Finding("engine", Verdict.OK, "does not run" if pid is None else f"runs, pid {pid}")
 
 
@@ -245,8 +245,8 @@ def _check_partition(log: LocalLog, partition: int, source: str) -> Iterator[Fin
         yield Finding(
             f"log {partition}",
             Verdict.WARN,
-            f"{held}; {behind} bytes behind the last finished append",
-            "An append under way, or one that a crash cut off: the next start mends it and says so.",
+            f"{held}; {behind} bytes after the last finished append",
+            "An append under way, or one that a crash cut off: the next start repairs it and says so.",
         )
     else:
         yield Finding(f"log {partition}", Verdict.OK, held)
@@ -266,7 +266,7 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
                 "ledger",
                 Verdict.FAIL,
                 f"there is none, but {', '.join(held)} delivered from this log before",
-                "Put it back. Or let each route go on behind what its destination has: penstock offset adopt ROUTE",
+                "Put it back. Or let each route continue after what its destination has: penstock offset adopt ROUTE",
             )
         else:
             yield Finding("ledger", Verdict.OK, "none yet: made at the first run")
@@ -301,6 +301,9 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
             if activity is not None and activity.state is RouteState.CRASHED:
                 fix = "An engine that runs starts it again and again: see what `penstock run` says of it."
                 yield Finding(f"route {route}", Verdict.FAIL, f"it crashed: {activity.message}", fix)
+            if activity is not None and activity.state is RouteState.RETRYING:
+                fix = "A pipeline that runs tries again by itself; nothing is lost meanwhile."
+                yield Finding(f"route {route}", Verdict.WARN, f"its last try failed: {activity.message}", fix)
             if activity is not None and activity.state is RouteState.HALTED and not past:
                 yield Finding(f"route {route}", Verdict.WARN, activity.message)
             yield from _check_waiting(
@@ -315,13 +318,13 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
 
 
 def _check_waiting(pipeline: Pipeline, route: str, fix: str) -> Iterator[Finding]:
-    for table, told in pipeline.ledger.waiting_tables(route).items():
-        what = f"table {table} is away, {told.rows} rows wait for it: {told.reason}"
+    for table, waiting in pipeline.ledger.waiting_tables(route).items():
+        what = f"table {table} is unavailable, {waiting.rows} rows wait for it: {waiting.reason}"
         yield Finding(f"route {route}", Verdict.WARN, what, fix)
 
 
 def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:
-    """Whether the route's history fits what was delivered before. Another check reports a destination that is away."""
+    """Whether the route's history fits what was delivered before. Another check reports one that is unavailable."""
     history, sources = pipeline.history(), pipeline.sources_of(route)
     history.check_local_state(route, sources)
     with suppress(TransientError):
@@ -341,8 +344,8 @@ def _run_check(subject: str, check: Iterator[Finding]) -> Iterator[Finding]:
     """Run a check and yield its findings; an error that it raises becomes one."""
     try:
         yield from check
-    except (SourceAway, TransientError) as error:
-        yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", AWAY)
+    except (SourceUnavailable, TransientError) as error:
+        yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", UNAVAILABLE)
     except PenstockError as error:
         yield Finding(subject, Verdict.FAIL, f"{error.code}: {error.what}", error.fix)
     except Exception as error:

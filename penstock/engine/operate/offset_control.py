@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.engine.delivery.batch_pieces import joined
-from penstock.engine.failed.replay import replay_source
+from penstock.engine.failed.replay import repeated_copies, replay_source
 from penstock.engine.ledger import Advance, Operator, Position, RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.engine_lock import EngineLock
@@ -133,13 +133,25 @@ def rewind(pipeline: Pipeline, stretches: Sequence[RewindRange], operator: Opera
     """Rewind a route to these ranges, as ``plan_rewind`` returned them.
 
     The records are delivered under new batch numbers: a destination takes them for new ones, and only a key prevents
-    duplicates.
+    duplicates. Copies of them that were replayed are passed over.
     """
     for route in {each.route for each in stretches}:
         _require_no_engine(pipeline, route)
         targets = {each.partition: each.start for each in stretches if each.route == route}
         with block_engine_start(pipeline):
-            pipeline.ledger.rewind(route, targets, operator)
+            pipeline.ledger.rewind(route, targets, operator, passed_copies(pipeline, route, stretches))
+
+
+def passed_copies(pipeline: Pipeline, route: str, stretches: Sequence[RewindRange]) -> dict[int, list[tuple[int, int]]]:
+    """The replayed records, by partition, that a rewound route passes over: it reads what they are copies of. Where the
+    last record of a key wins, they come too: nothing is doubled, and they were the last."""
+    plan = pipeline.plan(route)
+    if plan.last_record_wins and not plan.mirrors:
+        return {}
+    positions = {p: position.committed for p, position in pipeline.ledger.offsets(route).items()}
+    positions |= {each.partition: each.start for each in stretches}
+    found = repeated_copies(route, pipeline.log, positions)
+    return {p: joined([(offset, offset + 1) for offset in offsets]) for p, offsets in found.items()}
 
 
 def resume(pipeline: Pipeline, route: str, operator: Operator) -> bool:
@@ -214,7 +226,7 @@ def _require_no_engine(pipeline: Pipeline, route: str) -> None:
 def _from(
     pipeline: Pipeline, route: str, offset: int, partition: int, positions: Mapping[int, Position]
 ) -> RewindRange:
-    oldest, committed = _oldest(pipeline, partition), positions[partition].committed
+    oldest, committed = pipeline.log.first_offset(partition), positions[partition].committed
     if offset < oldest and offset != committed:
         raise PenstockError(
             "PEN-ENG-018",
@@ -242,7 +254,7 @@ def _since(
     for partition in chosen:
         if asked is None and own[partition].source == replay_source(route):
             continue
-        start, oldest = pipeline.log.offset_at(partition, time), _oldest(pipeline, partition)
+        start, oldest = pipeline.log.offset_at(partition, time), pipeline.log.first_offset(partition)
         committed = positions[partition].committed
         if start < committed:
             gone = oldest > 0 and start <= oldest
@@ -262,7 +274,7 @@ def _align_partitions(
     # The order of records without a stamp is not known; records with one are newer than all of them.
     moment = max(first - 1, UNSTAMPED)
     for partition, owner in log.partitions(pipeline.sources_of(found[0].route)).items():
-        committed, oldest = positions[partition].committed, _oldest(pipeline, partition)
+        committed, oldest = positions[partition].committed, pipeline.log.first_offset(partition)
         start = max(log.reader(partition).end_at(moment), oldest)
         known = asked.get(partition)
         if known is not None and stamps.get(partition) != first:
@@ -273,12 +285,6 @@ def _align_partitions(
             gone = 0 < oldest == start
             asked[partition] = RewindRange(found[0].route, partition, owner.source, start, committed, gone)
     return [asked[partition] for partition in sorted(asked)]
-
-
-def _oldest(pipeline: Pipeline, partition: int) -> int:
-    """The offset of the first record in the log; compaction may have removed those where the log begins."""
-    first = pipeline.log.stored_span(partition).first
-    return pipeline.log.bounds(partition).oldest if first is None else first
 
 
 def _count(pipeline: Pipeline, partition: int, start: int, end: int) -> int:

@@ -51,7 +51,7 @@ def plan_changes(plan: RoutePlan, sample: Iterable[SampleRange], offline: bool =
         raise PenstockError(
             "PEN-ENG-009",
             f"route '{plan.name}' has the step '{plan.rest[0].label}', which runs in Spark: it cannot be planned.",
-            "Plan a route without that step, with events as they are behind it.",
+            "Plan a route without that step, with events as they are after it.",
         )
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         staged = replace(plan, stage_dir=Path(folder))

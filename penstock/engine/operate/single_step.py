@@ -38,7 +38,7 @@ class Fate(StrEnum):
     SKIPPED = "skipped"
     FAILED = "failed"
     WAITING = "waiting"
-    """Its table is away; it is loaded when a pipeline runs and the table takes rows."""
+    """Its table is unavailable; it is loaded when a pipeline runs and the table takes rows."""
     REFUSED = "refused"
     """The route has halted before it (``on_error: stop``)."""
 
@@ -177,8 +177,8 @@ class Stepper:
             entry = next(self._pipeline.failed_store.read(route, ledger.failed_extent(route), after=extent))
             return Result(Fate.FAILED, entry.step, entry.code, entry.error)
         if now.waiting > before.waiting:
-            told = ledger.waiting_tables(route)
-            return Result(Fate.WAITING, message="; ".join(table.reason for table in told.values()))
+            waiting = ledger.waiting_tables(route)
+            return Result(Fate.WAITING, message="; ".join(table.reason for table in waiting.values()))
         return Result(Fate.LOADED if now.loaded > before.loaded else Fate.SKIPPED)
 
     def _stage_ranges(self, ranges: Ranges) -> BatchReport:

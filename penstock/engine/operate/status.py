@@ -61,7 +61,7 @@ class RouteStatus:
     halt: Halt | None = None
     """The record that the route has stopped at, if it has."""
     waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
-    """Tables that were away when their batches were committed; the retry lane tries them again."""
+    """Tables that were unavailable when their batches were committed; the retry lane tries them again."""
 
     @property
     def lag(self) -> int:

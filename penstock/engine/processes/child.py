@@ -22,7 +22,8 @@ from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
 from penstock.engine.processes.engine_start import start_engine
 from penstock.engine.spark.fork_server import start_fork_server
-from penstock.errors import LedgerAway, LogFull, PenstockError, SourceAway
+from penstock.engine.spark.jvm import JvmDied
+from penstock.errors import LedgerUnavailable, LogFull, PenstockError, SourceUnavailable
 from penstock.redaction import redact_stderr
 from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
@@ -60,9 +61,9 @@ def main(arguments: list[str]) -> int:
     except PenstockError as error:
         logging.getLogger("penstock").error("%s", error)
         match error:
-            case LedgerAway() | LogFull():
+            case LedgerUnavailable() | LogFull():
                 return EXIT_RETRY
-            case SourceAway():
+            case SourceUnavailable():
                 return EXIT_UNFINISHED
             case _:
                 return EXIT_FATAL
@@ -75,7 +76,6 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
         from penstock.engine.engine import Engine
         from penstock.engine.pipeline import Pipeline
         from penstock.engine.processes.early_exit import leave
-        from penstock.engine.spark.spark_session import JvmDied
 
         if start.forks is not None:
             routes = config.routes.values()

@@ -13,7 +13,7 @@ from penstock.log.exchange.entry_layout import HEAD, LENGTHS_BYTES, MODES, OP_SH
 
 
 def encode(records: pa.RecordBatch) -> pa.Buffer:
-    """Records (``RECORD_SCHEMA``) as entries, one behind the other. What the layout has no room for is left out."""
+    """Records (``RECORD_SCHEMA``) as entries, one after the other. What the layout has no room for is left out."""
     namespaces = records.column("namespace").cast(pa.binary())
     data = pc.fill_null(records.column("data"), b"")
     key_length, data_length = (pc.binary_length(column).to_numpy() for column in (namespaces, data))

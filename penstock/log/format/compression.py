@@ -19,7 +19,7 @@ _LZ4_ACCELERATION = 12
 
 
 def pack(message: pa.Buffer, method: Method) -> list[pa.Buffer]:
-    """The packed and the raw size, then the block, as they are written one behind the other."""
+    """The packed and the raw size, then the block, as they are written one after the other."""
     if method == "zstd":
         # As bytes: the memoryview of a buffer that Arrow has shrunk still reports its former length.
         block = pa.Codec("zstd").compress(message, asbytes=True)

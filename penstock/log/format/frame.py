@@ -103,7 +103,7 @@ class Body(NamedTuple):
 
     flags: int
     pieces: tuple[pa.Buffer, ...]
-    """The payload, in parts that are written one behind the other."""
+    """The payload, in parts that are written one after the other."""
     raw_bytes: int
     records: int
     checksum: int
@@ -136,7 +136,7 @@ def encode(batch: pa.RecordBatch, compression: str) -> Body:
 
 
 def place(body: Body, base_offset: int, last_offset: int, stamp: int, generation: int = 0) -> tuple[FrameHeader, bytes]:
-    """The header of a frame with this body at these offsets, and its bytes. The payload is written behind it."""
+    """The header of a frame with this body at these offsets, and its bytes. The payload is written after it."""
     payload_bytes = sum(piece.size for piece in body.pieces)
     header = FrameHeader(
         body.flags, payload_bytes, body.raw_bytes, base_offset, last_offset, body.records, body.checksum,

@@ -207,18 +207,18 @@ def _superseded(
     partition = closed[0].partition
     directory = log.partition_dir(partition)
 
-    def opened(base: int) -> Segment:
+    def open_segment(base: int) -> Segment:
         # What is published but not durable may be gone after a power cut: it supersedes nothing.
         end = view.head.durable if base == view.head.segment else None
         return Segment(segment_path(directory, base), base, end)
 
-    ends = [opened(base).end for base in view.bases]
+    ends = [open_segment(base).end for base in view.bases]
     counts = [end.records for end in ends[: len(closed)]]
     total = sum(end.position for end in ends) + sum(segment.bytes for segment in closed)
     meter = Meter(partition, total, progress)
     newest = NewestEntries(work.scratch, sum(end.records for end in ends), sum(counts))
     for base in view.bases:
-        segment = opened(base)
+        segment = open_segment(base)
         for place, header in segment.walk(first_place(base)):
             newest.add(segment.open(place, header)[0])
             meter.add(header.frame_bytes)

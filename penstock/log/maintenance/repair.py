@@ -50,7 +50,7 @@ class Repaired:
     head_problem: str | None
     """What was wrong with the head; the end of the partition was found from its frames."""
     torn: int
-    """How many bytes of a torn write were cut off behind the last whole frame."""
+    """How many bytes of a torn write were cut off after the last whole frame."""
 
 
 def repair(log: LocalLog, partitions: Collection[int] | None = None) -> list[Repaired]:

@@ -102,7 +102,7 @@ def _fits(header: FrameHeader, count: int, offsets: np.ndarray) -> bool:
 
 
 def _next_certain(segment: Segment, bad: Place, limit: int) -> Whole | None:
-    """The first whole frame behind a bad one from which frames follow each other up to the end of the segment."""
+    """The first whole frame after a bad one from which frames follow each other up to the end of the segment."""
     for found in _whole_frames(segment, bad, segment.size):
         if found.header.last_offset < limit and _leads_to_the_end(segment, found):
             return found
@@ -110,7 +110,7 @@ def _next_certain(segment: Segment, bad: Place, limit: int) -> Whole | None:
 
 
 def _next_possible(segment: Segment, bad: Place, limit: int, certain: Whole | None) -> Whole | None:
-    """A whole frame before that, whose records come between: there is more damage behind it."""
+    """A whole frame before that, whose records come between: there is more damage after it."""
     stop = segment.size if certain is None else certain.place.position
     for found in _whole_frames(segment, bad, stop):
         if found.header.last_offset < (limit if certain is None else certain.header.base_offset):

@@ -1,7 +1,7 @@
 """Verifies all of a log: every frame's checksums, the order of offsets, every index.
 
 Takes no lock and changes nothing, so it may run beside the pipeline. Damage is what no reader can get past and no
-reopening repairs. What a torn write left behind the last whole frame is not damage: the next writer cuts it off and
+reopening repairs. What a torn write left after the last whole frame is not damage: the next writer cuts it off and
 reports it.
 """
 
@@ -186,7 +186,7 @@ class _Check:
         return max(end.offset, head.next_offset)
 
     def _nobody_writes(self) -> bool:
-        """Behind the head a writer may be writing; but it publishes each frame before it writes the next."""
+        """After the head a writer may be writing; but it publishes each frame before it writes the next."""
         return self._read_head() == self._head
 
     def _survey(self, segment: Segment, published: int | None, limit: int) -> tuple[Place, list[Broken]]:
@@ -228,7 +228,7 @@ class _IndexCheck:
     """Compares the entries of a segment's index with its frames."""
 
     def __init__(self, segment: Segment, published: int | None) -> None:
-        """``published``: the writer may be adding entries for frames behind this byte."""
+        """``published``: the writer may be adding entries for frames after this byte."""
         entries = read_index(index_path(segment.path), segment.base, segment.generation)
         self._entries = entries if published is None else entries[entries["position"] <= published]
         self._next = 0

@@ -105,7 +105,7 @@ class RotationTracker:
         """Move the original's position to a file that holds all that was read of it. The original now counts as a copy
         of that file, unless it has a rest of its own: neither it nor a file that gets its inode is read on."""
         position = original._replace(file=str(path), id=id, packed=0, copy_of="")
-        self._reader.note(position)  # before the other: else reading could resume behind both
+        self._reader.note(position)  # before the other: else reading could resume after both
         if source is None:
             self._reader.note(original._replace(copy_of=id))
         elif _holds_more(content, source):

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import conninfo
 
 from penstock.backoff import Backoff, Patience
-from penstock.errors import PenstockError, SourceAway
+from penstock.errors import PenstockError, SourceUnavailable
 from penstock.sources.postgres.config import PostgresConfig
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -44,7 +44,7 @@ _log = logging.getLogger("penstock.postgres")
 TRIED_AGAIN = "It is tried again; if it goes on, look at PostgreSQL's own log."
 
 
-class ServerAway(SourceAway):
+class ServerUnavailable(SourceUnavailable):
     """The server cannot be reached, or ended the connection. The same may work later."""
 
 
@@ -78,15 +78,15 @@ def connect(config: PostgresConfig, replication: bool = False) -> Connection:
 
 
 def translated_error(error: psycopg.Error) -> PenstockError:
-    """The error as one of ours: ``ServerAway`` if waiting may help."""
+    """The error as one of ours: ``ServerUnavailable`` if waiting may help."""
     text = " ".join(str(error).split())
     unreachable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     if unreachable and error.sqlstate is None and any(refusal in text for refusal in _REFUSALS):
         return PenstockError("PEN-PGS-011", f"PostgreSQL does not let us in: {text}.", "Check `url` and pg_hba.conf.")
     if unreachable and error.sqlstate != psycopg.errors.ConfigurationLimitExceeded.sqlstate:
         fix = "It is tried again; if it lasts, see that the server runs and can be reached from here."
-        return ServerAway("PEN-PGS-015", f"PostgreSQL cannot be used now: {text}.", fix)
-    return PenstockError("PEN-PGS-010", f"PostgreSQL says no: {text}.", "Mend it there, then start again.")
+        return ServerUnavailable("PEN-PGS-015", f"PostgreSQL cannot be used now: {text}.", fix)
+    return PenstockError("PEN-PGS-010", f"PostgreSQL says no: {text}.", "Fix it there, then start again.")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ _log = logging.getLogger("penstock.postgres")
 
 
 class Session:
-    """``run`` raises ``ServerAway`` if the server is gone, ``Stopped`` if we are told to stop in the middle."""
+    """``run`` raises ``ServerUnavailable`` if the server is gone, ``Stopped`` if we are told to stop in the middle."""
 
     def __init__(
         self, config: PostgresConfig, control: Connection, store: ProgressStore, sink: Sink, stopping: Event

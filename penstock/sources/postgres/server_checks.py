@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.errors import PenstockError
 from penstock.sources.postgres.catalog.table_catalog import Table
-from penstock.sources.postgres.connection import Connection, ServerAway
+from penstock.sources.postgres.connection import Connection, ServerUnavailable
 
 OLDEST_VERSION = 140_000
 _SHOWN = 5
@@ -22,7 +22,7 @@ def check_server(connection: Connection) -> str:
             "PEN-PGS-002", f"the server is PostgreSQL {version}; changes are read from 14 on.", "Upgrade the server."
         )
     if is_standby:
-        raise ServerAway(
+        raise ServerUnavailable(
             "PEN-PGS-016", "the server is a standby: tables are followed on the primary.", "Point `url` to the primary."
         )
     if wal_level != "logical":

@@ -1,7 +1,7 @@
 """PostgreSQL tables into the log: their rows as of one moment, then every change, each once and in order.
 
 All of it goes into one partition. ``progress.py`` knows what the log has, the slot keeps what it does not have yet. So
-a kill at any moment, or a server that is away, loses and doubles nothing.
+a kill at any moment, or an unavailable server, loses and doubles nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from threading import Event
 
 from penstock.backoff import Patience
-from penstock.errors import SourceAway
+from penstock.errors import SourceUnavailable
 from penstock.log.config import LogConfig
 from penstock.log.local_log import LocalLog
 from penstock.sources.contract import Source
 from penstock.sources.postgres.config import PostgresConfig
-from penstock.sources.postgres.connection import ServerAway, Waits, connect, translate_errors
+from penstock.sources.postgres.connection import ServerUnavailable, Waits, connect, translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
 from penstock.sources.postgres.doctor_checks import check_source
 from penstock.sources.postgres.log_sink import Sink
@@ -54,12 +54,12 @@ class PostgresSource(Source[PostgresConfig]):
                         control.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
                         Session(self.config, control, store, sink, stopping).run(once)
                         break
-                except ServerAway as error:
+                except ServerUnavailable as error:
                     if time.monotonic() - began > SETTLED_SECONDS:
                         waits.reset()
                     if waits.is_over():
                         store.save()
-                        raise SourceAway(error.code, error.what, "Run again when it is there.") from error
+                        raise SourceUnavailable(error.code, error.what, "Run again when it is there.") from error
                     waits.wait(stopping, error)
                 except Stopped:
                     break

@@ -92,7 +92,7 @@ def _flatten_all(
     broken_at = np.full(count, -1, np.int64)
     out = np.empty(offsets[count] - offsets[0] + 64, np.uint8)
     out_offsets = np.zeros(count + 1, np.int64)
-    # The keys of the open objects, each with the separator behind it, and where each one's begin.
+    # The keys of the open objects, each with the separator after it, and where each one's begin.
     prefix = np.empty(256, np.uint8)
     lengths = np.zeros(64, np.int64)
     hashes = np.empty(64, np.uint64)

@@ -35,7 +35,7 @@ def addresses(paths: tuple[Path, ...]) -> AnswerCache:
         if known is None or known.stamps != stamps:
             if not paths:
                 _log.warning("ip_lookup knows nothing: the step has no `databases`")
-            opened = [database for path in paths if (database := _opened(path)) is not None]
+            opened = [database for path in paths if (database := _open_database(path)) is not None]
             known = _known[paths] = _Known(stamps, AnswerCache(AddressFacts(opened)))
         return known.memory
 
@@ -83,7 +83,7 @@ def _stamp(path: Path) -> _Stamp | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _opened(path: Path) -> MaxMindFile | None:
+def _open_database(path: Path) -> MaxMindFile | None:
     try:
         return MaxMindFile(path, maxminddb.open_database(path))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """From questions found in a batch to the bytes that go into it: what is there stays, what is missing is added.
 
 Most rows have the object around the answer and no answer yet: theirs is spliced in, those of several rules in one pass.
-The others get a new value at the answer's path: an object that is there already with more members behind its own, or
+The others get a new value at the answer's path: an object that is there already with more members after its own, or
 one whose surroundings are missing too.
 """
 

@@ -51,7 +51,7 @@ def _function(file: Path, name: str, interrupts: Interrupts) -> Callable[[Any], 
         if interrupts.caused(error):
             raise
         raise RouteError(
-            "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Mend the file."
+            "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Fix the file."
         ) from error
     finally:
         sys.path.remove(str(file.parent))

@@ -37,12 +37,12 @@ class Python(ArrowStep[PythonConfig]):
         with contextlib.redirect_stdout(sys.stderr), Interrupts() as interrupts:
             if self._treat is None:
                 self._treat = load(self.config, interrupts)
-            return _treated(batch, self._treat, interrupts)
+            return _run_function(batch, self._treat, interrupts)
 
 
-def _treated(batch: pa.RecordBatch, treat: Treatment, interrupts: Interrupts) -> Outcome:
+def _run_function(batch: pa.RecordBatch, treat: Treatment, interrupts: Interrupts) -> Outcome:
     """From the first row to the last: a piece that the function raises for is halved down to its first bad row, and
-    behind that the pieces become longer again, each twice the one before. So a bad row among good ones costs calls as
+    after that the pieces become longer again, each twice the one before. So a bad row among good ones costs calls as
     the logarithm of the batch, bad rows that stand together cost one call each, and however many there are, the
     function gets a few times the rows of the batch and no more."""
     outcomes: list[Outcome] = []

@@ -107,5 +107,5 @@ class Split(ArrowStep[SplitConfig]):
 
 
 def _frame(path: Path) -> tuple[bytes, bytes]:
-    """What stands before and behind a value in an object that has nothing but it, at a path."""
+    """What stands before and after a value in an object that has nothing but it, at a path."""
     return b"".join(b"{" + quoted(key) + b":" for key in path), b"}" * len(path)

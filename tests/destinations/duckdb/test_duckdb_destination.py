@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from penstock.destinations.contract import AnyDestination, Part
@@ -19,10 +18,12 @@ from penstock.record import Mode, Op, Record, entries, placed
 from penstock.testing.destination import Staging, batch, delivered_rows, events, numbered
 from penstock.testing.large_batch import LARGE
 from penstock.testing.sql_destination import SqlContract
+from tests.support.duckdb_file import open_file
+from tests.support.small_disk import fill, small_disk
 
 
 def ask(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(tmp_path / "warehouse.duckdb") as connection:
+    with open_file(tmp_path / "warehouse.duckdb") as connection:
         return connection.execute(query).fetchall()
 
 
@@ -54,7 +55,7 @@ class TestDuckdb(SqlContract):
         return DuckdbDestination(DuckdbConfig(path=tmp_path / "new" / "warehouse.duckdb"))
 
     def ids(self, destination: AnyDestination) -> list[int]:
-        with duckdb.connect(destination.config.path, read_only=True) as connection:
+        with open_file(destination.config.path, read_only=True) as connection:
             return [row[0] for row in connection.execute("SELECT id FROM events").fetchall()]
 
 
@@ -340,6 +341,20 @@ def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "warehouse.duckdb").write_bytes(b"something else " * 500)
     with pytest.raises(PenstockError, match="PEN-DST-022"):
         Warehouse(tmp_path).destination.check()
+
+
+def test_a_check_says_that_the_disk_is_full_and_leaves_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 8) as disk:
+        warehouse = Warehouse(disk)
+        warehouse.load({"id": 1})
+        before = sorted(disk.rglob("*.duckdb*"))
+        assert "can be written" in warehouse.destination.check()
+        ballast = fill(disk)
+        with pytest.raises(PenstockError, match=r"PEN-DST-023: .*No space left on device.*Make room"):
+            warehouse.destination.check()
+        ballast.unlink()
+        assert "can be written" in warehouse.destination.check()
+        assert sorted(disk.rglob("*.duckdb*")) == before
 
 
 def test_a_template_that_reaches_where_it_must_not_fails_the_record(tmp_path: Path) -> None:

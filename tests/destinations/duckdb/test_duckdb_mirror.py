@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
@@ -22,6 +21,7 @@ from penstock.testing.mirror import (
     ends_like_its_source,
     failures,
 )
+from tests.support.duckdb_file import open_file
 
 
 class DuckdbTarget(Target):
@@ -32,17 +32,17 @@ class DuckdbTarget(Target):
         return {"type": "duckdb", "path": str(self.path)}
 
     def run(self, statement: str) -> None:
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             connection.execute(statement)
 
     def rows(self, table: str = "users", order: str = "1") -> list[Row]:
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             found = connection.execute(f"SELECT * FROM {table} ORDER BY {order}")
             names = [column[0] for column in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def columns(self, table: str = "users") -> dict[str, str]:
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
             return dict(connection.execute(query, [table]).fetchall())
 
@@ -151,6 +151,6 @@ def test_a_batch_of_more_rows_than_a_row_group_arrives_whole(replica: Replica) -
     count, source = 250_000, Source({"id": "bigint", "n": "bigint"})
     replica.load(*(source.insert(id=n, n=1) for n in range(count)), size=count)
     replica.load(*(source.update(id=n, n=2) for n in range(count)), size=count)
-    with duckdb.connect(replica.target.config()["path"]) as connection:
+    with open_file(replica.target.config()["path"]) as connection:
         found = connection.execute("SELECT count(DISTINCT id), sum(n) FROM users").fetchall()
     assert found == [(count, 2 * count)]

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Receipt
@@ -24,6 +23,7 @@ from penstock.testing.mirror import Replica, Source, Target
 from tests.destinations.duckdb.test_duckdb_mirror import DuckdbTarget
 from tests.destinations.postgres.test_postgres_mirror import PostgresTarget
 from tests.support.database import Database
+from tests.support.duckdb_file import open_file
 
 USERS, ORDERS = (
     Source({"id": "bigint", "price": "bigint"}, namespace=f"public.{table}") for table in ("users", "orders")
@@ -36,7 +36,7 @@ class TestDuckdbWhole(AllOrNothingContract):
     @pytest.fixture(autouse=True)
     def _tables(self, tmp_path: Path) -> None:
         self.path = tmp_path / "warehouse.duckdb"
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             for table in ("small", "large"):
                 connection.execute(f"CREATE TABLE {table} ({COLUMNS.format(table=table)})")
 
@@ -46,7 +46,7 @@ class TestDuckdbWhole(AllOrNothingContract):
         )
 
     def ids(self, table: str) -> list[int]:
-        with duckdb.connect(self.path, read_only=True) as connection:
+        with open_file(self.path, read_only=True) as connection:
             return [row[0] for row in connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
 
 

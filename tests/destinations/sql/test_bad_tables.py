@@ -1,6 +1,6 @@
 """One table that takes nothing must not hold up the others: every way that we know of, beside a table that is fine.
 
-What failed is told in the database's own words, and is written once the cause is mended; nothing is there twice.
+What failed is told in the database's own words, and is written once the cause is fixed; nothing is there twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import duckdb
 import pytest
 
 from penstock.destinations.contract import AnyDestination, Receipt
@@ -20,18 +19,19 @@ from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.testing.destination import Staging, batch, events
 from tests.support.database import Database
+from tests.support.duckdb_file import open_file
 
 
 @dataclass(frozen=True)
 class Bad:
-    """Something that is in the way of rows for the table ``odd``, and how it is mended.
+    """Something that is in the way of rows for the table ``odd``, and how it is fixed.
 
     ``loads``: rows arrive all the same, with what has no place kept aside.
     """
 
     name: str
     made: str
-    mended: str
+    fixed: str
     says: str = ""
     documents: tuple[dict[str, Any], ...] = ({"id": 1, "v": 1}, {"id": 2, "v": 2})
     options: tuple[tuple[str, Any], ...] = ()
@@ -221,8 +221,8 @@ class BadTables(ABC):
         if bad.loads:
             assert sorted(self.ids("odd")) == [document["id"] for document in bad.documents][: bad.loads]
             return
-        # Once it is mended, what failed is put through again: all of it arrives, and what was there stays.
-        for statement in filter(None, bad.mended.split("; ")):
+        # Once it is fixed, what failed is put through again: all of it arrives, and what was there stays.
+        for statement in filter(None, bad.fixed.split("; ")):
             self.run(statement)
         again = self.load(folder, 2, bad)
         assert (again.rows, list(again.failures)) == (3 + len(bad.documents), [])
@@ -283,11 +283,11 @@ class TestDuckdb(BadTables):
         return DuckdbDestination(DuckdbConfig.model_validate({"path": self.path, **options}))
 
     def run(self, statement: str) -> None:
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             connection.execute(statement)
 
     def ids(self, table: str) -> list[int]:
-        with duckdb.connect(self.path, read_only=True) as connection:
+        with open_file(self.path, read_only=True) as connection:
             return [row[0] for row in connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
 
     @pytest.mark.parametrize("bad", DUCKDB, ids=lambda bad: bad.name)

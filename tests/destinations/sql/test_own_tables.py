@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
@@ -23,6 +22,7 @@ from penstock.testing.destination import Staging, batch, events
 from penstock.testing.own_tables import OVERFLOW, OwnTablesContract
 from penstock.testing.waiting import HANG
 from tests.support.database import Database
+from tests.support.duckdb_file import open_file
 from tests.warehouse.model import ModelDestination, ModelTable, Store
 
 
@@ -35,11 +35,11 @@ class TestDuckdb(OwnTablesContract):
         return DuckdbDestination(DuckdbConfig.model_validate({"path": self.path, **options}))
 
     def run(self, statement: str) -> None:
-        with duckdb.connect(self.path) as connection:
+        with open_file(self.path) as connection:
             connection.execute(statement)
 
     def rows(self, table: str, columns: str = "id") -> list[tuple[Any, ...]]:
-        with duckdb.connect(self.path, read_only=True) as connection:
+        with open_file(self.path, read_only=True) as connection:
             return sorted(connection.execute(f"SELECT {columns} FROM {table}").fetchall())
 
     def test_a_view_of_that_name_is_somebody_else_s_too(self) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -37,6 +35,7 @@ from penstock.flatten.inner_types import InnerType
 from penstock.testing.destination import Staging, batch, events
 from penstock.testing.waiting import eventually
 from tests.support.database import Database
+from tests.support.duckdb_file import open_file
 
 DEFAULT = RemapRules()
 
@@ -104,7 +103,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wareho
     path = tmp_path / "w.duckdb"
 
     def ask(query: str) -> list[tuple[Any, ...]]:
-        with closing(duckdb.connect(path)) as connection:
+        with open_file(path) as connection:
             return connection.execute(query).fetchall()
 
     yield Warehouse(DuckdbDestination(DuckdbConfig(path=path)), ask, tmp_path)
@@ -347,7 +346,7 @@ def test_the_rest_of_an_object_stays_as_it_was(text: str, taken: list[str], left
     assert without_members(pa.array([text]), {key: np.array([True]) for key in taken}).to_pylist() == [left]
 
 
-def test_types_of_kept_values() -> None:
+def test_types_of_unmapped_values() -> None:
     def type_of(*values: str, infer: bool = False) -> InnerType:
         return parse_unmapped(pa.array([f'{{"a":{value}}}' for value in values])).by_key["a"].type(infer)
 

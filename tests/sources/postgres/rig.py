@@ -32,6 +32,7 @@ class Rig:
     url: str
     folder: Path
     log_options: dict[str, Any] = field(default_factory=dict)
+    _mirrored: tuple[int, Mirror] = field(default_factory=lambda: (-1, Mirror()))
 
     def ask(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements, each in a transaction of its own; the rows of the last."""
@@ -81,11 +82,14 @@ class Rig:
         return {record.namespace for record in self.records() if record.mode is Mode.COMPLETE}
 
     def mirror(self) -> Mirror:
-        """What the log says that the tables hold."""
-        mirror = Mirror()
-        for record in self.records():
-            mirror.apply(record)
-        return mirror
+        """What the log says that the tables hold. Asked again and again, so it is only read when there is more."""
+        end = self.log_end()
+        if self._mirrored[0] != end:
+            mirror, records = Mirror(), self.records()
+            for record in records:
+                mirror.apply(record)
+            self._mirrored = len(records), mirror
+        return self._mirrored[1]
 
     def rows(self, table: str) -> Counter[str]:
         """The rows of a table as the server gives them."""

@@ -56,7 +56,7 @@ def test_a_namespace_gets_its_new_name(namespaces: dict[str, str], old: str, new
     [
         ({}, "at least 1"),
         ({"/(/": "x"}, "is not a regular expression"),
-        ({"/^ORD/i": "x"}, r"has flags behind its last slash.*Write '/\(\?i\)\^ORD/'"),
+        ({"/^ORD/i": "x"}, r"has flags after its last slash.*Write '/\(\?i\)\^ORD/'"),
         ({"/(a)/": r"\2"}, "names the group 2"),
         ({"/(a)/": r"\g<who>"}, "names the group who"),
     ],

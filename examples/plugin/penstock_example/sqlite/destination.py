@@ -88,7 +88,7 @@ class SqliteDestination(Destination[SqliteConfig]):
                 "EX-SQL-002",
                 f"{self.config.path} has a batch {batch.number} of route '{batch.route}' that was made of other"
                 " records: an older copy of the ledger was put back. Nothing was written.",
-                f"Go on behind what the destination has: penstock offset adopt {batch.route}",
+                f"Continue after what the destination has: penstock offset adopt {batch.route}",
             )
         return int(rows)
 
@@ -106,7 +106,7 @@ class SqliteDestination(Destination[SqliteConfig]):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one transaction. What another try can mend is said to be so: the engine waits and tries."""
+        """A connection for one transaction. What another try can fix is said to be so: the engine waits and tries."""
         try:
             self.config.path.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(self.config.path, timeout=1, isolation_level=None)

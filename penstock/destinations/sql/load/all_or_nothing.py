@@ -58,7 +58,9 @@ def _attempt(
                 # The table refused its rows before any was tried.
                 attempt.check_failures(table.failures)
     except WriteRefused as refusal:
-        raise RefusedError("PEN-DST-024", str(refusal), "Nothing of it was written.") from refusal
+        raise RefusedError(
+            "PEN-DST-024", str(refusal), "Fix the value or the table, then: penstock failed replay"
+        ) from refusal
     return receipt
 
 

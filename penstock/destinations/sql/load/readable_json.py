@@ -29,8 +29,8 @@ def readable_json(texts: pa.Array, takes_nul: bool, keeps_repeats: bool = True) 
     if not pc.any(doubtful).as_py():
         return texts
     # Row by row: few rows have anything in _unmapped, and few of those are odd.
-    mended = [_mended(text, takes_nul, keeps_repeats) for text in texts.filter(doubtful).to_pylist()]
-    return pc.replace_with_mask(texts, doubtful, pa.array(mended, texts.type))
+    readable = [_make_readable(text, takes_nul, keeps_repeats) for text in texts.filter(doubtful).to_pylist()]
+    return pc.replace_with_mask(texts, doubtful, pa.array(readable, texts.type))
 
 
 def keeps_its_shape(text: str, keeps_repeats: bool = False) -> bool:
@@ -48,7 +48,7 @@ def keeps_its_shape(text: str, keeps_repeats: bool = False) -> bool:
     return keeps_repeats or not repeated
 
 
-def _mended(text: str, takes_nul: bool, keeps_repeats: bool) -> str:
+def _make_readable(text: str, takes_nul: bool, keeps_repeats: bool) -> str:
     text = _TOKENS.sub(lambda found: _token(found[0], takes_nul), text)
     if keeps_its_shape(text, keeps_repeats):
         return text

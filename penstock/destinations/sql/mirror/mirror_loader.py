@@ -71,18 +71,18 @@ def _applied_marks(session: Session, batch: Batch, name: str) -> Iterator[Mark]:
         if known is None:
             return
         yield known
-        told = Progress.from_mark(known.failures)
-        if told is not None and number + 1 >= told.stretches:
+        progress = Progress.from_mark(known.failures)
+        if progress is not None and number + 1 >= progress.stretches:
             return
 
 
 def _remaining_stretches(parts: Sequence[Part], batch: Batch, there: Sequence[str]) -> list[StagedStretch]:
     """What is still to be applied after the stretches that are there. Records may have been acknowledged since, which
     can join stretches, so the place in the log decides."""
-    told = Progress.from_mark(there[-1]) if there else None
-    if told is None or told.last is None:
+    progress = Progress.from_mark(there[-1]) if there else None
+    if progress is None or progress.last is None:
         return stretches(parts, batch.order)[len(there) :]
-    return [] if len(there) >= told.stretches else stretches(parts, batch.order, told.last)
+    return [] if len(there) >= progress.stretches else stretches(parts, batch.order, progress.last)
 
 
 def plan_stretch_changes(

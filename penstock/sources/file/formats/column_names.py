@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def distinct_names(columns: Sequence[str]) -> list[str]:
-    """A column without a name is ``column_3``, by its place; one that comes again has its place behind it: ``a_3``."""
+    """A column without a name is ``column_3``, by its place; one that comes again has its place after it: ``a_3``."""
     names: dict[str, None] = {}
     for number, column in enumerate(columns, 1):
         name = column or f"column_{number}"

@@ -36,7 +36,7 @@ class _Header(NamedTuple):
     """The columns, and where the rows begin."""
 
     names: Bytes
-    """What goes before each value, `"name":`, one behind the other."""
+    """What goes before each value, `"name":`, one after the other."""
     offsets: npt.NDArray[np.int64]
     end: int
     lines: int

@@ -102,5 +102,5 @@ def _ends(lengths: Iterable[int]) -> npt.NDArray[np.int32]:
 
 
 def _blob(texts: list[bytes]) -> Bytes:
-    # A word's room behind the last text: copying reads whole words.
+    # A word's room after the last text: copying reads whole words.
     return np.frombuffer(b"".join(texts) + bytes(8), np.uint8)

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import pq
 
 from penstock.compiled import Bytes, compiled
-from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway
+from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerUnavailable
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.rows.value_json import copy_bytes
 
@@ -225,9 +225,9 @@ def _server_error(content: bytes) -> psycopg.Error:
     return kind(fields.get(b"M", "an error without a text"))
 
 
-def _broken(what: str) -> ServerAway:
-    return ServerAway("PEN-PGS-015", what, TRIED_AGAIN)
+def _broken(what: str) -> ServerUnavailable:
+    return ServerUnavailable("PEN-PGS-015", what, TRIED_AGAIN)
 
 
-def _protocol_error(what: str) -> ServerAway:
+def _protocol_error(what: str) -> ServerUnavailable:
     return _broken(f"PostgreSQL's answer to COPY makes no sense: {what}.")

@@ -16,7 +16,7 @@ from penstock.sources.postgres.rows.row_fields import NULL, Places
 
 _TAB, _NEWLINE, _N = 0x09, 0x0A, 0x4E
 _MEANT = np.arange(256, dtype=np.uint8)
-"""What a byte stands for behind a backslash."""
+"""What a byte stands for after a backslash."""
 _MEANT[list(b"bfnrtv")] = list(b"\b\f\n\r\t\v")
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.sources.postgres.catalog.table_catalog import LeafTable, quoted
 from penstock.sources.postgres.catalog.table_layout import Layout, Packed
 from penstock.sources.postgres.config import PostgresConfig
-from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway, connect
+from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerUnavailable, connect
 from penstock.sources.postgres.copy.copy_blocks import Block, Stopped, read_blocks
 from penstock.sources.postgres.copy.copy_text import cut
 from penstock.sources.postgres.rows.row_entries import LARGEST_ROW, fitting, row_entries, too_large
@@ -133,7 +133,7 @@ class RangeReader:
         starts = self._scratch.int32("starts", block.rows * columns)
         ends = self._scratch.int32("ends", block.rows * columns)
         if cut(block.text, block.size, columns, starts, ends) != block.rows:
-            raise ServerAway("PEN-PGS-015", f"rows of {layout.namespace} are not what COPY should give.", TRIED_AGAIN)
+            raise ServerUnavailable("PEN-PGS-015", f"rows of {layout.namespace} are not in COPY's format.", TRIED_AGAIN)
         rows = Rows(np.zeros(block.rows, np.int32), np.arange(block.rows, dtype=np.int64) * columns)
         fields = Fields(block.text[: block.size], starts, ends)
         if block.size > LARGEST_ROW:  # a single row

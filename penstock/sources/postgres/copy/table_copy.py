@@ -80,7 +80,7 @@ class Copier:
     def run(self, copies: Sequence[TableCopy], completed: Callable[[], None]) -> list[TableCopy]:
         """Copy the tables; returns those that this snapshot can no longer read.
 
-        ``completed`` is called after each complete table. Raises ``ServerAway`` or ``Stopped``, which end the copy.
+        ``completed`` is called after each table. Raises ``ServerUnavailable`` or ``Stopped``, which end the copy.
         """
         self._work.extend((copy, part) for copy in copies for part in copy.ranges)
         left = len(self._work)

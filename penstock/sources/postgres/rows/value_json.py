@@ -33,7 +33,7 @@ _TIMESTAMPTZ = int(Kind.TIMESTAMPTZ)
 _MINUS, _ZERO, _NINE, _SPACE, _T, _Z, _PLUS = 0x2D, 0x30, 0x39, 0x20, 0x54, 0x5A, 0x2B
 _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b"null", b"true", b"false"))
 _SHORT = np.zeros(256, np.uint8)
-"""The letters that stand for characters behind a backslash."""
+"""The letters that stand for characters after a backslash."""
 _SHORT[list(b'"\\\b\t\n\f\r')] = list(b'"\\btnfr')
 _DATE_BYTES = 10
 _TIME_END = 19

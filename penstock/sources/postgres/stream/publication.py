@@ -17,7 +17,7 @@ import psycopg
 
 from penstock.errors import PenstockError
 from penstock.sources.postgres.catalog.table_catalog import Table, quoted, tables
-from penstock.sources.postgres.connection import Connection, ServerAway
+from penstock.sources.postgres.connection import Connection, ServerUnavailable
 from penstock.sources.postgres.server_checks import check_identities, check_tables, listing
 
 _log = logging.getLogger("penstock.postgres")
@@ -117,10 +117,10 @@ def _run(connection: Connection, statement: str, about: Sequence[Table]) -> None
     try:
         connection.execute(statement.encode())
     except psycopg.errors.LockNotAvailable as error:
-        raise ServerAway(
+        raise ServerUnavailable(
             "PEN-PGS-019",
             f"{listing(about)} cannot be published now: {error}.",
-            "It is tried again; if it lasts, mend it there.",
+            "It is tried again; if it lasts, fix it there.",
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         foreign = [table for table in about if not table.owned] or list(about)

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import pq
 
 from penstock.errors import PenstockError
-from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerAway
+from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerUnavailable
 from penstock.sources.postgres.copy.copy_blocks import wait_for_result
 from penstock.sources.postgres.stream_position import Lsn, lsn_text, parse_lsn
 
@@ -35,7 +35,7 @@ class Snapshot:
         try:
             connection.execute(f"SET TRANSACTION SNAPSHOT '{self.name}'".encode())
         except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject) as error:
-            raise ServerAway("PEN-PGS-015", f"the snapshot is gone: {error}.", TRIED_AGAIN) from error
+            raise ServerUnavailable("PEN-PGS-015", f"the snapshot is gone: {error}.", TRIED_AGAIN) from error
 
 
 def has_slot(connection: Connection, name: str) -> bool:
@@ -177,7 +177,7 @@ def _ask(walsender: Connection, command: str, stopping: Event) -> list[str]:
         elif result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
     if not rows:
-        raise ServerAway("PEN-PGS-015", f"no answer to {command.split()[0]}.", TRIED_AGAIN)
+        raise ServerUnavailable("PEN-PGS-015", f"no answer to {command.split()[0]}.", TRIED_AGAIN)
     return rows
 
 
