@@ -25,9 +25,10 @@ DRIVER = """
 import sys, threading
 from pathlib import Path
 from penstock.engine.spark.fork_server import listen, start_fork_server
-listening = listen(Path(sys.argv[1]))
+folder = Path(sys.argv[1])
+listening = listen(folder)
 kept = open(sys.argv[2], "w")
-start_fork_server(listening, {"where"}, {"null"})
+start_fork_server(folder, listening, {"where"}, {"null"})
 threading.Thread(target=print, args=("ready",), kwargs={"flush": True}).start()
 sys.stdin.read()
 """
@@ -124,7 +125,7 @@ def test_a_server_that_was_killed_is_done_without_although_a_worker_lives_on(tmp
 def test_a_server_that_hangs_is_done_without(tmp_path: Path) -> None:
     with driver(tmp_path) as parent:
         (server,) = psutil.Process(parent.pid).children()
-        eventually(lambda: run(tmp_path, "-m", "pyspark.find_spark_home").returncode == 0, "it serves")
+        eventually((tmp_path / "fork.ready").exists, "it serves")
         server.suspend()
         assert run(tmp_path, "-m", "pyspark.find_spark_home").stdout == f"{INSTALLED}\n"
         server.resume()

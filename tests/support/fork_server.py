@@ -16,8 +16,9 @@ from penstock.engine.spark.fork_server import FOLDER_VARIABLE, listen
 
 _SERVE = """
 import socket, sys
+from pathlib import Path
 from penstock.engine.spark.fork_server import start_fork_server
-start_fork_server(socket.socket(fileno=int(sys.argv[1])), {"where", "map"}, {"duckdb", "postgres"})
+start_fork_server(Path(sys.argv[2]), socket.socket(fileno=int(sys.argv[1])), {"where", "map"}, {"duckdb", "postgres"})
 sys.stdin.read()
 """
 
@@ -27,7 +28,7 @@ def forking(folder: Path) -> Iterator[None]:
     """Every JVM of Spark that is started meanwhile has its Python processes forked. ``folder`` is for this alone."""
     with listen(folder) as listening:
         number = listening.fileno()
-        command = [sys.executable, "-c", _SERVE, str(number)]
+        command = [sys.executable, "-c", _SERVE, str(number), str(folder)]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[number])
     os.environ[FOLDER_VARIABLE] = str(folder)
     try:

@@ -80,7 +80,7 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
         if start.forks is not None:
             routes = config.routes.values()
             steps = {name for route in routes for name, _ in route.step_configs}
-            start_fork_server(start.forks, steps, {route.to.type for route in routes})
+            start_fork_server(start.scratch, start.forks, steps, {route.to.type for route in routes})
         may_begin = _wait_for_end_of_input() if wait else None
         engine = Engine(Pipeline.open(config), once, patience, leave, start, may_begin)
         try:

@@ -28,6 +28,8 @@ from penstock import parent_death
 FOLDER_VARIABLE = "PENSTOCK_FORK_SERVER"
 """Holds the folder of the socket, for ``sitecustomize.py``."""
 _SOCKET = "fork.socket"
+_READY = "fork.ready"
+"""Is there once everything is loaded: from then on the server answers at once, unless it hangs."""
 _HEADER = 8
 _PATIENCE = 60.0
 GREETING = b"!"
@@ -50,7 +52,8 @@ def listen(folder: Path) -> socket.socket:
     try:
         # Relative, because the path of a socket must be short.
         os.chdir(folder)
-        Path(_SOCKET).unlink(missing_ok=True)
+        for name in (_SOCKET, _READY):
+            Path(name).unlink(missing_ok=True)
         listening.bind(_SOCKET)
     finally:
         os.chdir(here)
@@ -58,7 +61,7 @@ def listen(folder: Path) -> socket.socket:
     return listening
 
 
-def start_fork_server(listening: socket.socket, steps: Set[str], destinations: Set[str]) -> None:
+def start_fork_server(folder: Path, listening: socket.socket, steps: Set[str], destinations: Set[str]) -> None:
     """Fork the server. Call it when everything that is wanted is imported, and before there is a thread."""
     driver_end, server_end = os.pipe()
     if os.fork():
@@ -74,6 +77,7 @@ def start_fork_server(listening: socket.socket, steps: Set[str], destinations: S
         setproctitle("penstock: fork server")
         _detach({listening.fileno(), driver_end})
         _load(steps, destinations)
+        (folder / _READY).touch()
         _Server(listening, driver_end).serve()
     except BaseException:
         traceback.print_exc()

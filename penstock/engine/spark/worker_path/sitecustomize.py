@@ -12,7 +12,7 @@ import os
 import sys
 
 _PATIENCE = 4.0
-"""Seconds for the fork server to answer. Spark gives a process ten in all."""
+"""Seconds for a fork server that has loaded everything to answer. Spark gives a process ten in all."""
 _HERE = os.path.dirname(__file__)
 _INSTALLED = {os.path.join(folder, "pyspark", "python", "lib") for folder in sys.path}
 
@@ -27,7 +27,7 @@ def _hand_over(folder: str, module: str, *arguments: str) -> None:
         try:
             # Relative, because the path of a socket must be short.
             os.chdir(folder)
-            server.settimeout(_PATIENCE)
+            server.settimeout(_PATIENCE if os.path.exists("fork.ready") else None)
             server.connect("fork.socket")
             if not server.recv(1):
                 return
