@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -81,6 +82,12 @@ def pytest_xdist_auto_num_workers() -> int:
     """Files at a time. They wait for processes a good part of the time, so there is one more than there are cores."""
     room = psutil.virtual_memory().total // (GIGABYTES_EACH << 30)
     return max(1, min(len(os.sched_getaffinity(0)) + 1, room))
+
+
+def pytest_collection_finish() -> None:
+    # What was collected and imported lives until the end: no use in looking through it again and again.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
