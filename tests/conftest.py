@@ -88,6 +88,7 @@ def pytest_collection_finish() -> None:
     # What was collected and imported lives until the end: no use in looking through it again and again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ Nothing is ever half written: ``writing`` is one transaction, durable when it en
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -115,12 +116,20 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         with self._engine.begin() as connection:
+            # A transaction of SQLite that reads first and writes later can fail half way with "database is locked"
+            # instead of waiting: one that means to write takes the write lock at once.
+            self._begin(connection, "BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         with self._engine.connect() as connection:
-            yield connection.execution_options(penstock_reads=True)
+            self._begin(connection, "BEGIN")
+            yield connection
+
+    def _begin(self, connection: sa.Connection, statement: str) -> None:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(statement)
 
     def rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         """All rows of one query."""
@@ -163,23 +172,17 @@ def _add_columns(connection: sa.Connection, table: sa.Table, schema: str | None)
 
 
 def _sqlite(url: str) -> sa.Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
+    # Transactions are begun by ``Database``.
+    settings = {"timeout": 30, "check_same_thread": False, "isolation_level": None, "factory": _DurableConnection}
+    return sa.create_engine(url, connect_args=settings)
 
-    @sa.event.listens_for(engine, "connect")
-    def _settings(connection: Any, _: object) -> None:
-        connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA busy_timeout=30000")
 
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        # A transaction that reads first and writes later can fail half way with "database is locked" instead of
-        # waiting: one that means to write takes the write lock at once.
-        reads = connection.get_execution_options().get("penstock_reads")
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-    return engine
+class _DurableConnection(sqlite3.Connection):
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.execute("PRAGMA journal_mode=WAL")
+        self.execute("PRAGMA synchronous=FULL")
+        self.execute("PRAGMA busy_timeout=30000")
 
 
 def _server(url: str) -> sa.Engine:

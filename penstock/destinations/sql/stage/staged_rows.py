@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -29,7 +30,7 @@ class StagedFile:
     meant_for: str | None = None
     """The table that its rows were staged for, if they go to another one and must name it there."""
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         with pa.memory_map(self.path) as file, pa.ipc.open_file(file) as reader:
             return reader.schema if self.meant_for is None else self._with_table(reader.schema.empty_table()).schema
