@@ -85,7 +85,7 @@ class Engine:
         spark = build_session(start.settings, start.jvm)
         events.spark_started(time.monotonic() - began)
         jvm = Jvm(spark)
-        self._heartbeat.ask = jvm.ping
+        self._heartbeat.ping_jvm = jvm.ping
         try:
             start.lock.note_jvm(jvm.pid)
             self._wait_to_begin(stopping, jvm)
@@ -100,7 +100,7 @@ class Engine:
                 events.route_left(route, left.lag, left.waiting)
             self._runs.set()
             self._heartbeat.running = True
-            self._heartbeat.still = lambda: {runner.plan.name: runner.stalled_for() for runner in runners}
+            self._heartbeat.stalled_routes = lambda: {runner.plan.name: runner.stalled_for() for runner in runners}
             if self._once:
                 finished = self._run_to_end(runners, stopping, jvm)
                 if not stopping.is_set():

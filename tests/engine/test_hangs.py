@@ -141,22 +141,22 @@ def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_pa
     assert "has given no sign of life" in engine["found"]
 
 
-def test_the_pulse_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_disk(tmp_path: Path) -> None:
-    pulse = HeartbeatWriter(tmp_path / "run", 7, 1)
-    pulse.running = True
-    pulse.start()
+def test_the_heartbeat_stops_with_a_jvm_that_does_not_answer_and_survives_a_full_disk(tmp_path: Path) -> None:
+    heartbeat = HeartbeatWriter(tmp_path / "run", 7, 1)
+    heartbeat.running = True
+    heartbeat.start()
     eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.number > 0, "it beats")
 
     def fail() -> None:
         raise OSError("No space left on device")
 
-    pulse.ask = fail
+    heartbeat.ping_jvm = fail
     eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() > 3, "it is silent")
-    assert pulse.is_alive()
-    pulse.ask = lambda: None
+    assert heartbeat.is_alive()
+    heartbeat.ping_jvm = lambda: None
     eventually(lambda: (beat := read_beat(tmp_path / "run")) is not None and beat.silence() < 2, "it beats again")
-    pulse.stop()
-    pulse.join(HANG)
+    heartbeat.stop()
+    heartbeat.join(HANG)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class _Worker:
         self.started = monotonic()
         self.restart_at = None
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it died at once; look_after will see to it
+        with suppress(BrokenPipeError):  # it died at once; restart_if_ended sees to it
             # The pipe stays open: its end shows the worker that we are gone.
             self.process.stdin.write(self.job.model_dump_json().encode() + b"\n")
             self.process.stdin.flush()
