@@ -69,7 +69,7 @@ chaos: setup  ## Kill everything, again and again: count every event, compare mi
 abuse: setup  ## Attack the collector in twenty ways beside an honest client, and print what that client noticed
 	$(RUN)/python -m tests.abuse
 
-docs: setup  ## Write docs/reference anew from the config classes
+docs: setup  ## Write docs/reference from the config classes
 	$(RUN)/python scripts/reference.py
 
 clean:  ## Remove .venv and everything that tools and runs leave behind
