@@ -43,12 +43,12 @@ def back_up(
 def restore(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `penstock backup` made.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Take the place of data that is there; it is kept beside the new.")
+        bool, typer.Option("--force", help="Replace existing data; the old data is kept in a folder next to it.")
     ] = False,
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Put a backup in the place of `data_dir`, and let every route continue after what its destination has."""
+    """Replace `data_dir` with a backup, and let every route continue after what its destination has."""
     from penstock.engine.backup.restore_backup import restore as put_back
 
     with progress_bars() as report:
@@ -86,7 +86,10 @@ def _route_lines(route: ResumedRoute) -> Iterator[str]:
         if message:
             yield f"{route.route}: {message}"
     if route.unknown:
-        yield f"{route.route}: the destination was not asked, and is when the route starts: {route.unknown}"
+        yield (
+            f"{route.route}: the destination could not be reached ({route.unknown}); it will be checked when the route"
+            " starts"
+        )
 
 
 def _described(manifest: Manifest) -> dict[str, JsonValue]:

@@ -111,7 +111,11 @@ def replay_failed(
     everything: AllOption = False,
     not_delivered: Annotated[
         bool,
-        typer.Option("--not-delivered", help="You have looked: none of them is at the destination (after a restore)."),
+        typer.Option(
+            "--not-delivered",
+            help="Replay although they may already be delivered. Use only after checking that the destination has none"
+            " of them (needed after a restore).",
+        ),
     ] = False,
     config: ConfigOption = CONFIG,
     json: JsonOption = False,

@@ -40,7 +40,7 @@ def plan(
     route: Annotated[str | None, typer.Option("--route", help="Only this route.")] = None,
     sample: SampleOption = None,
     archive: ArchiveOption = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Plan as if the target were empty.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Plan as if the destination were empty.")] = False,
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:

@@ -43,7 +43,7 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --step: do not ask before each record.")] = False,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="now", help="now: routes that are new begin after all that is in the log."),
+        typer.Option("--from", metavar="now", help="now: new routes skip everything already in the log."),
     ] = None,
     config: ConfigOption = CONFIG,
     json: Annotated[
@@ -53,16 +53,16 @@ def run(
     """Run the pipeline. Ctrl-C stops the sources and delivers what is there; a second one stops now."""
     if start not in (None, "now"):
         raise typer.BadParameter(
-            f"'{start}' is not now; to begin earlier: penstock offset rewind.", param_hint="--from"
+            "only `now` is allowed; to start earlier, use penstock offset rewind.", param_hint="--from"
         )
     if patience is not None and not once:
-        raise typer.BadParameter("a run without an end waits for ever; add --once.", param_hint="--patience")
+        raise typer.BadParameter("--patience needs --once.", param_hint="--patience")
     if step is not None:
         if once:
             raise typer.BadParameter("it ends by itself; leave --once out.", param_hint="--step")
         raise typer.Exit(step_through(config, step, yes, json))
     if yes:
-        raise typer.BadParameter("there is nothing to ask without --step.", param_hint="--yes")
+        raise typer.BadParameter("--yes needs --step.", param_hint="--yes")
     from penstock.engine.data_dir import require_writable
     from penstock.engine.file_permissions import tighten
     from penstock.engine.layout import Layout

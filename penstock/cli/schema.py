@@ -69,7 +69,7 @@ def show_schema(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Show every column that was filled: the JSON paths that fill it, and its type if the target can be reached."""
+    """Show every column that was filled: the JSON paths that fill it, and its type if the destination is reachable."""
     from penstock.engine.operate.table_schemas import inspect_tables
 
     with open_pipeline(config) as pipeline:

@@ -37,7 +37,7 @@ REFRESH = 1.0
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
     config: ConfigOption = CONFIG,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines; with --watch a line each.")] = False,
 ) -> None:
@@ -184,7 +184,7 @@ def _tables_table(found: PipelineStatus) -> RenderableType:
 
 
 def _batch_line(route: str, batch: UnderWay) -> str:
-    there = f"; {counted(batch.rows, 'row')} of it at the target already" if batch.rows else ""
+    there = f"; {counted(batch.rows, 'row')} of it at the destination already" if batch.rows else ""
     records = counted(batch.records, "record")
     return f"{route}: batch {batch.batch} with {records} is under way since {moment_of(batch.since)}{there}"
 
@@ -192,8 +192,8 @@ def _batch_line(route: str, batch: UnderWay) -> str:
 def _waiting_line(route: str, name: str, waiting: WaitingTable) -> str:
     parts = f"{counted(waiting.rows, 'row')} of {counted(waiting.batches, 'batch', 'batches')}"
     return (
-        f"{route}: table {printable(name)} waits for {parts} since {moment_of(waiting.since)}, and is tried beside"
-        f" newer ones: {printable(waiting.reason)}"
+        f"{route}: table {printable(name)} has been waiting for {parts} since {moment_of(waiting.since)}; retried while"
+        f" newer batches load: {printable(waiting.reason)}"
     )
 
 

@@ -93,7 +93,7 @@ class EngineConfig(ComponentConfig):
     silence: Duration = Field(
         default=60.0,
         ge=20,
-        description="How long the engine, or its JVM, may give no sign of life before it is killed and started anew.",
+        description="How long the engine, or its JVM, may give no sign of life before it is killed and started again.",
     )
     metrics: Address | None = Field(
         default=None,
@@ -170,8 +170,8 @@ class RouteConfig(ComponentConfig):
     step_timeout: Duration | None = Field(
         default=120.0,
         gt=0,
-        description="How long the steps may take for one batch of records from the log (8 MiB at most). What takes"
-        " longer is ended, cut down to the record that it hangs at, and that fails with `timed_out`. null: for ever.",
+        description="How long the steps may take for one batch of records from the log (8 MiB at most). A step that"
+        " takes longer is killed; the record that caused it is isolated and fails with `timed_out`. null: no limit.",
     )
 
     archive: bool = Field(

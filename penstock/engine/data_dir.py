@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock.engine.layout import Layout
 from penstock.errors import DataDirError
 
-FIX = "Give this user the right to write there, or set another `data_dir`."
+FIX = "Give this user permission to write there, or set another `data_dir`."
 DEPTH = 3
 """How many levels are checked: the folders of partitions, sources and routes, and the files in them."""
 

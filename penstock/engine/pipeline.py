@@ -109,7 +109,7 @@ def _no_ledger(name: str, layout: Layout) -> PenstockError:
         return PenstockError(
             "PEN-ENG-025", f"the pipeline '{name}' has run, but its ledger {layout.ledger} is gone.",
             "Put it back, or restore everything with `penstock restore`. Without it, `penstock run` delivers nothing"
-            " twice: each route says what its target has, and how to go on.",
+            " twice: each route says what its destination has, and how to go on.",
         )  # fmt: skip
     return PenstockError(
         "PEN-ENG-004", f"the pipeline '{name}' has not run yet: {layout.root} has no ledger.",

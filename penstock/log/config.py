@@ -43,9 +43,9 @@ class LogConfig(ComponentConfig):
     compression: Literal["lz4", "zstd", "none"] = Field("lz4", description="How frames are compressed.")
     compaction: bool = Field(
         False,
-        description="`true`: of what every route is done with, keep only the newest record of each key (its namespace "
-        "and, where it has one, its own key; of records without one, such as most events, keep one per namespace). "
-        "Done while the pipeline runs, whenever half of a partition is new since the last time, without asking. "
-        "`penstock log compact` does it at once, whatever stands here, and asks.",
+        description="Keep only the newest record of each key, in segments that no route needs. The key is the "
+        "namespace plus the record's own key; records without their own key (most events) are reduced to one per "
+        "namespace. Runs by itself when half of a partition is new. `penstock log compact` runs it now, regardless of "
+        "this setting, after asking.",
     )
     retention: Retention = Field(default_factory=Retention, description="When closed segments are removed.")

@@ -68,8 +68,8 @@ def read_lineage(partition_dir: Path) -> Lineage:
         raise LogError(
             "PEN-LOG-007",
             f"{path} cannot be read: {error}.",
-            "Put a copy of it back: it says which writer gave which offsets, by which a copy of the log is told from"
-            " another. If there is none, move it away: appends go on, and routes that have delivered wait for you.",
+            "Restore the file from a backup: it records which writer assigned which offsets. Without a backup, move it"
+            " away: appends continue, and each route that has delivered halts until you run `penstock offset adopt`.",
         ) from None
 
 

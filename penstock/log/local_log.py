@@ -107,7 +107,7 @@ class LocalLog:
             raise LogError(
                 "PEN-LOG-012",
                 f"the log in {self.directory} cannot be opened for writing: {error.strerror}.",
-                "Check that the directory may be written to by this user.",
+                "Check that this user may write to the folder.",
             ) from error
 
     def bounds(self, partition: int) -> Bounds:
@@ -262,7 +262,7 @@ class LocalLog:
             raise LogError(
                 "PEN-LOG-007",
                 f"{self._owners_path} cannot be read: {error}.",
-                "Restore it: it says which source each numbered directory beside it belongs to.",
+                "Restore it: it says which source each numbered folder beside it belongs to.",
             ) from None
 
     @property

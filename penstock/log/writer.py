@@ -161,7 +161,7 @@ class PartitionWriter:
                 raise LogError(
                     "PEN-LOG-014",
                     f"offset {first} was given already: the next one of partition {self.partition} is {self._next}.",
-                    "An offset is never given to two records.",
+                    f"Append at offset {self._next} or higher.",
                 )
             if last > LAST_OFFSET:
                 raise LogError(

@@ -65,7 +65,7 @@ def test_the_other_table_gets_its_rows_and_the_locked_one_gets_them_later_in_ord
             assert found["to_go"] == 5
             assert found["tables_waiting"]["orders"]["rows"] == 5
             assert "lock" in found["tables_waiting"]["orders"]["reason"]
-            assert "table orders waits for 5 rows" in terminal.penstock("status").stdout
+            assert "table orders has been waiting for 5 rows" in terminal.penstock("status").stdout
             assert "5 rows wait for it" in terminal.penstock("doctor", "--json").stdout
             send(6)
         eventually(lambda: ledger.totals("base") == Totals(items=14, loaded=14), "all rows are there", every=0.5)

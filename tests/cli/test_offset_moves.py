@@ -102,7 +102,7 @@ def test_an_acknowledged_record_is_skipped_and_the_route_goes_on(halted: Shop) -
 def test_records_ahead_of_the_route_are_passed_over_later(halted: Shop) -> None:
     said = halted.penstock("offset", "ack", "warehouse", "8..9")
     assert said.out == "warehouse: 2 records acknowledged at 8..9 of partition 0; the route stands at 6\n"
-    assert "it will pass over what of them is not written by then" in said.err
+    assert "it will skip those that are not already written" in said.err
     assert state(halted) == "halted"
     assert halted.json("offset", "show", "warehouse")["acknowledged"] == [{"partition": 0, "first": 8, "last": 9}]
     assert halted.json("offset", "ack", "warehouse", "6")["committed"] == 7
@@ -168,7 +168,7 @@ def test_a_route_at_work_is_told_what_is_done_and_moves_by_itself(halted: Shop) 
     note(halted, RouteState.RUNNING)
     ran = halted.penstock("offset", "ack", "warehouse", "6")
     assert ran.code == Exit.OK
-    assert "it will pass over what of them is not written by then" in ran.err
+    assert "it will skip those that are not already written" in ran.err
     assert halted.penstock("offset", "resume", "warehouse").code == Exit.PROBLEMS
     assert halted.penstock("offset", "list").code == Exit.OK
     assert halted.committed() == 6
@@ -345,7 +345,7 @@ def test_a_rewind_to_where_the_route_stands_takes_back_what_was_acknowledged_ahe
 def test_a_rewind_of_a_mirror_says_what_makes_it_exact(halted: Shop) -> None:
     halted.config.write_text(halted.config.read_text().replace("table: orders,", "load: mirror,"))
     ran = halted.penstock("offset", "rewind", "warehouse", "--to", "2", answer="n\n")
-    assert "Empty its tables and rewind to the beginning of the log" in ran.err
+    assert "Empty the tables and rewind to the start of the log" in ran.err
     assert "mirrors tables" in halted.json("offset", "rewind", "warehouse", "--to", "2", "--yes")["warning"]
     assert "warning" not in halted.json("offset", "rewind", "audit", "--to", "0", "--yes")
 

@@ -107,7 +107,7 @@ def test_rows_of_a_half_delivered_batch_are_in_no_sum_but_their_own(shop: Projec
     assert sum(tally["in"] for tally in machines["tables"].values()) == machines["loaded"] == int(people["loaded"])
     assert machines["batch"]["rows_at_target"] == 1
     assert machines["adds_up"] is True
-    assert "1 row of it at the target already" in shop.penstock("status").out
+    assert "1 row of it at the destination already" in shop.penstock("status").out
 
 
 def test_rows_that_are_missing_from_the_tables_do_not_add_up(shop: Project) -> None:

@@ -111,7 +111,7 @@ MISTAKES = [
         with_route("", "▲{type: file}"),
         "routes.out.to.path",
         "missing key 'path'",
-        "Add it. Directory",
+        "Add it. Folder",
     ),
     Mistake(
         "missing type",
@@ -417,7 +417,7 @@ MISTAKES = [
             "{type: postgres, url: 'postgresql://db/x'}",
         ),
         "routes.out.steps[0].map.fields[1].type",
-        "'numeric(2,12)' is no type of PostgreSQL: of 2 digits not 12 can be after the point",
+        "'numeric(2,12)' is no type of PostgreSQL: scale 12 is larger than precision 2",
         "",
     ),
     Mistake(

@@ -337,7 +337,7 @@ class LedgerContract(ABC):
     def test_a_partition_that_was_made_anew_is_refused(self, ledger: Ledger) -> None:
         ledger.check_log_identity({0: "first", 1: "second"})
         self.open().check_log_identity({0: "first", 2: "third"})
-        with pytest.raises(LedgerError, match="partition 1 was made anew"):
+        with pytest.raises(LedgerError, match="partition 1 was made again"):
             ledger.check_log_identity({0: "first", 1: "another", 2: "third"})
 
     def committed(self, ledger: Ledger, end: int, start: int = 0) -> None:
@@ -457,7 +457,7 @@ class LedgerContract(ABC):
         begun = ledger.begin("shop", {0: (10, 12), 1: (110, 112)})
         assert begun is not None
         ledger.note_table_loaded(begun, TableReceipt("orders", 1))
-        with pytest.raises(LedgerError, match="orders has its part"):
+        with pytest.raises(LedgerError, match="orders already have their part"):
             ledger.rewind("shop", {0: 3}, ADA)
         assert ledger.pending("shop") == begun
         ledger.rewind("shop", {0: 3, 1: 110}, ADA)

@@ -109,7 +109,7 @@ def test_a_rewind_cannot_take_back_what_a_table_was_written_without(shop: Shop) 
     shop.store.away = {"b"}
     shop.try_and_stop()
     assert shop.numbers("a") == [0, 5]
-    with pytest.raises(LedgerError, match=r"^PEN-LGR-016: batch 1 is under way"):
+    with pytest.raises(LedgerError, match=r"^PEN-LGR-016: batch 1 is in progress"):
         shop.ledger.rewind("out", {shop.writer.partition: 0}, ADA)
     shop.store.away.clear()
     shop.delivery().deliver(shop.report(0, 6))

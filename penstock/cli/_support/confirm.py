@@ -22,7 +22,7 @@ def require_yes(question: str) -> None:
         raise PenstockError(
             "PEN-CLI-005",
             "nobody is there to answer: the input has ended. Nothing was changed.",
-            "Answer at a terminal, or say --yes.",
+            "Answer at a terminal, or pass --yes.",
         )
     if answer.strip().lower() not in ("y", "yes"):
         raise typer.Abort

@@ -60,7 +60,7 @@ def repaired_lines(done: Repaired) -> list[str]:
         kept = f"{counted(damage.bytes, 'byte')} are in {done.quarantine}" if damage.bytes else "there were no bytes"
         lines.append(f"{where}: {lost_offsets(damage.first, damage.end)} of {damage.segment.name} are gone; {kept}")
     if done.indexes:
-        lines.append(f"{where}: {counted(done.indexes, 'index', 'indexes')} written anew")
+        lines.append(f"{where}: {counted(done.indexes, 'index', 'indexes')} written again")
     if done.head_problem is not None:
         lines.append(f"{where}: its end was found again")
     if done.torn:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def verify_log(partition: PartitionOption = None, config: ConfigOption = CONFIG, json: JsonOption = False) -> None:
-    """Check every byte of the log: checksums, the order of offsets, indexes; and that it has all that routes have not
-    read. Ends with 1 if something is damaged or missing."""
+    """Check every byte of the log: checksums, the order of offsets, indexes; and that no record a route still needs is
+    missing. Ends with 1 if something is damaged or missing."""
     from penstock.log.maintenance.verify import verify
 
     log = open_log(config)

@@ -29,9 +29,9 @@ ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why
 
 
 MIRRORED = (
-    "the route mirrors tables: applied to what is there now, changes from the middle of the log can move or overwrite"
-    " newer rows, and rows of tables without a key are added again. Empty its tables and rewind to the beginning of"
-    " the log, or to where a table was truncated or copied anew."
+    "This route mirrors tables. Replaying changes from the middle of the log can move or overwrite newer rows and"
+    " duplicate rows of tables without a key. Empty the tables and rewind to the start of the log, or to where a table"
+    " was truncated or copied again."
 )
 
 
@@ -51,8 +51,8 @@ def acknowledge_records(
     config: ConfigOption = CONFIG,
     json: JsonOption = False,
 ) -> None:
-    """Acknowledge records: they are not sent. Works while the pipeline runs, too: they are left out where they
-    are not written yet, of a batch under way and of what tables wait for."""
+    """Mark records as done without sending them. Also works while the pipeline runs: a batch in progress and tables
+    that are waiting leave them out, unless they are already written."""
     from penstock.engine.operate.offset_control import acknowledge
 
     wanted = range_argument(offsets, "OFFSET[..OFFSET]")
@@ -69,7 +69,7 @@ def acknowledge_records(
     if done.waited_for:
         note(f"{counted(done.waited_for, 'part')} of batches that tables wait for will be without them")
     if done.committed <= done.first:
-        note("the route is not past them yet; it will pass over what of them is not written by then")
+        note("the route has not reached them yet; it will skip those that are not already written")
     if done.resumes:
         note("the route was halted there and goes on now")
 

@@ -49,7 +49,10 @@ def adopt_past(
                 f"partition {partition}: offsets {start}..{end - 1} are at the destination; they are counted, not sent"
             )
         elif end < start:
-            note(f"partition {partition}: goes back from {start} to {end}, where this log and what was delivered part")
+            note(
+                f"partition {partition}: moves back from {start} to {end}, where this log and the delivered history"
+                " diverge"
+            )
     if done.failed_aside is not None:
         note(f"failed records that another ledger counted are kept in {done.failed_aside}")
     if done.replayed:

@@ -18,4 +18,4 @@ class DuckdbConfig(SqlConfig):
     offers: ClassVar[frozenset[Offer]] = frozenset(Offer)
 
     type: Literal["duckdb"] = Field(default="duckdb", description="Selects this destination.")
-    path: LocalPath = Field(description="The database file; made, with its directory, if it is missing.")
+    path: LocalPath = Field(description="The database file; made, with its folder, if it is missing.")

@@ -12,7 +12,7 @@ from penstock.config.value_types.config_paths import LocalPath
 
 class FileConfig(DestinationConfig):
     type: Literal["file"] = Field(default="file", description="Selects this destination.")
-    path: LocalPath = Field(description="Directory that the files go to; made if it is missing.")
+    path: LocalPath = Field(description="Folder that the files go to; made if it is missing.")
     format: Literal["ndjson", "csv", "parquet"] = Field(
         default="ndjson",
         description="`ndjson`: one JSON document per line. `csv`: a header line, then a line per record."

@@ -75,7 +75,7 @@ class FileDestination(Destination[FileConfig]):
             free = shutil.disk_usage(target).free
         except OSError as error:
             raise PenstockError(
-                "PEN-DST-012", f"cannot write to {target}: {error}.", "Name a directory that this user may write to."
+                "PEN-DST-012", f"cannot write to {target}: {error}.", "Name a folder that this user may write to."
             ) from error
         return f"{target} can be written, {free / 2**30:,.1f} GiB free"
 

@@ -62,4 +62,4 @@ _REFUSALS = ("22", "23", "38", "39", "44", "54", "P0")
 _PASSING = ("08", "25", "28", "40", "53", "57", "58", "F0", "XX")
 """Classes of errors that pass by themselves: the connection, deadlocks, disk and memory, an operator, the server."""
 _PASSING_STATES = ("42501", "55P03", "55006")
-"""A right that is missing, a lock that was not to be had, an object in use."""
+"""A missing permission, a lock that was not to be had, an object in use."""

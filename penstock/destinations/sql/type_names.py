@@ -48,7 +48,7 @@ class Arguments:
             if not (least <= numbers[-1] <= most and part.isdigit()):
                 return f"{part} is not between {least} and {most}"
         if self.ordered and len(numbers) == 2 and numbers[1] > numbers[0]:
-            return f"of {numbers[0]} digits not {numbers[1]} can be after the point"
+            return f"scale {numbers[1]} is larger than precision {numbers[0]}"
         return None
 
 

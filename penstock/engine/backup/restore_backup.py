@@ -175,7 +175,9 @@ def _copy(manifest: Manifest, source: Path, partial: Path, report_progress: Prog
         if found != entry:
             shutil.rmtree(partial, ignore_errors=True)
             what = "is missing" if found is None else "is not what it was when the backup was made"
-            raise PenstockError("PEN-BAK-013", f"{source / name} {what}.", "Nothing was restored. Take another backup.")
+            raise PenstockError(
+                "PEN-BAK-013", f"{source / name} {what}.", "Nothing was restored. Restore from another backup."
+            )
         done += entry.bytes
         report_progress(done, total)
         faults.reach("restore.file_copied")

@@ -162,7 +162,8 @@ class TableBehind(TransientError):
     """A table must get its part of earlier batches first."""
 
     def __init__(self, table: str, what: str) -> None:
-        super().__init__("PEN-RTE-021", f"table '{table}' {what}", "It is tried again; until then, look at the table.")
+        fix = "Retried automatically. Remove the cause, for example a lock or a missing permission on the table."
+        super().__init__("PEN-RTE-021", f"table '{table}' {what}", fix)
 
 
 def _behind_receipt(table: str, waiting: WaitingTable) -> TableReceipt:

@@ -36,9 +36,11 @@ class Gap:
         if self.table:
             return (
                 f"table '{self.table}' of route '{self.route}' waits for {places} of partition {self.partition}, and"
-                " the log has them no more"
+                " the log no longer has them"
             )
-        return f"route '{self.route}' has not read {places} of partition {self.partition}, and the log has them no more"
+        return (
+            f"route '{self.route}' has not read {places} of partition {self.partition}, and the log no longer has them"
+        )
 
     @property
     def fix(self) -> str:

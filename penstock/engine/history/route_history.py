@@ -53,8 +53,8 @@ class History:
                     "PEN-RTE-020",
                     f"route '{route}' has delivered partition {partition} up to offset {end}, and this log no longer"
                     f" says who wrote its records from offset {fork} on: {path} was lost, or is of an older copy.",
-                    "Put it back. If it is lost and the log is the one that was delivered from, let the route go on"
-                    f" after that: penstock offset adopt {route}, then"
+                    "Restore the file. If it is lost and you are sure that this is the log the route delivered from,"
+                    f" run: penstock offset adopt {route}, then"
                     f" penstock offset ack {route} {fork}..{end - 1} --partition {partition}",
                 )
             raise ContradictionError(

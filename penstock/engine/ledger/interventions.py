@@ -188,9 +188,9 @@ class Interventions(Batches):
         if tables:
             raise LedgerError(
                 "PEN-LGR-015",
-                f"batch {pending.number} is under way, and {', '.join(tables)} has its part of it: given up, records"
-                f" of partition {', '.join(map(str, unasked))} would come a second time.",
-                "Start the pipeline, which settles the batch first; or move all partitions back.",
+                f"batch {pending.number} is in progress and tables {', '.join(tables)} already have their part."
+                f" Rewinding only some partitions would deliver partition {', '.join(map(str, unasked))} twice.",
+                "Start the pipeline so that it finishes the batch, or rewind all partitions.",
             )
 
     def _refuse_unsettled_acks(self, connection: sa.Connection, standing: Standing, targets: Mapping[int, int]) -> None:
@@ -205,9 +205,9 @@ class Interventions(Batches):
         if connection.execute(note).first() is not None:
             raise LedgerError(
                 "PEN-LGR-016",
-                f"batch {pending.number} is under way, and tables may have their part of it without the records that"
-                " were acknowledged in it: they would not get them.",
-                "Start the pipeline, which settles the batch first; then move the route back.",
+                f"batch {pending.number} is in progress, and some tables may already be written without its"
+                " acknowledged records. A rewind now would leave those out for good.",
+                "Start the pipeline so that it finishes the batch, then rewind the route.",
             )
 
     def _pass_over(self, connection: sa.Connection, route: str, copies: Stretches) -> None:
@@ -262,10 +262,10 @@ class Interventions(Batches):
                 places = ", ".join(f"offsets {first}..{end - 1} of partition {p}" for p, (first, end) in ranges.items())
                 raise LedgerError(
                     "PEN-LGR-018",
-                    f"table '{table}' waits for its part of batch {number}, {places}: only some of that would come"
-                    " again.",
-                    "Fix the table and let the pipeline load it first. Or move back to the first of these offsets, in"
-                    " each of these partitions, or after the last ones.",
+                    f"table '{table}' is waiting for its part of batch {number} ({places}), and this rewind covers only"
+                    " some of it.",
+                    "Fix the table and let the pipeline load it, or rewind to the first of these offsets in each of"
+                    " these partitions, or to after the last of them.",
                 )
         self._release_parts(connection, route, again, REWOUND)
 

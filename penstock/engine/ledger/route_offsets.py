@@ -29,7 +29,7 @@ class RouteOffsets(Database):
         if strangers:
             raise LedgerError(
                 "PEN-LGR-008",
-                f"the log is not the one that this ledger knows: partition {strangers[0]} was made anew.",
+                f"the log is not the one that this ledger knows: partition {strangers[0]} was made again.",
                 "Put the old log back, or start with a new `data_dir`; this ledger's offsets are of another log.",
             )
         new = [{"partition": p, "identity": identity} for p, identity in identities.items() if p not in known]

@@ -64,7 +64,7 @@ def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE
             raise TransientError(
                 "PEN-LGR-010",
                 f"another engine holds the lock on '{name}'.",
-                "Let it finish, or stop it: one engine at a time loads a target.",
+                "Let it finish, or stop it: one engine at a time loads a destination.",
             )
         time.sleep(_LOOK_EVERY)
     done = threading.Event()
@@ -85,7 +85,7 @@ def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE
         raise TransientError(
             "PEN-LGR-009",
             f"the lock on '{name}' went to another engine before the work under it was done.",
-            "Let it finish, or stop it: one engine at a time loads a target.",
+            "Let it finish, or stop it: one engine at a time loads a destination.",
         )
 
 

@@ -129,7 +129,7 @@ def check_space(folder: Path) -> Finding:
     """Whether the folder can be written, or made, and how much room is left there."""
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        fix = "Give this user the right to write there, or set another `data_dir`."
+        fix = "Give this user permission to write there, or set another `data_dir`."
         return Finding("data_dir", Verdict.FAIL, f"{place} cannot be written", fix)
     free = shutil.disk_usage(place).free
     found = f"{folder}{'' if folder.exists() else ' (will be made)'}, {free / 2**30:.1f} GiB free"
@@ -197,7 +197,7 @@ def _engine(config: PipelineConfig) -> Finding:
     layout = Layout(config.data_dir)
     pid = engine_pid(layout)
     if (silence := engine_silence(layout, pid)) is not None:
-        fix = "It is started anew by itself soon; look for the reason in its log, and at the load of the machine."
+        fix = "It is started again by itself soon; look for the reason in its log, and at the load of the machine."
         return Finding("engine", Verdict.FAIL, describe_engine(pid, silence), fix)
     if still := stalled_routes(layout, pid):
         hanging = ", ".join(f"route {name} for {seconds:.0f} s" for name, seconds in still.items())
@@ -277,9 +277,9 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
         unbalanced = [route for route in known if not pipeline.ledger.totals(route).adds_up]
         if unbalanced:
             fix = "Keep the ledger as it is and report this: the accounting must always add up."
-            yield Finding("ledger", Verdict.FAIL, f"the books do not balance: {', '.join(unbalanced)}", fix)
+            yield Finding("ledger", Verdict.FAIL, f"the ledger does not balance: {', '.join(unbalanced)}", fix)
         else:
-            yield Finding("ledger", Verdict.OK, f"opens; the books balance for {', '.join(known) or 'no route yet'}")
+            yield Finding("ledger", Verdict.OK, f"opens; the ledger balances for {', '.join(known) or 'no route yet'}")
         gone = [route for route in known if route not in config.routes]
         if gone:
             fix = (

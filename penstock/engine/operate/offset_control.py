@@ -73,7 +73,9 @@ def acknowledge(
         held = f"{bounds.oldest}..{bounds.end - 1}" if bounds.end > bounds.oldest else "nothing"
         raise PenstockError(
             "PEN-ENG-014", f"partition {chosen} holds {held}: offset {max(first, end - 1)} is not there yet.",
-            "Acknowledge what is there.",
+            f"Give offsets up to {bounds.end - 1}, or `FIRST..` for everything in the log from offset FIRST on."
+            if bounds.end
+            else "There is nothing to acknowledge in this partition yet.",
         )  # fmt: skip
     waited_for = 0
     if first < committed:

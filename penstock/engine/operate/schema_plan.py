@@ -61,7 +61,7 @@ def plan_changes(plan: RoutePlan, sample: Iterable[SampleRange], offline: bool =
             statements = destination.plan(parts, offline, plan.name) if parts else []
         except TransientError as error:
             raise PenstockError(
-                error.code, error.what, "To plan as if the target were empty, add --offline."
+                error.code, error.what, "To plan as if the destination were empty, add --offline."
             ) from error
         return _added_up(plan, reports, statements)
 

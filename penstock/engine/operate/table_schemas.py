@@ -149,7 +149,7 @@ def _sql(plan: RoutePlan) -> SqlDestination[Any]:
         raise PenstockError(
             "PEN-ENG-012",
             f"route '{plan.name}' goes to '{plan.destination_name}', which has no tables.",
-            "Schemas are of SQL destinations.",
+            "Name a route with a SQL destination: --route NAME.",
         )
     return destination
 

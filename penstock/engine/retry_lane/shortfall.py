@@ -56,8 +56,8 @@ def refuse_to_drop(part: WaitingPart, rows: int, failing: NewFailures | None, el
     more = f", and {len(verbs) - MAX_STRETCHES} more such" if len(verbs) > MAX_STRETCHES else ""
     raise RouteError(
         "PEN-RTE-023",
-        f"of the rows that table '{part.table}' waits for since batch {part.batch.number}, up to {rows} {what}: the"
-        " config has changed meanwhile. They wait on.",
+        f"up to {rows} rows that table '{part.table}' has been waiting for since batch {part.batch.number} {what}: the"
+        " config has changed meanwhile. They stay waiting.",
         "Put back what was changed (`steps`, `table`, `tables`) until the table has got them. Or give them up:"
         f" {', '.join(verbs[:MAX_STRETCHES])}{more}",
     )

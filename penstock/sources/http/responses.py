@@ -59,7 +59,7 @@ def ready(engine: str) -> Answer:
 
 
 def retry_later(code: str, message: str) -> Answer:
-    """503: nothing was taken, and the same request may work soon."""
+    """503: nothing was stored, and the same request may work soon."""
     return refusal(HTTPStatus.SERVICE_UNAVAILABLE, code, message, ("retry-after", str(RETRY_AFTER_SECONDS)))
 
 
@@ -76,7 +76,7 @@ NO_KEY_NEARBY = _unauthorized(
     "no token in query or headers, and no writeKey near the start of the body; send it as Basic auth user, or first in"
     " the body",
 )
-UNKNOWN_TOKEN = _unauthorized("unknown_token", "the token is not known here")
+UNKNOWN_TOKEN = _unauthorized("unknown_token", "unknown token; check it against `tokens` in the config")
 CLIENT_TOKEN_ON_SERVER_API = _unauthorized(
     "client_token", "this is a client secret; the server API wants a server token: use the token's server_secret"
 )
@@ -86,28 +86,33 @@ SERVER_TOKEN_IN_BROWSER = _unauthorized(
 FOREIGN_ORIGIN = refusal(
     HTTPStatus.FORBIDDEN,
     "origin_not_allowed",
-    "the token does not take events from pages of this origin; nothing was taken. Its origins are in the config",
+    "the token does not take events from pages of this origin; nothing was stored. Its origins are in the config",
 )
 NOT_FOUND = refusal(HTTPStatus.NOT_FOUND, "not_found", "there is nothing here; see /openapi.json")
-OVERLOADED = retry_later("overloaded", "too much is waiting for the disk; nothing was taken, send it again")
-LOG_FULL = retry_later("log_full", "the disk is full; nothing was taken, send it again")
-LOG_FAILED = retry_later("log_failed", "the log cannot be written; nothing was taken, send it again")
-NOT_READY = retry_later("not_ready", "the collector is starting or stopping; nothing was taken, send it again")
+OVERLOADED = retry_later("overloaded", "too much is waiting for the disk; nothing was stored; send it again")
+LOG_FULL = retry_later("log_full", "the disk is full; nothing was stored; send it again")
+LOG_FAILED = retry_later("log_failed", "the log cannot be written; nothing was stored; send it again")
+NOT_READY = retry_later("not_ready", "the collector is starting or stopping; nothing was stored; send it again")
 
 ALIVE = Answer(200, _JSON, b'{"status":"ok"}')
 BODY_TIMEOUT = closing(
-    refusal(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was taken")
+    refusal(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time; nothing was stored")
 )
 BROKEN_OFF = closing(
-    refusal(HTTPStatus.BAD_REQUEST, "body_broken_off", "the body ends before it is complete; nothing was taken")
+    refusal(HTTPStatus.BAD_REQUEST, "body_broken_off", "the body ends before it is complete; nothing was stored")
 )
 FAILED = refusal(
-    HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the collector failed on this request; nothing was taken"
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "internal",
+    "the collector failed on this request; nothing was stored; send it again",
 )
 
 
 def too_large(limit: int) -> Answer:
-    message = f"the body is larger than {limit} bytes; nothing was taken"
+    message = (
+        f"the body is larger than {limit} bytes; nothing was stored; send it in smaller requests or raise"
+        " `limits.body_bytes`"
+    )
     return closing(refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message))
 
 

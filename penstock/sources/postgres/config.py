@@ -37,7 +37,7 @@ class PostgresConfig(SourceConfig):
 
     type: Literal["postgres"] = "postgres"
     url: PostgresUrl = Field(
-        description="Where the database is: `postgresql://user:password@host:5432/database`. The role needs the right"
+        description="Where the database is: `postgresql://user:password@host:5432/database`. The role needs permission"
         " to replicate and to read the tables. Straight to the server: a connection pool cannot carry replication."
     )
     tables: Annotated[
@@ -57,7 +57,7 @@ class PostgresConfig(SourceConfig):
     slot: str = Field(
         default="penstock",
         description="Replication slot of this source alone, made when missing (a-z, 0-9, `_`). Another name starts"
-        " anew: every table is copied again, after a record that says so.",
+        " over: every table is copied again, after a record that says so.",
     )
     publication: str = Field(
         default="penstock",

@@ -86,7 +86,9 @@ def translated_error(error: psycopg.Error) -> PenstockError:
     if unreachable and error.sqlstate != psycopg.errors.ConfigurationLimitExceeded.sqlstate:
         fix = "It is tried again; if it lasts, see that the server runs and can be reached from here."
         return ServerUnavailable("PEN-PGS-015", f"PostgreSQL cannot be used now: {text}.", fix)
-    return PenstockError("PEN-PGS-010", f"PostgreSQL says no: {text}.", "Fix it there, then start again.")
+    return PenstockError(
+        "PEN-PGS-010", f"PostgreSQL refused: {text}.", "Fix the cause on the server, then restart the pipeline."
+    )
 
 
 @contextmanager

@@ -51,12 +51,16 @@ def _function(file: Path, name: str, interrupts: Interrupts) -> Callable[[Any], 
         if interrupts.caused(error):
             raise
         raise RouteError(
-            "PEN-STP-002", f"{file} cannot be loaded: {type(error).__name__}: {error}.", "Fix the file."
+            "PEN-STP-002",
+            f"{file} cannot be loaded: {type(error).__name__}: {error}.",
+            f"Fix the error in {file} and restart the pipeline.",
         ) from error
     finally:
         sys.path.remove(str(file.parent))
     if not callable(found):
-        raise RouteError("PEN-STP-002", f"'{name}' in {file} is not a function.", "Name a function.")
+        raise RouteError(
+            "PEN-STP-002", f"'{name}' in {file} is not a function.", f"Set `function` to a function defined in {file}."
+        )
     return typing.cast("Callable[[Any], Any]", found)
 
 

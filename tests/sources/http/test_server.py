@@ -124,7 +124,7 @@ def test_a_body_that_is_refused_leaves_nothing(
     ("path", "headers", "query", "status", "text"),
     [
         (JS, {}, "", 401, "no token"),
-        (JS, {"X-Auth-Token": "hidden-9"}, "", 401, "not known"),
+        (JS, {"X-Auth-Token": "hidden-9"}, "", 401, "unknown token"),
         (API, CLIENT, "", 401, "server token"),
         (JS, SERVER, "", 401, "client_secret"),
         (JS, {}, "?token=public", 200, "ok"),
@@ -133,7 +133,7 @@ def test_a_body_that_is_refused_leaves_nothing(
         (API, CLIENT, "?token=private", 200, "ok"),
         (BULK, CLIENT, "", 200, "ok"),
         (BULK, SERVER, "", 200, "ok"),
-        (BULK, {"api_key": "public", "X-Auth-Token": "hidden-9"}, "", 401, "not known"),
+        (BULK, {"api_key": "public", "X-Auth-Token": "hidden-9"}, "", 401, "unknown token"),
         (BULK, {"api_key": "hidden-9", "X-Auth-Token": "public"}, "", 200, "ok"),
         (BULK, {"api_key": "public", "Authorization": "Basic " + b64encode(b"hidden-9:").decode()}, "", 200, "ok"),
     ],

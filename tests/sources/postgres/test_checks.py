@@ -121,7 +121,7 @@ def test_a_slot_that_is_gone_is_not_silently_made_again(rig: Rig) -> None:
     rig.ask("SELECT pg_drop_replication_slot('penstock')", "INSERT INTO items VALUES (2)")
     error = refused(rig)
     assert error.code == "PEN-PGS-006"
-    assert "another name" in error.fix
+    assert "to a new name" in error.fix
     rig.catch_up(slot="penstock_2")
     rig.ask("INSERT INTO items VALUES (3)")
     rig.catch_up(slot="penstock_2")
@@ -257,7 +257,7 @@ def test_a_slot_that_another_pipeline_made_is_not_taken(rig: Rig, tmp_path: Path
     rig.catch_up()
     error = refused(Rig(rig.url, tmp_path / "other"))
     assert error.code == "PEN-PGS-020"
-    assert "Give `slot` another name" in error.fix
+    assert "Set another `slot` name" in error.fix
     rig.ask("INSERT INTO items VALUES (1)")
     assert len(rig.catch_up()) == 1
 

@@ -71,6 +71,7 @@ def check_source(table: str, namespaces: Sequence[str], comment: str) -> None:
         raise TransientError(
             "PEN-DST-090",
             f"the table '{table}' mirrors {sources[0]}, and {', '.join(sources[1:])} would go there too.",
-            'Name tables apart with `table: "{{ namespace }}"` or a step `remap`, give a route `namespace`, or say'
-            " `table: ...` to have them in one. If the source was renamed, take the comment off the table.",
+            'Name tables apart with `table: "{{ namespace }}"` or a step `remap`, or give a route `namespace`. To merge'
+            " them into one table, set `table: NAME`. If the source was renamed, remove the comment: COMMENT ON TABLE"
+            f' "{table}" IS NULL;',
         )

@@ -251,12 +251,12 @@ def not_an_object(value: Json, index: int | None) -> BadBody:
 
 
 def too_large(size: int, limits: LimitsConfig, index: int) -> BadBody:
-    message = f"event {index} has {size} bytes, the limit is {limits.event_bytes}; nothing was taken"
+    message = f"event {index} has {size} bytes, the limit is {limits.event_bytes}; nothing was stored"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "event_too_large", message, index)
 
 
 def _too_long(limits: LimitsConfig, index: int) -> BadBody:
-    message = f"event {index} is longer than {limits.event_bytes} bytes; nothing was taken"
+    message = f"event {index} is longer than {limits.event_bytes} bytes; nothing was stored"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "event_too_large", message, index)
 
 
@@ -265,7 +265,7 @@ def _tokens(text: bytes) -> int:
 
 
 def _too_many_tokens(limits: LimitsConfig) -> BadBody:
-    message = f"the body has more than {limits.body_tokens} brackets, commas and colons; nothing was taken"
+    message = f"the body has more than {limits.body_tokens} brackets, commas and colons; nothing was stored"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_tokens", message)
 
 
@@ -274,5 +274,5 @@ def _not_json(error: NotJson) -> BadBody:
 
 
 def too_many(limits: LimitsConfig) -> BadBody:
-    message = f"the body has more than {limits.body_events} events; nothing was taken"
+    message = f"the body has more than {limits.body_events} events; nothing was stored"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_events", message)

@@ -75,7 +75,7 @@ class FileField:
     def _charge(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD_BYTES:
-            message = f"the heads of the form's parts have more than {MAX_HEAD_BYTES} bytes; nothing was taken"
+            message = f"the heads of the form's parts have more than {MAX_HEAD_BYTES} bytes; nothing was stored"
             raise BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message)
 
     def _part_begins(self) -> None:

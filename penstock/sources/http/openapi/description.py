@@ -33,7 +33,7 @@ _STATUS_TEXTS = {
     408: "The body did not arrive in time.",
     413: "The body or an event in it is too large, or there are too many; `index` names the event.",
     415: "The Content-Encoding is not known.",
-    500: "The collector failed; nothing was taken.",
+    500: "The collector failed; nothing was stored.",
     503: "Overloaded, disk full, starting or stopping. Nothing was taken; send it again after Retry-After.",
 }
 _WITHOUT_BODY = (408, 415)

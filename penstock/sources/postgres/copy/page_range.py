@@ -113,7 +113,7 @@ class RangeReader:
                 raise Stopped
         row = connection.execute(_SAME_FILE, (wanted.stretch.oid, wanted.stretch.relation)).fetchone()
         if row is None or not row[0]:
-            raise TableChanged(f"{wanted.stretch.relation} was written anew")
+            raise TableChanged(f"{wanted.stretch.relation} was rewritten")
 
     def _lock_table(self, connection: Connection, relation: str) -> bool:
         """Begin a transaction in the snapshot and lock the table against rewrites; False if others have it locked."""

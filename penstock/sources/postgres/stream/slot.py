@@ -59,16 +59,16 @@ def slot_lost_error(name: str, why: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-006",
         f"the slot '{name}' is lost: {why}. Changes are missing, and no copy that exists can be brought up to date.",
-        f"SELECT pg_drop_replication_slot('{name}'); if it is still there, then give `slot` another name: every table"
-        " is copied anew, and mirrors are right again.",
+        f"If the slot still exists, drop it: SELECT pg_drop_replication_slot('{name}'); Then set `slot` to a new name:"
+        " every table is copied again and mirrors become correct.",
     )
 
 
 def foreign_slot_error(name: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-020",
-        f"the slot '{name}' is there already, and not by this pipeline: whoever reads from it would miss what we take.",
-        f"Give `slot` another name. If nobody reads from it (a pipeline whose data was removed did, say), then:"
+        f"the slot '{name}' exists but was not created by this pipeline.",
+        "Set another `slot` name. If nothing uses it (for example, a deleted pipeline left it), drop it:"
         f" SELECT pg_drop_replication_slot('{name}');",
     )
 
@@ -128,7 +128,7 @@ def other_server_error(why: str) -> PenstockError:
     return PenstockError(
         "PEN-PGS-013",
         f"this is not the server that the log's records come from, or it was put back to an earlier state: {why}.",
-        "Point `url` to the right server, or give `slot` another name to copy every table anew.",
+        "Point `url` to the right server, or give `slot` another name to copy every table again.",
     )
 
 
