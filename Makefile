@@ -4,7 +4,6 @@
 SHELL := /bin/bash
 VENV := .venv
 RUN := $(VENV)/bin
-INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 # For what can be done beside another thing: most of it uses one core.
@@ -24,12 +23,9 @@ setup:  ## Make .venv with the locked versions, and see to Java
 
 ready: $(COMPILED) start-cache
 
-# A pip of today first: it needs half the time of the one that comes with Python.
-$(INSTALLED): requirements-pip.lock requirements.lock pyproject.toml
+$(INSTALLED): requirements-uv.lock requirements.lock pyproject.toml
 	@scripts/make-venv $(VENV)
-	$(INSTALL) --require-hashes --requirement requirements-pip.lock
-	$(INSTALL) --require-hashes --requirement requirements.lock
-	$(INSTALL) --no-deps --no-build-isolation --editable .
+	scripts/install-packages $(VENV)
 	@touch $@
 
 $(COMPILED): $(INSTALLED)

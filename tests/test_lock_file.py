@@ -41,6 +41,9 @@ def test_the_lock_has_everything_that_the_project_asks_for() -> None:
 
 
 def test_setup_refuses_what_has_no_hash() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert "--require-hashes --requirement requirements-pip.lock" in makefile
-    assert "--require-hashes --requirement requirements.lock" in makefile
+    script = (ROOT / "scripts" / "install-packages").read_text()
+    installs = [line for line in script.splitlines() if "pip install" in line and not line.startswith("#")]
+    locked = [line for line in installs if '"${locked[@]}"' in line]
+    assert "locked=(--quiet --require-hashes --requirement)" in script
+    assert [line.split()[-1] for line in installs if line not in locked] == ["."]
+    assert len(locked) == 3
