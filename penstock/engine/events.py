@@ -64,14 +64,14 @@ def destination_unavailable(route: str, reason: str, wait: float) -> None:
     log.warning("route %s: %s Trying again in %.1f s.", route, reason, wait)
 
 
-def table_put_off(route: str, number: int, table: str, reason: str) -> None:
+def table_deferred(route: str, number: int, table: str, reason: str) -> None:
     log.warning(
         "route %s: table %s does not take its part of batch %d now; it waits, and the route goes on: %s",
         route, table, number, reason,
     )  # fmt: skip
 
 
-def table_still_away(route: str, table: str, rows: int, reason: str, wait: float) -> None:
+def table_still_unavailable(route: str, table: str, rows: int, reason: str, wait: float) -> None:
     _RETRIES.labels(route).inc()
     log.warning(
         "route %s: %d rows wait for table %s: %s Trying again in %.1f s.", route, rows, table, reason, wait
@@ -111,12 +111,12 @@ def worker_lost(route: str, ranges: Ranges, reason: str) -> None:
     )
 
 
-def range_lost(route: str, ranges: Ranges, reason: str) -> None:
+def lost_range_split(route: str, ranges: Ranges, reason: str) -> None:
     _LOST.labels(route).inc()
     log.warning("route %s: %s is split in two: %s", route, describe_ranges(ranges), reason)
 
 
-def record_lost(route: str, ranges: Ranges, reason: str) -> None:
+def deadly_record_failed(route: str, ranges: Ranges, reason: str) -> None:
     _LOST.labels(route).inc()
     log.error("route %s: %s fails, because each time it ran alone %s", route, describe_ranges(ranges), reason)
 
@@ -200,7 +200,7 @@ def route_out_of_patience(route: str, reason: str) -> None:
     log.error("route %s: waits no longer: %s", route, reason)
 
 
-def batch_put_off(route: str, number: int) -> None:
+def batch_left_for_next_start(route: str, number: int) -> None:
     log.info("route %s: stopped before batch %d was delivered; the next run delivers it", route, number)
 
 

@@ -83,7 +83,11 @@ class Ga4Destination(Destination[Ga4Config]):
             None if known else next((staged for staged in staged_events(parts) if _age(staged) > limits.MAX_AGE), None)
         )
         if old is not None:
-            raise RefusedError("PEN-DST-121", _too_old(old), "It is too late for it: penstock failed drop")
+            raise RefusedError(
+                "PEN-DST-121",
+                _too_old(old),
+                "Google Analytics no longer accepts it. Go on without it: penstock offset ack",
+            )
         return self.write(batch, parts, book)
 
     def check(self) -> str:

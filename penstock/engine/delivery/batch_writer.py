@@ -95,7 +95,7 @@ class BatchWriter:
             if unavailable and self._can_go_on(batch.route, {table.table for table in unavailable}, done):
                 for table in unavailable:
                     if tries[table.table] >= TRIES and not table.meant_for:
-                        events.table_put_off(batch.route, batch.number, table.table, str(table.unavailable))
+                        events.table_deferred(batch.route, batch.number, table.table, str(table.unavailable))
                         done[table.table] = table
                 if not _missing(parts, done.values()):
                     break
@@ -152,7 +152,7 @@ class BatchWriter:
         wait = self.patience.at_most(backoff.next())
         events.destination_unavailable(batch.route, str(problem), wait)
         if self.stopping.wait(wait):
-            events.batch_put_off(batch.route, batch.number)
+            events.batch_left_for_next_start(batch.route, batch.number)
             raise Stopped from problem
         if self.acks_changed():
             raise AcksChanged

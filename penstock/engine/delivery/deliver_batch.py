@@ -388,7 +388,7 @@ class Delivery:
             # What was begun was staged once, and may be at the destination: it is not to blame, and stays as it is.
             if piece.again or offset_count(piece.ranges) > 1:
                 raise
-            events.record_lost(self.plan.name, piece.ranges, str(lost))
+            events.deadly_record_failed(self.plan.name, piece.ranges, str(lost))
             return fail_ranges(self.plan, self.log, piece.ranges, lost)
 
     def restage_batch(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
@@ -398,7 +398,7 @@ class Delivery:
     def _split_lost_piece(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
         if piece.again:
             raise lost
-        events.range_lost(self.plan.name, piece.ranges, str(lost))
+        events.lost_range_split(self.plan.name, piece.ranges, str(lost))
         records = sum(self.log.measure(partition, *stretch)[0] for partition, stretch in piece.ranges.items())
         if records > 1:
             return [Piece(half) for half in halves(piece.ranges, records, self._order)]

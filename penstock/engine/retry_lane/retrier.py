@@ -130,7 +130,7 @@ class RetryLane:
                 wait = backoff.next()
                 self._due[table] = time.monotonic() + wait
                 ledger.note_attempt(part, str(error))
-                events.table_still_away(self._route, table, part.rows, str(error), wait)
+                events.table_still_unavailable(self._route, table, part.rows, str(error), wait)
                 return
             backoff.reset()
 
