@@ -141,7 +141,7 @@ def test_it_keeps_away_from_a_pipeline_that_runs(strict: Shop) -> None:
     [
         (["--step", "nowhere"], "there is no route 'nowhere'"),
         (["--step", "warehouse", "--once"], "leave --once out"),
-        (["--yes"], "without --step"),
+        (["--yes"], "--yes needs --step"),
     ],
 )
 def test_words_that_do_not_fit(strict: Shop, words: list[str], said: str) -> None:

@@ -26,6 +26,9 @@ def build_session(settings: Mapping[str, str], jvm: StartingJvm | None) -> Spark
     from penstock.engine.spark.numpy_converters import narrow_numpy_converters
 
     narrow_numpy_converters()
+    # Importing Spark turns on verbose logging of its gateway, with traces of a JVM that ends while it is asked.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -35,9 +38,6 @@ def build_session(settings: Mapping[str, str], jvm: StartingJvm | None) -> Spark
         spark = builder.getOrCreate()
         # Built with the first query, and refused then: a route would try again and again.
         spark._jsparkSession.sessionState()
-    # Importing Spark turns on verbose logging of its gateway.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
     return spark
 
 

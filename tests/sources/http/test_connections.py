@@ -172,7 +172,7 @@ def test_a_key_in_the_body_is_checked_before_the_rest_is_read(tmp_path: Path) ->
         with connections(web, 1, start + b'{"writeKey":"wrong","batch":[' + b" " * 70_000) as (waiting,):
             answer = answered(waiting)
             assert answer.startswith(b"HTTP/1.1 401")
-            assert b"not known" in answer
+            assert b"unknown token" in answer
         with connections(web, 1, start + b'{"batch":[' + b" " * 70_000) as (waiting,):
             answer = answered(waiting)
             assert answer.startswith(b"HTTP/1.1 401")
