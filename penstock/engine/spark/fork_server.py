@@ -29,10 +29,11 @@ FOLDER_VARIABLE = "PENSTOCK_FORK_SERVER"
 """Holds the folder of the socket, for ``sitecustomize.py``."""
 _SOCKET = "fork.socket"
 _READY = "fork.ready"
-"""Is there once everything is loaded: from then on the server answers at once, unless it hangs."""
+"""Is there once everything is loaded: from then on the server answers at once, unless it hangs. Where it
+cannot be written, processes wait for the server as long as it takes."""
 _HEADER = 8
 _PATIENCE = 60.0
-GREETING = b"!"
+_GREETING = b"!"
 """Sent to a process that connects: only who has seen it hands its work over (``sitecustomize.py``). A server that hangs
 sends none."""
 
@@ -77,7 +78,8 @@ def start_fork_server(folder: Path, listening: socket.socket, steps: Set[str], d
         setproctitle("penstock: fork server")
         _detach({listening.fileno(), driver_end})
         _load(steps, destinations)
-        (folder / _READY).touch()
+        with suppress(OSError):
+            (folder / _READY).touch()
         _Server(listening, driver_end).serve()
     except BaseException:
         traceback.print_exc()
@@ -149,7 +151,7 @@ class _Server:
         connection.settimeout(_PATIENCE)
         streams: list[int] = []
         try:
-            connection.sendall(GREETING)
+            connection.sendall(_GREETING)
             header, streams, _, _ = socket.recv_fds(connection, _HEADER, 3)
             message = connection.makefile("rb").read(int.from_bytes(header, "big"))
             request = json.loads(message)
