@@ -12,7 +12,7 @@ from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, FullOption, NdjsonOption
 from penstock.cli._support.record_lines import print_records
 from penstock.cli._support.screen import note
-from penstock.cli._support.signals import handle_signals
+from penstock.stop_signals import call_on_stop_signals
 
 
 def tap(
@@ -29,7 +29,7 @@ def tap(
 
     route, _, step = where.partition(":")
     stopping = Event()
-    with open_pipeline(config) as pipeline, handle_signals(stopping.set):
+    with open_pipeline(config) as pipeline, call_on_stop_signals(stopping.set):
         flowing = records_of(pipeline, route, step or None, oldest, follow, stopping)
         if follow and not json:
             note("waiting for records; Ctrl-C stops")

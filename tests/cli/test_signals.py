@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from penstock.cli._support.signals import stop_in_two_steps
+from penstock.testing.waiting import HANG, eventually
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -16,8 +17,10 @@ def test_the_first_signal_drains_and_the_second_hurries(
     before = signal.getsignal(number)
     with stop_in_two_steps(30.0) as (stopping, hurry):
         signal.raise_signal(number)
-        assert (stopping.is_set(), hurry.is_set()) == (True, False)
-        assert capfd.readouterr().err == "draining, up to 30 s; press Ctrl-C again to stop now\n"
+        assert stopping.wait(HANG)
+        said = eventually(lambda: capfd.readouterr().err, "it says what it does")
+        assert said == "draining, up to 30 s; press Ctrl-C again to stop now\n"
+        assert not hurry.is_set()
         signal.raise_signal(number)
-        assert hurry.is_set()
+        assert hurry.wait(HANG)
     assert signal.getsignal(number) is before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import httpx
@@ -42,21 +41,18 @@ def test_a_pipeline_with_nothing_to_deliver_ends_soon_also_while_spark_is_starti
     tmp_path: Path, number: signal.Signals, with_jvm: bool
 ) -> None:
     (tmp_path / "pipeline.yaml").write_text(STARTING.format(port=free_port()))
-    began = time.monotonic()
     with running(tmp_path) as run:
         eventually(lambda: "engine: started" in run.said, "it is starting")
-        until_then = time.monotonic() - began
         if with_jvm:
             eventually(lambda: run.has("java"), "the JVM is starting")
         family = run.family()
-        asked = time.monotonic()
         run.process.send_signal(number)
         assert run.process.wait(timeout=HANG) == Exit.OK
-        took = time.monotonic() - asked
         eventually(lambda: not any(works(each) for each in family), "nothing of it is left")
-    assert "route warehouse: started" not in run.said, "it was stopped while it started"
-    # A start of Spark, which nobody waits for any more, takes 15 s and more, and on a slow machine so much longer.
-    assert took < max(10, 2 * until_then)
+    assert "engine: Spark started" not in run.said, "nobody waits for it any more"
+    # Each ended by itself: one that did not stop in its time would have been killed.
+    assert "source web: ended with 0" in run.said
+    assert "engine: ended with 0" in run.said
     assert [line for line in run.said.splitlines() if any(mark in line for mark in TRACES)] == []
 
 

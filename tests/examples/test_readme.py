@@ -88,8 +88,9 @@ class Reader:
         )  # fmt: skip
         self._folder = Path(left_in.read_text().strip())
         config = self._folder / "pipeline.yaml"
-        if config.exists():
-            config.write_text(config.read_text().replace(f":{PORT}", f":{self._port}"))
+        # Written once, right after `init`: a pipeline that is starting beside us must never read half a file.
+        if config.exists() and f":{PORT}" in (text := config.read_text()):
+            config.write_text(text.replace(f":{PORT}", f":{self._port}"))
         return done.returncode, done.stdout.replace(str(self._home), HOME)
 
     def _differs(self, typed: Typed, printed: str) -> str:

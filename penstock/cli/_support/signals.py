@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
-from types import FrameType
 
-
-@contextmanager
-def handle_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` on every SIGINT and SIGTERM; afterwards signals do what they did before."""
-
-    def handle(_: int, __: FrameType | None) -> None:
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+from penstock.stop_signals import call_on_stop_signals
 
 
 @contextmanager
@@ -38,8 +23,8 @@ def stop_in_two_steps(drain: float) -> Iterator[tuple[Event, Event]]:
         else:
             stopping.set()
             message = f"draining, up to {drain:g} s; press Ctrl-C again to stop now\n"
-        # A signal may come in the middle of a buffered write; the descriptor itself is always safe.
+        # Not through ``sys.stderr``: the main thread may be inside it, and hang.
         os.write(sys.stderr.fileno(), message.encode())
 
-    with handle_signals(stop):
+    with call_on_stop_signals(stop):
         yield stopping, hurry

@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from types import FrameType
 
 from penstock import parent_death
 from penstock.config.loading import load
@@ -27,6 +28,7 @@ from penstock.errors import LedgerUnavailable, LogFull, PenstockError, SourceUna
 from penstock.redaction import redact_stderr
 from penstock.registry import Kind, component
 from penstock.sources.contract import AnySource, SourceContext
+from penstock.stop_signals import STOP_SIGNALS, call_on_stop_signals
 
 EXIT_UNFINISHED = 3
 """The stop, or the end of patience, came before the work was done. The rest is in the log, or in the source."""
@@ -38,15 +40,16 @@ EXIT_FATAL = 78
 SUPERVISOR_VARIABLE = "PENSTOCK_SUPERVISOR"
 """Holds the pid of the supervisor."""
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""The supervisor starts a child with these blocked; the child unblocks them as soon as it can."""
-
 
 def main(arguments: list[str]) -> int:
     redact_stderr()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _end_with_parent()
-    stopping = _stop_on_signals()
+    with _stopped_by_signals() as stopping:
+        return _run(arguments, stopping)
+
+
+def _run(arguments: list[str], stopping: Event) -> int:
     path, role, *rest = arguments
     once = "--once" in rest
     try:
@@ -142,18 +145,19 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _stop_on_signals() -> Event:
+@contextmanager
+def _stopped_by_signals() -> Iterator[Event]:
+    """The supervisor started us with these signals blocked: one that came earlier is heard now."""
     stopping = Event()
 
-    def stop(_: int, __: FrameType | None) -> None:
+    def stop() -> None:
         if stopping.is_set():
             os._exit(EXIT_UNFINISHED)
         stopping.set()
 
-    for number in STOP_SIGNALS:
-        signal.signal(number, stop)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    return stopping
+    with call_on_stop_signals(stop):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        yield stopping
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from threading import Event
 
 from penstock.backoff import Backoff
 from penstock.engine import events
-from penstock.engine.processes.child import EXIT_FATAL, EXIT_UNFINISHED, STOP_SIGNALS, SUPERVISOR_VARIABLE
+from penstock.engine.processes.child import EXIT_FATAL, EXIT_UNFINISHED, SUPERVISOR_VARIABLE
 from penstock.engine.processes.hang_detection import EngineWatch, StoppedProcesses
+from penstock.stop_signals import STOP_SIGNALS
 
 POLL = 0.05
 
