@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from tests.chaos.project import SECRET, TABLES
+from tests.support import plain_http
 
 KEYS = 24
 """How many keys each thread gives new values to."""
@@ -66,7 +67,7 @@ class Poster:
 
     def post_one(self) -> str:
         """One more event: raises unless it gets its 200."""
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http:
+        with self._connect() as http:
             numbers = self._take_numbers(1)
             self._post(http, "one", numbers, bulk=False).raise_for_status()
         return _event_id(numbers[0])
@@ -78,13 +79,17 @@ class Poster:
         url = f"http://127.0.0.1:{self.port}/api/v1/event"
         with self._lock:
             self.maybe_deadly.add(_event_id(number))
-        httpx.post(url, json=event, headers={"X-Auth-Token": SECRET}, timeout=10).raise_for_status()
+        plain_http.post(url, json=event, headers={"X-Auth-Token": SECRET}, timeout=10).raise_for_status()
         with self._lock:
             self.deadly.add(_event_id(number))
         return _event_id(number)
 
+    def _connect(self) -> httpx.Client:
+        url = f"http://127.0.0.1:{self.port}"
+        return httpx.Client(base_url=url, timeout=10, verify=plain_http.NO_AUTHORITIES)
+
     def _work(self, kind: int) -> None:
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http:
+        with self._connect() as http:
             while not self._stop.is_set():
                 try:
                     with self._turns[kind]:

@@ -6,12 +6,12 @@ import json
 import signal
 from pathlib import Path
 
-import httpx
 import psutil
 
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Run, Terminal, running
 from tests.engine.deadly import write_steps
+from tests.support import plain_http
 from tests.support.ports import free_port, listens
 
 CONFIG = """\
@@ -48,7 +48,7 @@ def test_a_step_that_hangs_and_a_jvm_that_is_stopped_hold_up_nobody_for_long(tmp
 
     def send(does: str = "") -> int:
         nonlocal sent
-        assert httpx.post(url, json={"n": sent, "do": does}, timeout=HANG).status_code == 200
+        assert plain_http.post(url, json={"n": sent, "do": does}, timeout=HANG).status_code == 200
         sent += 1
         return sent
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
-import httpx
 import psycopg
 import pytest
 
@@ -22,6 +21,7 @@ from penstock.engine.ledger import Ledger, RouteState, Totals, sqlite_url
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
+from tests.support import plain_http
 from tests.support.ports import free_port, listens
 from tests.support.postgres import LOGICAL, Server
 
@@ -60,7 +60,7 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
     try:
         eventually(lambda: listens(port), "the collector listens")
         url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
-        eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
+        eventually(lambda: plain_http.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
         eventually(lambda: "route out: started" in (fresh.folder / "stderr").read_text(), "the route runs")
         status = json.loads(fresh.penstock("status", "--json").out)
         assert status["engine_pid"] is not None

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.testing.waiting import eventually
 from tests.cli.processes import Run, running
+from tests.support import plain_http
 from tests.support.ports import free_port
 from tests.support.postgres import Server
 
@@ -152,17 +153,17 @@ def observed(planted: Planted) -> Observed:
     with running(planted.folder, {"COLUMNS": "80"}) as run:
         eventually(lambda: _answers(planted.port), "the collector answers")
         for headers in ({"X-Auth-Token": secrets["client"]}, {"Authorization": f"Basic {_basic(secrets['client'])}"}):
-            httpx.post(f"{collector}/api/v1/event", headers=headers, json={"a": 1})
-        httpx.post(f"{collector}/api/v1/event?token={quote(secrets['server'])}", content=b"{broken")
+            plain_http.post(f"{collector}/api/v1/event", headers=headers, json={"a": 1})
+        plain_http.post(f"{collector}/api/v1/event?token={quote(secrets['server'])}", content=b"{broken")
         eventually(lambda: _all_wait(seen.commands, run), "every route has met its error", 600)
         for verb in VERBS:
             for words in ([*verb], [*verb, "--json"]):
                 ran = CliRunner().invoke(app, [*words, *_config_of(verb, planted)], env={"COLUMNS": "80"})
                 seen.outputs[" ".join(words)] = ran.output
         for page in ("metrics", "healthz", "readyz", "openapi.json", "nothing"):
-            answer = httpx.get(f"{collector}/{page}")
+            answer = plain_http.get(f"{collector}/{page}")
             seen.outputs[page] = answer.text + str(answer.headers)
-        shown = httpx.get(f"http://127.0.0.1:{planted.metrics}/metrics")
+        shown = plain_http.get(f"http://127.0.0.1:{planted.metrics}/metrics")
         seen.outputs["metrics of the source"] = shown.text + str(shown.headers)
         seen.commands |= _commands(run)
         seen.listening = _listening(run)
@@ -227,7 +228,7 @@ def _config_of(verb: list[str], planted: Planted) -> list[str]:
 
 def _answers(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+        return plain_http.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
     except httpx.TransportError:
         return False
 

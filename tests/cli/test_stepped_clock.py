@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
-
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal, running
+from tests.support import plain_http
 from tests.support.clock import DAY, HOUR, SteppedClock
 from tests.support.ports import free_port, listens
 
@@ -36,7 +35,7 @@ def test_events_arrive_whatever_the_clock_is_set_to(tmp_path: Path) -> None:
         for step in (0, -3 * HOUR, 2 * DAY, -2 * DAY, 3 * HOUR):
             clock.step(step)
             for _ in range(2):
-                assert httpx.post(url, json={"n": sent}, timeout=HANG).status_code == 200
+                assert plain_http.post(url, json={"n": sent}, timeout=HANG).status_code == 200
                 sent += 1
                 eventually(lambda wanted=sent: rows() == wanted, f"event {sent} arrives after a step of {step} s")
         assert Terminal(tmp_path).json("status")["engine_pid"] == run.engine().pid

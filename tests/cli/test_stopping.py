@@ -6,13 +6,13 @@ import json
 import signal
 from pathlib import Path
 
-import httpx
 import pytest
 
 from penstock.cli._support.exit_codes import Exit
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.processes import Terminal, running, works
 from tests.engine.test_engine import locked
+from tests.support import plain_http
 from tests.support.ports import free_port, listens
 
 CONFIG = """\
@@ -62,7 +62,7 @@ def test_what_was_acknowledged_while_spark_was_starting_is_delivered_before_the_
     url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
     with running(tmp_path) as run:
         eventually(lambda: listens(port), "the collector listens")
-        eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
+        eventually(lambda: plain_http.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
         assert "route warehouse: started" not in run.said, "Spark is starting"
         run.interrupt()
         assert run.process.wait(timeout=HANG) == Exit.OK
@@ -75,7 +75,7 @@ def test_the_first_signal_refuses_new_events_and_waits_and_the_second_ends_every
     url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
     with locked(tmp_path / "warehouse.duckdb"), running(tmp_path) as run:
         eventually(lambda: listens(port), "the collector listens")
-        eventually(lambda: httpx.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
+        eventually(lambda: plain_http.post(url, json={"n": 1}, timeout=HANG).status_code == 200, "an event is taken")
         eventually(lambda: "Trying again in" in run.said, "the destination is unavailable")
         family, engine = run.family(), run.engine()
 

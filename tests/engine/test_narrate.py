@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 
-import httpx
 import pytest
 
 from penstock.engine import events
 from penstock.errors import RouteError
+from tests.support import plain_http
 from tests.support.ports import free_port
 
 
@@ -16,7 +16,7 @@ def test_a_committed_batch_shows_in_the_metrics() -> None:
     port = free_port()
     events.serve_metrics("127.0.0.1", port)
     events.batch_committed("told", 1, loaded=7, skipped=2, failed=1, waiting=0, seconds=0.5)
-    shown = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    shown = plain_http.get(f"http://127.0.0.1:{port}/metrics").text
     assert 'penstock_items_total{outcome="loaded",route="told"} 7.0' in shown
     assert 'penstock_batches_total{route="told"} 1.0' in shown
 

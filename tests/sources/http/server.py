@@ -16,6 +16,7 @@ from penstock.record import Record, records
 from penstock.sources.contract import SourceContext
 from penstock.testing.source import log_records, running
 from penstock.testing.waiting import HANG, eventually
+from tests.support import plain_http
 from tests.support.ports import free_port
 
 CLIENT = {"X-Auth-Token": "public"}
@@ -46,7 +47,7 @@ class Running:
 
     def counted(self, name: str) -> float:
         """The sum of the counters whose lines begin so. They are up to half a second old."""
-        page = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics").text
+        page = plain_http.get(f"http://127.0.0.1:{self.metrics_port}/metrics").text
         return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(name))
 
     def records(self) -> list[Record]:
@@ -77,7 +78,7 @@ def collector(folder: Path, log_options: str = "{}", host: str = "127.0.0.1", **
     (folder / "state").mkdir(exist_ok=True)
     context = SourceContext("web", folder / "log", log_options, folder / "state")
     tls = config.get("tls")
-    trusted = ssl.create_default_context(cafile=tls["cert"]) if isinstance(tls, dict) else True
+    trusted = ssl.create_default_context(cafile=tls["cert"]) if isinstance(tls, dict) else plain_http.NO_AUTHORITIES
     with running("http", json.dumps(config), context) as process, httpx.Client(timeout=HANG, verify=trusted) as http:
         url = f"{'http' if tls is None else 'https'}://{host}:{port}"
         eventually(lambda: _is_up(http, url), "the collector's first answer")

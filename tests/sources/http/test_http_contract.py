@@ -9,6 +9,7 @@ import httpx
 
 from penstock.testing.source import SourceContract
 from tests.sources.http.server import CLIENT, TOKENS
+from tests.support import plain_http
 from tests.support.ports import free_port
 
 
@@ -26,6 +27,6 @@ class TestHttpSource(SourceContract):
     def feed(self, folder: Path, lines: list[bytes]) -> bool:
         url = f"http://127.0.0.1:{(folder / 'port').read_text()}/api/v1/events/bulk"
         try:
-            return httpx.post(url, content=b"\n".join(lines), headers=CLIENT).status_code == 200
+            return plain_http.post(url, content=b"\n".join(lines), headers=CLIENT).status_code == 200
         except httpx.TransportError:
             return False

@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import Event
 from uuid import UUID
 
-import httpx
 import pyarrow as pa
 import pytest
 
@@ -26,6 +25,7 @@ from penstock.sources.http.openapi.description import document
 from penstock.sources.http.source import HttpSource, metrics_port
 from penstock.testing.waiting import HANG, eventually
 from tests.sources.http.server import CLIENT, SERVER, TOKENS, Running, collector
+from tests.support import plain_http
 from tests.support.ports import free_port
 
 JS, API, BULK = "/api/v1/event", "/api/v1/s2s/event", "/api/v1/events/bulk"
@@ -235,7 +235,7 @@ def test_counters_of_several_workers_are_one_sum_on_an_address_of_their_own(tmp_
     with collector(tmp_path, workers=2) as web:
         for _ in range(30):
             # A connection each: the kernel deals them out to the workers.
-            httpx.post(f"{web.url}{JS}", content=b'{"n":1}', headers=CLIENT)
+            plain_http.post(f"{web.url}{JS}", content=b'{"n":1}', headers=CLIENT)
         eventually(lambda: web.counted("penstock_collector_events_total") == 30, "all events being counted")
         assert web.http.get(f"{web.url}/metrics").status_code == 404
 
@@ -243,7 +243,7 @@ def test_counters_of_several_workers_are_one_sum_on_an_address_of_their_own(tmp_
 def test_counters_are_shown_before_any_worker_has_counted(tmp_path: Path) -> None:
     end = metrics.serve_metrics("web", tmp_path, "127.0.0.1", port := free_port())
     try:
-        page = httpx.get(f"http://127.0.0.1:{port}/metrics")
+        page = plain_http.get(f"http://127.0.0.1:{port}/metrics")
     finally:
         end()
     assert page.status_code == 200

@@ -22,6 +22,7 @@ from penstock.sources.http.readiness import FAILURE_MEMORY_SECONDS
 from penstock.testing.source import log_records, numbers
 from penstock.testing.waiting import HANG, eventually
 from tests.sources.http.server import CLIENT, Running, collector
+from tests.support import plain_http
 from tests.support.small_disk import fill, small_disk
 
 JS = "/api/v1/event"
@@ -184,7 +185,7 @@ class _Sender(threading.Thread):
             number += 1
             self.tried.add(number)
             try:
-                answer = httpx.post(self._url, content=b'{"n":%d}' % number, headers=CLIENT, timeout=5)
+                answer = plain_http.post(self._url, content=b'{"n":%d}' % number, headers=CLIENT, timeout=5)
             except httpx.TransportError:
                 continue
             if answer.status_code == 200:
@@ -247,7 +248,7 @@ def test_a_worker_killed_while_it_commits_loses_no_200(
             while True:
                 assert time.monotonic() < deadline
                 try:
-                    answer = httpx.post(web.url + JS, content=json.dumps({"n": number}), headers=CLIENT)
+                    answer = plain_http.post(web.url + JS, content=json.dumps({"n": number}), headers=CLIENT)
                 except httpx.TransportError:
                     continue
                 if answer.status_code == 200:

@@ -18,6 +18,7 @@ from penstock.sources.contract import SourceContext
 from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.source import HttpSource
 from tests.sources.http.server import CLIENT, TOKENS, collector
+from tests.support import plain_http
 from tests.support.ports import free_port
 
 
@@ -48,7 +49,7 @@ def test_events_are_taken_over_https_and_only_over_https(tmp_path: Path) -> None
         assert web.post("/api/v1/event", b'{"n":1}').json()["accepted"] == 1
         assert b'"n":1' in (web.records()[-1].data or b"")
         with pytest.raises(httpx.TransportError):
-            httpx.post(f"http://127.0.0.1:{web.port}/api/v1/event", content=b'{"n":2}', headers=CLIENT)
+            plain_http.post(f"http://127.0.0.1:{web.port}/api/v1/event", content=b'{"n":2}', headers=CLIENT)
         with pytest.raises(httpx.ConnectError, match="certificate"), httpx.Client() as suspicious:
             suspicious.get(f"{web.url}/healthz")
         assert len(web.records()) == 1
