@@ -12,18 +12,18 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.durable import make_directory
 from penstock.errors import LogError
 from penstock.log.config import LogConfig
+from penstock.log.fetch import Fetch, Pointers
 from penstock.log.format.log_files import disk_full_error, is_full, lock_file, replace_durably
 from penstock.log.holds import Holds
 from penstock.log.lineage import Lineage, read_lineage
@@ -31,7 +31,6 @@ from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
 from penstock.log.maintenance.retention import ClosedSegment, closed_segment, removable, remove_segment
 from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader, PublishedEnd, StoredSpan
 from penstock.log.writer import PartitionWriter
-from penstock.record import RECORD_SCHEMA
 
 _NO_LIMIT = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -184,17 +183,10 @@ class LocalLog:
         """
         return self.reader(partition).split(start, end, pieces, min_bytes)
 
-    def fetch(self, pointers: Iterable[tuple[int, int]] | pa.Table) -> pa.Table:
-        """The records at these (partition, offset) pairs, each once, sorted by them.
-
-        Those that are no longer there are left out. Only frames that hold one of them are opened, each once.
-        """
-        partitions, offsets = _pointer_arrays(pointers)
-        found: list[pa.RecordBatch] = []
-        for partition in np.unique(partitions):
-            wanted = np.unique(offsets[partitions == partition])
-            found += self.reader(int(partition)).fetch(wanted)
-        return pa.Table.from_batches(found, RECORD_SCHEMA)
+    def fetch(self, pointers: Pointers) -> Fetch:
+        """The records at these pointers, in batches; see there."""
+        owned = self.partitions()
+        return Fetch(pointers, lambda partition: self.reader(partition) if partition in owned else None)
 
     def apply_retention(self, floors: Mapping[int, int], now: datetime) -> list[ClosedSegment]:
         """Remove closed segments that are past the configured limits and completely below their partition's floor;
@@ -268,13 +260,6 @@ class LocalLog:
     @property
     def _owners_path(self) -> Path:
         return self.directory / "partitions.json"
-
-
-def _pointer_arrays(pointers: Iterable[tuple[int, int]] | pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(pointers, pa.Table):
-        return pointers.column("partition").to_numpy(), pointers.column("offset").to_numpy()
-    pairs = np.array(list(pointers), np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
 
 
 def _micros(time: datetime) -> int:

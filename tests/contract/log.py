@@ -167,13 +167,29 @@ class LogContract:
         expected = [(0, 0, 0), (0, 57, 57), (0, 58, 58), (0, 199, 199), (1, 3, 1003)]
         as_table = pa.table({"partition": [p for p, _ in pointers], "offset": [o for _, o in pointers]})
         for asked in (pointers, as_table):
-            found = log.fetch(asked)
-            assert found.schema.equals(RECORD_SCHEMA)
-            got = [(r.partition, r.offset, number(r.data)) for b in found.to_batches() for r in records(b) if r.data]
-            assert got == expected
+            fetch = log.fetch(asked)
+            batches = list(fetch)
+            assert all(batch.schema.equals(RECORD_SCHEMA) for batch in batches)
+            assert [(r.partition, r.offset, number(r.data)) for b in batches for r in records(b) if r.data] == expected
+            assert fetch.missing.to_pylist() == [{"partition": 0, "offset": 5000}]
 
-    def test_fetching_nothing_gives_an_empty_table(self, log: LocalLog) -> None:
-        assert self.filled(log).fetch([]).num_rows == 0
+    def test_fetching_nothing_gives_nothing(self, log: LocalLog) -> None:
+        fetch = self.filled(log).fetch([])
+        assert (list(fetch), fetch.missing.num_rows) == ([], 0)
+
+    def test_pointers_into_a_partition_that_is_not_there_are_missing(self, log: LocalLog) -> None:
+        fetch = self.filled(log).fetch([(7, 3), (0, 1), (7, 1)])
+        assert [r.offset for batch in fetch for r in records(batch)] == [1]
+        assert fetch.missing.to_pylist() == [{"partition": 7, "offset": 1}, {"partition": 7, "offset": 3}]
+
+    def test_what_is_fetched_comes_in_batches_of_bounded_size(self, log: LocalLog) -> None:
+        with log.writer("web") as writer:
+            for first in range(0, 60, 2):
+                writer.append(numbered(range(first, first + 2), size=2**20))
+        batches = list(log.fetch((0, n) for n in range(60)))
+        assert [r.offset for batch in batches for r in records(batch)] == list(range(60))
+        assert all(batch.nbytes < 16 * 2**20 for batch in batches)
+        assert 1 < len(batches) < 30
 
     @pytest.mark.parametrize("start", [0, 3, 10, 195])
     @pytest.mark.parametrize("limit", [1, 7, 10, 55, 1000])

@@ -74,5 +74,12 @@ def seal_holds(data: bytes) -> bool:
     return int(data[:8], 16) == zlib.crc32(data[8:])
 
 
+def fetched(log: LocalLog, pointers: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """The offsets that are there, and those that are missing."""
+    fetch = log.fetch(pointers)
+    there = [offset for batch in fetch for offset in batch.column("offset").to_pylist()]
+    return there, fetch.missing.column("offset").to_pylist()
+
+
 def segments(log: LocalLog, partition: int = 0) -> list[Path]:
     return sorted((log.directory / str(partition)).glob("*.seg"))

@@ -12,7 +12,7 @@ from penstock.log.maintenance.compaction import compact
 from penstock.log.maintenance.verify import verify
 from tests.contract.log import config
 from tests.log.crashing import crashing, fault_points
-from tests.log.samples import numbers, repeating, segments
+from tests.log.samples import fetched, numbers, repeating, segments
 from tests.log.test_compaction import left_of
 
 OPTIONS = config(segment_bytes=6000, retention={"max_age": None})
@@ -71,7 +71,7 @@ def _check(folder: Path, before: list[tuple[int, int]], after: list[tuple[int, i
         assert numbers(log, 0, start) == [(n, v) for n, v in there if n >= start], where
         end = log.advance(0, start, max_records=3)
         assert len([n for n, _ in there if start <= n < end]) == min(3, len([n for n, _ in there if n >= start])), where
-    assert log.fetch((0, n) for n in range(RECORDS)).column("offset").to_pylist() == [n for n, _ in there], where
+    assert fetched(log, ((0, n) for n in range(RECORDS)))[0] == [n for n, _ in there], where
     assert [check.is_whole for check in verify(log)] == [True], where
     with log.writer("web") as writer:
         assert writer.recovered is None, where

@@ -18,7 +18,7 @@ from penstock.log.maintenance.verify import verify
 from penstock.log.reader import StoredSpan
 from penstock.log.writer import PartitionWriter
 from tests.contract.log import config
-from tests.log.samples import START, key_of, numbers, repeating
+from tests.log.samples import START, fetched, key_of, numbers, repeating
 
 offsets = st.integers(0, 400)
 
@@ -106,8 +106,9 @@ class LogBesideAList(RuleBasedStateMachine):
 
     @rule(wanted=st.lists(offsets, max_size=20))
     def fetch(self, wanted: list[int]) -> None:
-        found = self.log.fetch((0, offset) for offset in wanted)
-        assert found.column("offset").to_pylist() == sorted(set(wanted) & self.kept.keys())
+        there, missing = fetched(self.log, ((0, offset) for offset in wanted))
+        assert there == sorted(set(wanted) & self.kept.keys())
+        assert missing == sorted(set(wanted) - self.kept.keys())
 
     @rule(seconds=offsets)
     def offset_at(self, seconds: int) -> None:

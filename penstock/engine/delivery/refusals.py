@@ -19,7 +19,6 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.log.local_log import LocalLog
 from penstock.log.record_order import RangeOrder
 from penstock.outcome import FAILURE_SCHEMA, place_key
-from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import SOURCE_LABEL, labelled
 
 DESTINATION_LABEL = "destination"
@@ -54,9 +53,11 @@ def original_records(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[
     once: it is replayed as a whole, or not at all."""
     if not failures:
         return []
-    named = _unique_records(pa.concat_batches(failures))
-    rows = log.fetch(pa.table(named.select(["partition", "offset"])))
-    return [failed_records(_one_batch(rows), labelled(named, DESTINATION_LABEL))]
+    named = labelled(_unique_records(pa.concat_batches(failures)), DESTINATION_LABEL)
+    return [
+        failed_records(rows, named.filter(pc.is_in(place_key(named), value_set=place_key(rows))))
+        for rows in log.fetch(named)
+    ]
 
 
 def refused_records(
@@ -126,8 +127,3 @@ def _discard(stager: Stager) -> None:
     for part in stager.finish():
         if part.path:
             Path(part.path).unlink(missing_ok=True)
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)

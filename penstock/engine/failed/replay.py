@@ -40,7 +40,11 @@ def repeated_copies(route: str, log: LocalLog, positions: Mapping[int, int]) -> 
     ahead = {copy: origin for copy, origin in original_of.items() if copy[1] >= positions.get(copy[0], 0)}
     known = log.partitions().keys() & positions.keys()
     there = log.fetch((p, o) for p, o in set(ahead.values()) if p in known and o >= positions[p])
-    comes = set(zip(there.column("partition").to_pylist(), there.column("offset").to_pylist(), strict=True))
+    comes = {
+        place
+        for batch in there
+        for place in zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+    }
     found: dict[int, list[int]] = {}
     for (partition, offset), origin in sorted(ahead.items(), reverse=True):
         if origin in comes:
