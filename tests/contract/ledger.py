@@ -152,11 +152,60 @@ class LedgerContract(ABC):
         assert batch is not None
         ledger.commit(batch, Settlement(10, 8, waiting=2, holds={0: 4}))
         assert ledger.offsets("shop")[0] == Position(committed=10, hold=4)
-        later = ledger.begin("shop", {0: (10, 12)})
-        assert later is not None
-        ledger.commit(later, Settlement(2, 4, waiting=-2))
-        assert ledger.offsets("shop")[0] == Position(12, 12)
-        assert ledger.totals("shop") == Totals(items=12, loaded=12)
+        self.settle(ledger, {0: (10, 12)}, Settlement(2, 2))
+        assert ledger.offsets("shop")[0] == Position(12, 4), "what a batch does not name stays held"
+        self.settle(ledger, {0: (12, 14)}, Settlement(2, 3, waiting=-1, holds={0: 7}))
+        assert ledger.offsets("shop")[0] == Position(14, 7)
+        self.settle(ledger, {0: (14, 15)}, Settlement(1, 2, waiting=-1, holds={0: None}))
+        assert ledger.offsets("shop")[0] == Position(15, 15)
+        assert ledger.totals("shop") == Totals(items=15, loaded=15)
+
+    def settle(self, ledger: Ledger, ranges: dict[int, tuple[int, int]], settlement: Settlement) -> None:
+        batch = ledger.begin("shop", ranges)
+        assert batch is not None
+        ledger.commit(batch, settlement)
+
+    def test_a_batch_of_one_partition_releases_what_is_held_in_another(self, ledger: Ledger) -> None:
+        self.settle(ledger, {0: (0, 10)}, Settlement(10, 8, waiting=2, holds={0: 4}))
+        self.settle(ledger, {1: (100, 101)}, Settlement(1, 3, waiting=-2, holds={0: None}))
+        assert ledger.offsets("shop") == {0: Position(10, 10), 1: Position(101, 101)}
+        assert self.open().totals("shop") == Totals(items=11, loaded=11)
+
+    def test_steps_and_tables_hold_a_partition_each_for_itself(self, ledger: Ledger) -> None:
+        late = DeferredPart("orders", 3, "locked")
+        tables = [TableReceipt("visits", 5)]
+        waits = Settlement(10, 5, waiting=2, holds={0: 4}, tables=tables, deferred=[late])
+        self.settle(ledger, {0: (0, 10)}, waits)
+        assert ledger.offsets("shop")[0] == Position(10, 0)
+        (part,) = ledger.waiting_parts("shop")
+        assert ledger.settle_waiting(part, Settlement(3, 3, tables=[TableReceipt("orders", 3)]))
+        assert ledger.offsets("shop")[0] == Position(10, 4)
+
+    def test_more_cannot_be_released_than_waits(self, ledger: Ledger) -> None:
+        self.settle(ledger, {0: (0, 10)}, Settlement(10, 8, waiting=2, holds={0: 4}))
+        batch = ledger.begin("shop", {0: (10, 12)})
+        assert batch is not None
+        with pytest.raises(LedgerError, match="PEN-LGR-002"):
+            ledger.commit(batch, Settlement(2, 5, waiting=-3, holds={0: None}))
+        assert ledger.offsets("shop")[0] == Position(10, 4)
+        assert ledger.totals("shop") == Totals(items=10, loaded=8, waiting=2)
+
+    def test_a_ledger_from_before_that_was_a_rule_gets_the_rule_and_keeps_its_rows(self, ledger: Ledger) -> None:
+        self.settle(ledger, {0: (0, 10)}, Settlement(10, 8, waiting=2, holds={0: 4}))
+        names = ledger.names
+        with ledger.writing() as connection:
+            columns = [sa.Column(c.name, c.type, primary_key=c.primary_key) for c in names.totals.columns]
+            copy = sa.Table("copy", sa.MetaData(schema=names.totals.schema), *columns)
+            copy.create(connection)
+            connection.execute(sa.insert(copy).from_select(list(copy.c.keys()), sa.select(names.totals)))
+            names.totals.drop(connection)
+            connection.execute(sa.text(f"ALTER TABLE {copy.fullname} RENAME TO {names.totals.name}"))
+        later_version = self.open()
+        assert later_version.totals("shop") == Totals(items=10, loaded=8, waiting=2)
+        batch = later_version.begin("shop", {0: (10, 12)})
+        assert batch is not None
+        with pytest.raises(LedgerError, match="PEN-LGR-002"):
+            later_version.commit(batch, Settlement(2, 5, waiting=-3))
 
     def defer(self, ledger: Ledger, ranges: dict[int, tuple[int, int]], rows: int, table: str = "orders") -> None:
         batch = ledger.begin("shop", ranges)

@@ -134,15 +134,17 @@ class Settlement:
     skipped: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
     waiting: int = 0
-    """What steps hold back; unavailable tables are in ``deferred``."""
+    """What steps hold back of the batch, less what they release of earlier ones; unavailable tables are in
+    ``deferred``."""
     added: Mapping[str, int] = field(default_factory=dict)
     tables: Sequence[TableReceipt] = ()
     deferred: Sequence[DeferredPart] = ()
     """What waits for its table."""
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
-    holds: Mapping[int, int] = field(default_factory=dict)
-    """Per partition in which something is held back, its lowest offset."""
+    holds: Mapping[int, int | None] = field(default_factory=dict)
+    """Per partition, the lowest offset that steps hold back from now on, ``None`` for nothing. In a partition that is
+    not named they hold what they held."""
     seconds: float = 0.0
 
     @property

@@ -149,9 +149,11 @@ class Batches(WaitingTables, Summaries):
                 "Another engine may run on this data: stop one of them.",
             )
         self._insert_waiting(connection, batch, s.deferred)
+        self._set_held(connection, route, s.holds)
+        for partition in s.holds.keys() - batch.ranges.keys():
+            self._update_hold(connection, route, partition)
         for partition, (_, end) in batch.ranges.items():
-            waits_from = self._waits_from(connection, route, partition, end)
-            values = {"committed": end, "hold": min(waits_from, s.holds.get(partition, end))}
+            values = {"committed": end, "hold": self._waits_from(connection, route, partition, end)}
             passed = {"route": route, "partition": partition}
             put_row(connection, t.offsets, passed, values, values)
             connection.execute(sa.delete(t.halts).filter_by(**passed).where(t.halts.c.offset < end))

@@ -81,7 +81,7 @@ class Database:
         self.scope = about["scope"]
 
     def _upgrade_tables(self, connection: sa.Connection, schema: str | None) -> None:
-        """Add what an older ledger lacks: tables, columns, and the totals that its lists give."""
+        """Add what an older ledger lacks: tables, columns, constraints, and the totals that its lists give."""
         there = set(sa.inspect(connection).get_table_names(schema))
         self._t.metadata.create_all(connection)
         if not there:
@@ -89,6 +89,7 @@ class Database:
         for table in self._t.metadata.tables.values():
             if table.name in there:
                 _add_columns(connection, table, schema)
+                _add_checks(connection, table, schema)
         if self._t.table_totals.name not in there:
             self._sum_up_tables(connection)
 
@@ -169,6 +170,27 @@ def _add_columns(connection: sa.Connection, table: sa.Table, schema: str | None)
             name = connection.dialect.identifier_preparer.format_table(table)
             definition = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
             connection.execute(sa.text(f"ALTER TABLE {name} ADD COLUMN {definition}"))
+
+
+def _add_checks(connection: sa.Connection, table: sa.Table, schema: str | None) -> None:
+    wanted = {check.name: check for check in table.constraints if isinstance(check, sa.CheckConstraint)}
+    there = (
+        {check["name"] for check in sa.inspect(connection).get_check_constraints(table.name, schema)} if wanted else ()
+    )
+    missing = [check for name, check in wanted.items() if name not in there]
+    if not missing:
+        return
+    if connection.dialect.name != "sqlite":
+        for check in missing:
+            connection.execute(sa.schema.AddConstraint(check))
+        return
+    # SQLite adds no constraint to a table that is there.
+    before = sa.Table(f"{table.name}_before", sa.MetaData(), *(sa.Column(column.name) for column in table.columns))
+    connection.execute(sa.text(f"ALTER TABLE {table.name} RENAME TO {before.name}"))
+    table.create(connection)
+    names = [column.name for column in table.columns]
+    connection.execute(sa.insert(table).from_select(names, sa.select(*(before.c[name] for name in names))))
+    before.drop(connection)
 
 
 def _sqlite(url: str) -> sa.Engine:

@@ -109,11 +109,9 @@ class Interventions(Batches):
         with self.writing() as connection:
             course = self._require_idle(connection, route, engine_runs=False)
             standing = self._standing(connection, route)
-            steps_hold = self._held_by_steps(connection, route)
-            starts = {
-                p: targets.get(p, position.hold if steps_hold else position.committed)
-                for p, position in standing.positions.items()
-            }
+            held = self._held(connection, route)
+            starts = {p: targets.get(p, held.get(p, position.committed)) for p, position in standing.positions.items()}
+            self._set_held(connection, route, dict.fromkeys(held))
             self._release_rewound_parts(connection, route, starts)
             if _goes_on(standing, starts):
                 self._refuse_unsettled_acks(connection, standing, targets)
@@ -132,7 +130,7 @@ class Interventions(Batches):
                 sa.delete(t.acknowledged).where(ahead.route == route, ahead.partition.in_(list(targets)))
             )
             self._pass_over(connection, route, copies)
-            if steps_hold:
+            if steps_hold := self._held_by_steps(connection, route):
                 self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
             self._record(connection, Act.REWIND, route, operator, again)
@@ -230,8 +228,7 @@ class Interventions(Batches):
     def _advance_route(
         self, connection: sa.Connection, route: str, partition: int, standing: Standing, advance: Advance
     ) -> None:
-        position = standing.positions.get(partition, Position(0, 0))
-        committed = position.committed
+        committed = standing.positions.get(partition, Position(0, 0)).committed
         if committed != advance.start:
             raise LedgerError(
                 "PEN-LGR-012",
@@ -241,9 +238,7 @@ class Interventions(Batches):
         course = self._lock_course(connection, route)
         batch = self._insert_batch(connection, route, {partition: (advance.start, advance.end)}, course.last_number)
         skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
-        # What still waits in this partition keeps waiting.
-        holds = {partition: position.hold} if self._held_by_steps(connection, route) else {}
-        self._commit(connection, batch, Settlement(advance.items, 0, skipped, holds=holds))
+        self._commit(connection, batch, Settlement(advance.items, 0, skipped))
 
     def _held_by_steps(self, connection: sa.Connection, route: str) -> int:
         """How many items wait in steps, not for a table."""

@@ -33,6 +33,7 @@ class Tables:
     replay_doubts: sa.Table
     waiting: sa.Table
     waiting_offsets: sa.Table
+    held: sa.Table
     columns: sa.Table
     changes: sa.Table
     shapes: sa.Table
@@ -85,6 +86,7 @@ def tables(schema: str | None) -> Tables:
             _values(items=big, added=big, loaded=big, skipped=big, failed=big, waiting=big),
             _values(failed_entries=big, failed_bytes=big),
             sa.CheckConstraint("items + added = loaded + skipped + failed + waiting", name="everything_accounted"),
+            sa.CheckConstraint("waiting >= 0", name="nothing_is_released_twice"),
         ),
         states=table("states", _key(route=text), _values(state=text, since=real, message=text)),
         halts=table(
@@ -119,6 +121,7 @@ def tables(schema: str | None) -> Tables:
             _key(route=text, number=big, target=text, partition=integer),
             _values(first=big, end=big),
         ),
+        held=table("held", _key(route=text, partition=integer), _values(first=big)),
         columns=table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real)),
         changes=table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text)),
         shapes=table("shapes", _key(route=text, target=text), _values(shape=text, last_change=integer)),

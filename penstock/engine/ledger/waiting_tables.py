@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from penstock.destinations.contract import Batch
 from penstock.engine.delivery.batch_pieces import joined
 from penstock.engine.ledger.accounts import LOADED_FOR_OTHERS, DeferredPart, WaitingPart, WaitingTable
+from penstock.engine.ledger.database import put_row
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text, stretches_from_text, stretches_to_text
 from penstock.engine.ledger.route_offsets import RouteOffsets
 from penstock.redaction import redacted
@@ -151,11 +152,36 @@ class WaitingTables(RouteOffsets):
         return found
 
     def _waits_from(self, connection: sa.Connection, route: str, partition: int, end: int) -> int:
-        """The lowest offset of a partition that a table waits for; ``end`` if none does."""
+        """The lowest offset of a partition that a table waits for or a step holds; ``end`` if there is none."""
+        here = {"route": route, "partition": partition}
         o = self._t.waiting_offsets
-        lowest = sa.select(sa.func.min(o.c.first)).filter_by(route=route, partition=partition)
-        found: int | None = connection.execute(lowest).scalar()
-        return end if found is None else min(end, found)
+        firsts = (
+            sa.select(sa.func.min(o.c.first)).filter_by(**here),
+            sa.select(self._t.held.c.first).filter_by(**here),
+        )
+        found = (connection.execute(first).scalar() for first in firsts)
+        return min((first for first in found if first is not None), default=end)
+
+    def _update_hold(self, connection: sa.Connection, route: str, partition: int) -> None:
+        """Keep of a partition's log what is needed now."""
+        offsets = self._t.offsets
+        here = {"route": route, "partition": partition}
+        committed: int = connection.execute(sa.select(offsets.c.committed).filter_by(**here)).scalar_one()
+        hold = self._waits_from(connection, route, partition, committed)
+        connection.execute(sa.update(offsets).filter_by(**here).values(hold=hold))
+
+    def _held(self, connection: sa.Connection, route: str) -> dict[int, int]:
+        """The lowest offset that steps hold, by partition."""
+        rows = connection.execute(sa.select(self._t.held).filter_by(route=route))
+        return {row.partition: row.first for row in rows}
+
+    def _set_held(self, connection: sa.Connection, route: str, holds: Mapping[int, int | None]) -> None:
+        for partition, first in holds.items():
+            here = {"route": route, "partition": partition}
+            if first is None:
+                connection.execute(sa.delete(self._t.held).filter_by(**here))
+            else:
+                put_row(connection, self._t.held, here, {"first": first}, {"first": first})
 
     def _waiting_ranges(
         self, connection: sa.Connection, route: str
@@ -170,7 +196,7 @@ class WaitingTables(RouteOffsets):
     def _delete_waiting(self, connection: sa.Connection, route: str, number: int, table: str) -> int:
         """Delete a waiting part, and release the log that was held for it. Returns its rows: 0 if it was not waiting
         any more."""
-        w, o, offsets = self._t.waiting, self._t.waiting_offsets, self._t.offsets
+        w, o = self._t.waiting, self._t.waiting_offsets
         this = {"route": route, "number": number, "target": table}
         rows: int | None = connection.execute(sa.select(w.c["rows"]).filter_by(**this)).scalar()
         if rows is None:
@@ -179,8 +205,5 @@ class WaitingTables(RouteOffsets):
         connection.execute(sa.delete(w).filter_by(**this))
         connection.execute(sa.delete(o).filter_by(**this))
         for partition in partitions:
-            here = {"route": route, "partition": partition}
-            committed: int = connection.execute(sa.select(offsets.c.committed).filter_by(**here)).scalar_one()
-            hold = self._waits_from(connection, route, partition, committed)
-            connection.execute(sa.update(offsets).filter_by(**here).values(hold=hold))
+            self._update_hold(connection, route, partition)
         return rows
