@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import RouteError
+
 FAILURE_SCHEMA: pa.Schema = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
@@ -33,6 +35,16 @@ class Outcome:
     failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
     added: int = 0
     """Rows that one row of the batch became, beyond the first."""
+
+
+def check_count(step: str, given: int, accounted: int) -> None:
+    """Refuse what a step made of its rows if one is lost or invented: that is a bug in the step."""
+    if given != accounted:
+        raise RouteError(
+            "PEN-STP-001",
+            f"step '{step}' was given {given} records and accounts for {accounted}.",
+            "The batch is not delivered. This is a defect of the step; please report it to its author.",
+        )
 
 
 def place_key(batch: pa.RecordBatch) -> pa.Array:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
@@ -26,7 +27,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-__all__ = ["ArrowStep", "Outcome", "SparkStep", "StepConfig", "TooMuch", "namespace_pattern"]
+__all__ = ["FATE", "ArrowStep", "Fate", "Outcome", "SparkStep", "StepConfig", "TooMuch", "namespace_pattern"]
+
+FATE = "fate"
+"""The column in which a ``SparkStep`` says what becomes of each row."""
+
+
+class Fate(StrEnum):
+    """What becomes of a row in a ``SparkStep``; null for one that goes on."""
+
+    SKIPPED = "skipped"
+    ADDED = "added"
+    """It goes on, and is one more than the step was given."""
 
 
 class TooMuch(Exception):
@@ -57,9 +69,11 @@ class ArrowStep(ABC, Generic[ConfigT]):
 
 
 class SparkStep(ABC, Generic[ConfigT]):
-    """A function over the route's streaming ``DataFrame`` of ``RECORD_SCHEMA``, for shuffles, state and SQL.
+    """A function over the route's streaming ``DataFrame``, for shuffles, state and SQL.
 
-    It keeps the columns. Rows it takes away are counted as skipped under its name, rows it adds as added.
+    ``apply`` is given the columns of ``RECORD_SCHEMA`` and returns them with one more, ``FATE``. It takes no row away
+    itself: the engine counts the rows by their fate, leaves out the skipped ones, and refuses a batch of which the step
+    does not return every row. A batch that is delivered in parts is given to it anew, as a static frame.
     """
 
     def __init__(self, config: ConfigT) -> None:

@@ -10,6 +10,9 @@ from penstock.engine.spark.spark_session import _cause
 WRITTEN = """\
 WARNING: Using incubator modules: jdk.incubator.vector
 Setting default log level to "WARN".
+Starting Streaming TransformWithStateInPandas Python worker.
+
+Streaming TransformWithStateInPandas Python worker received parameters for UDF. State server port/path: 41201.
 2026-11-16 03:08:55,400 ERROR spark: Error initializing SparkContext.
 org.apache.spark.SparkException: Could not parse Master URL: 'locall[2]'
 \tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3386)

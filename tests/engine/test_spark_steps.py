@@ -26,16 +26,49 @@ from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.destination import FileDestination
 from penstock.errors import RefusedError
 from penstock.registry import Component, Kind
-from penstock.steps.contract import SparkStep
+from penstock.steps.contract import FATE, SparkStep
+from pyspark.sql import Row, functions
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StringType, StructField, StructType
 
+first = Component(Kind.STEP, "first_five", "Keeps five records", "fussy:StepConfig", "fussy:FirstFive")
+loser = Component(Kind.STEP, "loser", "Loses a record", "fussy:StepConfig", "fussy:Loser")
 step = Component(Kind.STEP, "only_even", "Keeps even numbers", "fussy:StepConfig", "fussy:OnlyEven")
 destination = Component(Kind.DESTINATION, "fussy", "Takes all but 8", "fussy:FussyConfig", "fussy:Fussy")
 
 
 class OnlyEven(SparkStep[StepConfig]):
     def apply(self, frame):
-        even = frame.where("cast(get_json_object(cast(data as string), '$.n') as int) % 2 = 0")
-        return even.mapInArrow(noted, frame.schema)
+        odd = "cast(get_json_object(cast(data as string), '$.n') as int) % 2 <> 0"
+        told = frame.withColumn(FATE, functions.expr(f"if({odd}, 'skipped', null)"))
+        return told.mapInArrow(noted, told.schema)
+
+
+class FirstFive(SparkStep[StepConfig]):
+    def apply(self, frame):
+        schema = StructType([*frame.schema, StructField(FATE, StringType())])
+        grouped = frame.withColumn("shard", functions.lit(0)).groupBy("shard")
+        return grouped.transformWithState(Counting(), schema, "append", "none")
+
+
+class Counting(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n long")
+
+    def handleInputRows(self, key, rows, timer_values):
+        seen = self.seen.get()[0] if self.seen.exists() else 0
+        for row in rows:
+            seen += 1
+            yield Row(**{**row.asDict(), FATE: None if seen <= 5 else "skipped"})
+        self.seen.update((seen,))
+
+    def close(self):
+        pass
+
+
+class Loser(SparkStep[StepConfig]):
+    def apply(self, frame):
+        return frame.where("offset <> 7").withColumn(FATE, functions.lit(None).cast("string"))
 
 
 def noted(batches):
@@ -59,6 +92,7 @@ class Fussy(FileDestination):
 
 PIPELINE = """\
 name: shop
+engine: {restart_backoff: 100ms, restart_backoff_max: 200ms}
 sources: {numbers: {type: file, path: ./numbers.ndjson}}
 routes:
   lenient: {from: numbers, steps: [{where: "n > 3"}, {only_even: {}}], to: {type: fussy, path: ./lenient}}
@@ -67,6 +101,8 @@ routes:
     on_error: stop
     steps: [{where: "n > 3"}, {only_even: {}}]
     to: {type: fussy, path: ./strict}
+  few: {from: numbers, max_records: 4, steps: [{first_five: {}}], to: {type: file, path: ./few}}
+  losing: {from: numbers, steps: [{loser: {}}], to: {type: file, path: ./losing}}
   between:
     from: numbers
     steps: [{where: "n > 3"}, {only_even: {}}, {where: "n < 12"}]
@@ -85,7 +121,8 @@ def test_every_record_is_accounted_for_and_the_refused_one_is_found_and_stopped_
     (site / "fussy.py").write_text(PLUGIN)
     (site / "fussy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fussy\nVersion: 1\n")
     (site / "fussy-1.dist-info" / "entry_points.txt").write_text(
-        "[penstock.components]\nonly_even = fussy:step\nfussy = fussy:destination\n"
+        "[penstock.components]\nonly_even = fussy:step\nfirst_five = fussy:first\nloser = fussy:loser\n"
+        "fussy = fussy:destination\n"
     )
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     (tmp_path / "numbers.ndjson").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(14)) + "nonsense\n")
@@ -116,6 +153,18 @@ def test_every_record_is_accounted_for_and_the_refused_one_is_found_and_stopped_
     between = ledger.account("between")
     assert between.skipped_by == {"where": 4, "only_even": 5, "where#2": 1}
     assert between.totals == Totals(items=15, loaded=4, skipped=10, failed=1)
+
+    # What a step keeps in Spark's state is there in the next batch.
+    assert "TransformWithState" not in ran.stderr
+    assert len(ledger.batches("few")) == 4
+    assert len(numbers(tmp_path / "few")) == 5
+    assert ledger.account("few").skipped_by == {"first_five": 9}
+    assert ledger.totals("few") == Totals(items=15, loaded=5, skipped=9, failed=1)
+
+    # A step that loses a record is found out: nothing of the batch is delivered, and the books stay empty.
+    assert numbers(tmp_path / "losing") == []
+    assert ledger.totals("losing") == Totals()
+    assert "PEN-STP-001: step 'loser' was given 14 records and accounts for 13." in ran.stderr
     ledger.close()
 
     # PySpark was not unpacked and compiled anew by each worker.

@@ -32,9 +32,10 @@ from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.jvm import JvmDied
-from penstock.engine.spark.route_source import apply_spark_steps, route_source
+from penstock.engine.spark.route_source import route_source
 from penstock.engine.spark.spark_checkpoints import batch_end
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
+from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.errors import LedgerUnavailable, TransientError
 
 if TYPE_CHECKING:
@@ -290,7 +291,9 @@ class RouteRunner(threading.Thread):
         # The query's thread inherits this: each route's tasks get their share of the cores.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
         checkpoint = str(self._select_checkpoint())
-        writer = reader.load().writeStream.queryName(plan.name).option("checkpointLocation", checkpoint)
+        writer = (
+            _reporting(plan, reader.load()).writeStream.queryName(plan.name).option("checkpointLocation", checkpoint)
+        )
         if pace.once or pace.in_rounds:
             writer = writer.trigger(availableNow=True)
         else:
@@ -431,7 +434,8 @@ class RouteRunner(threading.Thread):
             "endingOffsets": _json({p: end for p, (_, end) in bounds.items()}),
         }
         try:
-            return self._run_tasks(plan, self._spark.read.format(source.name()).options(**options).load())
+            read = self._spark.read.format(source.name()).options(**options).load()
+            return self._run_tasks(plan, _reporting(plan, read))
         except Exception as error:
             lost = lost_worker(error, unfinished_tasks(plan.stage_dir))
             if lost is None:
@@ -439,19 +443,14 @@ class RouteRunner(threading.Thread):
             raise lost from error
 
     def _run_tasks(self, plan: RoutePlan, frame: DataFrame) -> BatchReport:
-        """Run the batch's tasks and add up their reports: a row per task, never data."""
-        if not plan.rest:
-            return add_up(_reports(frame))
-        staged = _reports(apply_spark_steps(plan, frame))
-        passed = read_task_reports(plan)
-        total = add_up([*staged, *passed])
-        read = [report for report in passed if report.partition is not None]
-        items = sum(report.items for report in read)
-        difference = items + sum(total.added.values()) - total.staged - sum(total.skipped.values()) - total.failed_rows
-        label = "+".join(step.label for step in plan.rest if not step.is_arrow)
-        skipped = {**total.skipped, **({label: difference} if difference > 0 else {})}
-        added = {**total.added, **({label: -difference} if difference < 0 else {})}
-        return replace(total, items=items, skipped=skipped, added=added)
+        """Run the batch's tasks, in one action, and add up their reports: a row per task, never data."""
+        staged = [TaskReport.from_json(row.report) for row in frame.collect()]
+        return add_up([*staged, *read_task_reports(plan)])
+
+
+def _reporting(plan: RoutePlan, frame: DataFrame) -> DataFrame:
+    """The frame of reports: what the source yields, or what the steps in Spark make of it."""
+    return apply_spark_steps(plan, frame) if plan.rest else frame
 
 
 def reason_of(error: BaseException) -> str:
@@ -466,10 +465,6 @@ def reason_of(error: BaseException) -> str:
     if not lines:
         return name
     return (lines[0] if traced else f"{name}: {lines[0].strip()}")[:500]
-
-
-def _reports(frame: DataFrame) -> list[TaskReport]:
-    return [TaskReport.from_json(row.report) for row in frame.collect()]
 
 
 def _text_keys(offsets: Mapping[int, int]) -> dict[str, int]:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.destinations.contract import Part
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task_report import BatchReport, FailedFile, TaskReport, add_up
 from penstock.engine.lost_workers.lost_worker import WorkerLost
@@ -23,6 +27,7 @@ from penstock.log.read_ranges import Stretch
 from penstock.outcome import place_key
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
+from penstock.steps.contract import FATE, Fate
 from penstock.steps.current_step import enter_step
 
 FAILED_RECORD_SCHEMA: pa.Schema = pa.schema(
@@ -35,34 +40,109 @@ REPORT_SUFFIX = ".report"
 
 
 def run_task(
-    plan: RoutePlan, batches: Iterable[pa.RecordBatch], stretch: Stretch | None = None, chain: Chain | None = None
+    plan: RoutePlan,
+    batches: Iterable[pa.RecordBatch],
+    stretch: Stretch | None = None,
+    chain: Chain | None = None,
+    after: str | None = None,
 ) -> TaskReport:
     """Run the plan's first steps, or the given chain, over the batches, stage the result for the plan's destination,
-    and report. The batches are a stretch of the log, or none after a shuffle."""
-    chain = chain or plan.head_chain()
-    plan.stage_dir.mkdir(parents=True, exist_ok=True)
-    stager = plan.destination().stager(plan.stage_dir, plan.casts)
-    skipped: Counter[str] = Counter()
-    added: Counter[str] = Counter()
-    items = staged = 0
-    with TaskNote(plan.stage_dir, plan.step_timeout) as note, FailedWriter(plan.stage_dir) as failed:
-        for batch, outcome in (ran for read in batches for ran in chain.runs(read)):
-            items += batch.num_rows
-            skipped.update(outcome.skipped)
-            added.update(outcome.added)
-            for failures in outcome.failures:
-                failed.add(batch, failures)
+    and report. The batches are a stretch of the log, or what the step ``after`` returned in Spark."""
+    with TaskRun(plan, chain or plan.head_chain(), stretch) as run:
+        stager = plan.destination().stager(plan.stage_dir, plan.casts)
+        for batch, kept in run.outcomes(batches, after):
             enter_step(STAGE_LABEL)
-            taken = stager.add(outcome.kept, batch)
-            check_sum(STAGE_LABEL, outcome.kept.num_rows, taken)
-            staged += taken.kept.num_rows
+            taken = stager.add(kept, batch)
+            check_sum(STAGE_LABEL, kept.num_rows, taken)
+            run.staged += taken.kept.num_rows
             if taken.skipped:
-                skipped[STAGE_LABEL] += taken.skipped
+                run.skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
-                failed.add(batch, labelled(taken.failures, STAGE_LABEL))
-            note.mark_progress()
+                run.failed.add(batch, labelled(taken.failures, STAGE_LABEL))
         parts = stager.finish()
-    return TaskReport(items, staged, dict(skipped), parts, failed.files, *_place(stretch), dict(added))
+    return run.report(parts)
+
+
+def run_steps(
+    plan: RoutePlan,
+    batches: Iterable[pa.RecordBatch],
+    name: str,
+    before: str,
+    stretch: Stretch | None = None,
+    chain: Chain | None = None,
+    after: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The same, but yields the records to the step ``before`` in Spark; the report goes into the stage folder under
+    ``name``."""
+    with TaskRun(plan, chain or plan.head_chain(), stretch) as run:
+        for _, kept in run.outcomes(batches, after):
+            run.given[before] += kept.num_rows
+            run.note.suspend_limit()
+            yield kept
+    scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
+    scratch.write_text(run.report().to_json())
+    scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")
+
+
+class TaskRun:
+    """Runs a chain over the batches of one task, and counts what becomes of every row."""
+
+    def __init__(self, plan: RoutePlan, chain: Chain, stretch: Stretch | None) -> None:
+        plan.stage_dir.mkdir(parents=True, exist_ok=True)
+        self._chain = chain
+        self._stretch = stretch
+        self._items = 0
+        self._added: Counter[str] = Counter()
+        self._returned: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.given: Counter[str] = Counter()
+        self.staged = 0
+        self.note = TaskNote(plan.stage_dir, plan.step_timeout)
+        self.failed = FailedWriter(plan.stage_dir)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(self.note)
+        self._open.enter_context(self.failed)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def outcomes(
+        self, batches: Iterable[pa.RecordBatch], after: str | None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Each batch, or piece of one, as it was read, and the rows that the chain keeps of it."""
+        read = batches if after is None else self._without_fates(after, batches)
+        for batch, outcome in (ran for each in read for ran in self._chain.runs(each)):
+            self._items += batch.num_rows
+            self.skipped.update(outcome.skipped)
+            self._added.update(outcome.added)
+            for failures in outcome.failures:
+                self.failed.add(batch, failures)
+            yield batch, outcome.kept
+            self.note.mark_progress()
+
+    def report(self, parts: Sequence[Part] = ()) -> TaskReport:
+        report = TaskReport(
+            self._items, self.staged, dict(self.skipped), parts, self.failed.files,
+            added=dict(self._added), given=dict(self.given), returned=dict(self._returned),
+        )  # fmt: skip
+        at = self._stretch
+        return report if at is None else replace(report, partition=at.partition, start=at.start, end=at.end)
+
+    def _without_fates(self, step: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that a step in Spark lets go on."""
+        for batch in batches:
+            fates = batch.column(FATE)
+            added = pc.sum(pc.equal(fates, Fate.ADDED.value)).as_py() or 0
+            kept = batch.filter(pc.fill_null(pc.not_equal(fates, Fate.SKIPPED.value), True))
+            self._returned[step] += batch.num_rows - added
+            if added:
+                self._added[step] += added
+            if skipped := batch.num_rows - kept.num_rows:
+                self.skipped[step] += skipped
+            yield kept.select(RECORD_SCHEMA.names)
 
 
 def stage_ranges(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
@@ -92,39 +172,6 @@ def lost_records(rows: pa.RecordBatch, lost: WorkerLost) -> pa.RecordBatch:
     texts = [pa.repeat(pa.scalar(text), rows.num_rows) for text in reason]
     places = [rows.column("partition"), rows.column("offset")]
     return pa.RecordBatch.from_arrays([*places, *texts], schema=STEP_FAILURE_SCHEMA)
-
-
-def run_steps(
-    plan: RoutePlan,
-    batches: Iterable[pa.RecordBatch],
-    name: str,
-    stretch: Stretch | None = None,
-    chain: Chain | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """The same, but yields the records to Spark; the report goes into the stage folder under ``name``."""
-    chain = chain or plan.head_chain()
-    plan.stage_dir.mkdir(parents=True, exist_ok=True)
-    skipped: Counter[str] = Counter()
-    added: Counter[str] = Counter()
-    items = 0
-    with TaskNote(plan.stage_dir, plan.step_timeout) as note, FailedWriter(plan.stage_dir) as failed:
-        for batch, outcome in (ran for read in batches for ran in chain.runs(read)):
-            items += batch.num_rows
-            skipped.update(outcome.skipped)
-            added.update(outcome.added)
-            for failures in outcome.failures:
-                failed.add(batch, failures)
-            note.suspend_limit()
-            yield outcome.kept
-            note.mark_progress()
-    report = TaskReport(items, 0, dict(skipped), (), failed.files, *_place(stretch), dict(added))
-    scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
-    scratch.write_text(report.to_json())
-    scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")
-
-
-def _place(stretch: Stretch | None) -> tuple[int | None, int, int]:
-    return (None, 0, 0) if stretch is None else (stretch.partition, stretch.start, stretch.end)
 
 
 def read_task_reports(plan: RoutePlan) -> list[TaskReport]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part
 from penstock.errors import RouteError
+from penstock.outcome import check_count
 
 REPORT_SCHEMA: pa.Schema = pa.schema([pa.field("report", pa.string(), nullable=False)])
 
@@ -42,6 +43,10 @@ class TaskReport:
     end: int = 0
     added: Mapping[str, int] = field(default_factory=dict)
     """Rows that steps made beyond one per record, by the step's label."""
+    given: Mapping[str, int] = field(default_factory=dict)
+    """Rows that went on to a step in Spark, by its label."""
+    returned: Mapping[str, int] = field(default_factory=dict)
+    """Rows that such a step returned, without those that it added."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -87,22 +92,29 @@ def rows_by_table(parts: Iterable[Part]) -> Counter[str]:
 
 
 def add_up(reports: Iterable[TaskReport]) -> BatchReport:
-    """Add up the reports of a batch. Refuses stretches that overlap or leave a gap: its range was fixed beforehand."""
+    """Add up the reports of a batch. Refuses stretches that overlap or leave a gap, because its range was fixed
+    beforehand, and a step in Spark that has not returned what it was given."""
     stretches: dict[int, list[tuple[int, int]]] = {}
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()
     parts: list[Part] = []
     failed: list[FailedFile] = []
+    given: Counter[str] = Counter()
+    returned: Counter[str] = Counter()
     items = staged = 0
     for report in reports:
         if report.partition is not None:
             stretches.setdefault(report.partition, []).append((report.start, report.end))
-        items += report.items
+            items += report.items
+        given.update(report.given)
+        returned.update(report.returned)
         staged += report.staged
         skipped.update(report.skipped)
         added.update(report.added)
         parts.extend(report.parts)
         failed.extend(report.failed)
+    for step in given.keys() | returned.keys():
+        check_count(step, given[step], returned[step])
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
     return BatchReport(ranges, items, staged, dict(skipped), parts, failed, dict(added))

@@ -20,7 +20,8 @@ _PYTHON_TRACE = re.compile(
 )
 _CHATTER = re.compile(
     r"WARNING: Using incubator modules.*|Setting default log level to .*|To adjust logging level use .*"
-    r"|Using Spark's default log4j profile.*|WARNING: package sun\.security\.action not in java\.base.*",
+    r"|Using Spark's default log4j profile.*|WARNING: package sun\.security\.action not in java\.base.*"
+    r"|(?:Starting )?Streaming TransformWithState\w* Python worker.*|\s*",
     re.DOTALL,
 )
 

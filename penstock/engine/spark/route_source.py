@@ -6,8 +6,7 @@ records from here, after the Arrow steps that come before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -18,15 +17,10 @@ from pyspark.sql.types import StructType
 from penstock.engine.delivery.log_gaps import Gap, gap_error
 from penstock.engine.delivery.task import run_steps, run_task
 from penstock.engine.delivery.task_report import REPORT_SCHEMA
-from penstock.engine.route_plan import PlannedStep, RoutePlan, links
+from penstock.engine.route_plan import RoutePlan
 from penstock.log.read_ranges import ReadOptions, offsets_from_json, read_options
 from penstock.log.spark_source import LogBatchReader, LogStreamReader, StretchPartition
 from penstock.record import RECORD_SCHEMA
-from penstock.steps.chain import Chain
-from penstock.steps.contract import SparkStep
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def route_source(plan: RoutePlan, use: str = "route") -> type[DataSource]:
@@ -116,44 +110,6 @@ def _run_task(
     stretch = partition.stretch
     if plan.rest:
         name = f"head-{stretch.partition}-{stretch.start}-{stretch.end}"
-        yield from run_steps(plan, batches, name, stretch)
+        yield from run_steps(plan, batches, name, plan.rest[0].label, stretch)
     else:
         yield run_task(plan, batches, stretch).to_batch()
-
-
-def apply_spark_steps(plan: RoutePlan, frame: DataFrame) -> DataFrame:
-    """Applies the steps from the first Spark step on to a frame of records. The result holds reports."""
-    arrow: list[PlannedStep] = []
-    for place, step in enumerate(plan.rest):
-        if step.is_arrow:
-            arrow.append(step)
-            continue
-        if arrow:
-            frame = frame.mapInArrow(_arrow_steps(plan, tuple(arrow), place), frame.schema)
-            arrow = []
-        built = step.implementation(step.config)
-        assert isinstance(built, SparkStep)
-        frame = built.apply(frame)
-    return frame.mapInArrow(_staging(plan, tuple(arrow)), from_arrow_schema(REPORT_SCHEMA))
-
-
-ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def _arrow_steps(plan: RoutePlan, steps: tuple[PlannedStep, ...], place: int) -> ArrowFunction:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        task = 0 if context is None else context.partitionId()
-        # Named by its place in the plan, so that a retried task replaces its own report.
-        yield from run_steps(plan, batches, f"between-{place}-{task}", chain=Chain(links(steps)))
-
-    return run
-
-
-def _staging(plan: RoutePlan, steps: tuple[PlannedStep, ...]) -> ArrowFunction:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield run_task(plan, batches, chain=Chain(links(steps))).to_batch()
-
-    return run
