@@ -161,11 +161,13 @@ class LoadedTable:
     order of the log."""
 
 
-class TableBook(Protocol):
-    """What the engine remembers about a route's tables, for people to query and for engines to agree on."""
+class TableBook:
+    """What the engine remembers about a route's tables, for people to query and for engines to agree on. This one
+    records nothing, for a caller who writes alone and never asks."""
 
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Hold a lock over all processes that share the ledger, for targets that have none of their own."""
+        return nullcontext()
 
     def note_change(self, table: str, statement: str) -> None:
         """Note a schema change that was just made."""
@@ -175,35 +177,18 @@ class TableBook(Protocol):
 
     def filled_tables(self) -> Collection[str]:
         """The tables for which that was ever noted."""
+        return ()
 
     def overflowing(self, batch: Batch) -> Collection[str]:
         """The tables beyond the limit, whose rows of this batch go to the overflow table. That holds for every later
         attempt, because the rows may be there already."""
+        return ()
 
     def note_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None:
         """Note that these tables overflow."""
 
 
-class NullTableBook:
-    """A book that records nothing, for a caller who writes alone and never asks."""
-
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def note_change(self, table: str, statement: str) -> None: ...
-
-    def note_paths(self, table: str, columns: Mapping[str, Sequence[str]]) -> None: ...
-
-    def filled_tables(self) -> Collection[str]:
-        return ()
-
-    def overflowing(self, batch: Batch) -> Collection[str]:
-        return ()
-
-    def note_overflow(self, batch: Batch, tables: Collection[str], limit: int, into: str) -> None: ...
-
-
-NULL_TABLE_BOOK = NullTableBook()
+NULL_TABLE_BOOK = TableBook()
 
 
 class Stager(ABC):

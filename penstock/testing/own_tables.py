@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from penstock.destinations.contract import AnyDestination, Batch, NullTableBook, Receipt
+from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableBook
 from penstock.testing.crash import crash_at
 from penstock.testing.destination import Staging, batch, events
 
 OVERFLOW = "_penstock_overflow_shop"
 
 
-class Notebook(NullTableBook):
+class Notebook(TableBook):
     """A book that remembers which tables of a batch overflow, as the ledger does."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from penstock.config.component import StepConfig
-from penstock.destinations.contract import AnyDestination, Batch, NullTableBook
+from penstock.destinations.contract import AnyDestination, Batch, TableBook
 from penstock.engine.delivery.task import read_failed, run_task
 from penstock.engine.route_plan import PlannedStep, RoutePlan, plan_steps
 from penstock.record import Record, entries, placed
@@ -21,7 +21,7 @@ UNMAPPED = "_unmapped"
 
 
 @dataclass
-class NoteBook(NullTableBook):
+class NoteBook(TableBook):
     """Remembers what a destination notes: its schema changes, and which paths fill which columns."""
 
     statements: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock import faults
-from penstock.destinations.contract import Batch
+from penstock.destinations.contract import Batch, TableBook
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
 from penstock.engine.ledger.database import put_row
@@ -47,7 +47,7 @@ class Look:
     noted: Sequence[str]
 
 
-class RouteBook:
+class RouteBook(TableBook):
     """``patience`` is how long it waits for a lock, ``lease`` how long a killed holder keeps one; in seconds."""
 
     def __init__(self, ledger: Ledger, route: str, patience: float = LEASE, lease: float = LEASE) -> None:

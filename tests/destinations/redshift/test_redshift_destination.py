@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock import faults
-from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, NullTableBook, Receipt
+from penstock.destinations.contract import NULL_TABLE_BOOK, AnyDestination, Batch, Receipt, TableBook
 from penstock.destinations.redshift.session import STAGED, RedshiftSession
 from penstock.destinations.sql.load.attempt import BatchWrite
 from penstock.destinations.sql.load.loader import load_table
@@ -301,7 +301,7 @@ def test_engines_that_add_columns_at_once_take_turns(warehouse: Warehouse) -> No
     turns = threading.Lock()
     names: list[str] = []
 
-    class Book(NullTableBook):
+    class Book(TableBook):
         def lock(self, name: str) -> Any:
             names.append(name)
             return turns
