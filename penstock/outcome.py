@@ -53,5 +53,21 @@ def place_key(batch: pa.RecordBatch) -> pa.Array:
     return pc.add(high, batch.column("offset"))
 
 
+def failures_of(rows: pa.RecordBatch, code: str, message: str | pa.StringArray) -> pa.RecordBatch:
+    """A failure for every row, all of one code; with one message for all, or one for each."""
+    codes = pa.repeat(pa.scalar(code), rows.num_rows)
+    messages = pa.repeat(pa.scalar(message), rows.num_rows) if isinstance(message, str) else message
+    places = [rows.column("partition"), rows.column("offset")]
+    return pa.RecordBatch.from_arrays([*places, codes, messages], schema=FAILURE_SCHEMA)
+
+
+def failure_batch(rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
+    """The failures with these values of ``FAILURE_SCHEMA``."""
+    if not rows:
+        return NO_FAILURES
+    columns = zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(list(column), kind) for column, kind in columns], schema=FAILURE_SCHEMA)
+
+
 def concat_failures(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if batches else NO_FAILURES

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.outcome import FAILURE_SCHEMA, Outcome, check_count, place_key
+from penstock.outcome import FAILURE_SCHEMA, Outcome, check_count, failures_of, place_key
 from penstock.record import Header
 from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.current_step import enter_step
@@ -196,14 +196,5 @@ def _fail_malformed(batch: pa.RecordBatch) -> Outcome:
         return Outcome(batch)
     reasons = pc.map_lookup(headers, Header.MALFORMED.value, "first")
     bad = pc.is_valid(reasons)
-    rows = batch.filter(bad)
-    failures = pa.RecordBatch.from_arrays(
-        [
-            rows.column("partition"),
-            rows.column("offset"),
-            pa.repeat(pa.scalar("malformed"), rows.num_rows),
-            reasons.filter(bad),
-        ],
-        schema=FAILURE_SCHEMA,
-    )
+    failures = failures_of(batch.filter(bad), "malformed", reasons.filter(bad))
     return Outcome(batch.filter(pc.invert(bad)), failures=failures)

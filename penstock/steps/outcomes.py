@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.json.document_problems import problem
 from penstock.json.documents import documents
-from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome
+from penstock.outcome import NO_FAILURES, Outcome, failures_of
 
 NOT_JSON = "not_json"
 PATH_BLOCKED = "path_blocked"
@@ -29,10 +29,7 @@ def failures(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], code: str, mess
     if len(rows) == 0:
         return NO_FAILURES
     chosen = batch.select(["partition", "offset"]).take(pa.array(rows))
-    return pa.RecordBatch.from_arrays(
-        [*chosen.columns, pa.repeat(pa.scalar(code), len(rows)), pa.array(messages, pa.string())],
-        schema=FAILURE_SCHEMA,
-    )
+    return failures_of(chosen, code, pa.array(messages, pa.string()))
 
 
 def not_json(batch: pa.RecordBatch, valid: Flags, broken_at: npt.NDArray[np.int64]) -> pa.RecordBatch:

@@ -28,8 +28,9 @@ from penstock.destinations.ga4.client import VALIDATE, Client
 from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.event_mapping import Mapper
 from penstock.destinations.ga4.requests import Place, Request, Staged, requests, staged_events
-from penstock.destinations.ga4.stager import TABLE, EventStager, failure_batch
+from penstock.destinations.ga4.stager import TABLE, EventStager
 from penstock.errors import RefusedError
+from penstock.outcome import failure_batch
 
 _PROBE = b'{"client_id":"penstock","events":[{"name":"penstock_check","params":{}}]}'
 

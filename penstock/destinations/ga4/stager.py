@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
-from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome
+from penstock.outcome import Outcome, failure_batch
 
 TABLE = "ga4"
 
@@ -59,10 +59,3 @@ class EventStager(Stager):
 
     def finish(self) -> list[Part]:
         return [] if self._first is None else [Part(TABLE, str(self._path), self._rows, *self._first)]
-
-
-def failure_batch(rows: list[tuple[int, int, str, str]]) -> pa.RecordBatch:
-    if not rows:
-        return NO_FAILURES
-    columns = zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(list(column), kind) for column, kind in columns], schema=FAILURE_SCHEMA)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch
-from penstock.outcome import FAILURE_SCHEMA
+from penstock.outcome import failure_batch
 
 MARKS = "_penstock_loads"
 """The table of marks: one per loaded batch and table. A mark is written with its batch, so the two never differ."""
@@ -70,10 +70,7 @@ def failures_in(text: str) -> pa.RecordBatch | None:
     if "rows" not in kept:
         return None
     rows = [(partition, offset, *kept["reasons"][reason]) for partition, offset, reason in kept["rows"]]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), FAILURE_SCHEMA.types, strict=True)],
-        schema=FAILURE_SCHEMA,
-    )
+    return failure_batch(rows)
 
 
 def meant_for_in(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from penstock.engine.ledger import Halt
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local_log import LocalLog
 from penstock.log.record_order import RangeOrder
-from penstock.outcome import FAILURE_SCHEMA, place_key
+from penstock.outcome import failures_of, place_key
 from penstock.steps.chain import SOURCE_LABEL, labelled
 
 DESTINATION_LABEL = "destination"
@@ -70,7 +70,8 @@ def refused_records(
         for rows, outcome in (ran for read in log.read(partition, start, end) for ran in steps.runs(read)):
             # After a step that runs in Spark it is not known here which records are left; such ranges hold one record.
             taken = outcome.kept if plan.rest else stager.add(outcome.kept, rows).kept
-            yield failed_records(rows, labelled(_unique_records(_failures(taken, message)), DESTINATION_LABEL))
+            refused = _unique_records(failures_of(taken, REFUSED, message))
+            yield failed_records(rows, labelled(refused, DESTINATION_LABEL))
     _discard(stager)
 
 
@@ -80,13 +81,6 @@ def first_record_in(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
         for rows in log.read(partition, start, end):
             return partition, rows.column("offset")[0].as_py()
     raise ValueError("there is no record in these ranges")
-
-
-def _failures(rows: pa.RecordBatch, message: str) -> pa.RecordBatch:
-    code, text = (pa.repeat(pa.scalar(value), rows.num_rows) for value in (REFUSED, message))
-    return pa.RecordBatch.from_arrays(
-        [rows.column("partition"), rows.column("offset"), code, text], schema=FAILURE_SCHEMA
-    )
 
 
 def _unique_records(failures: pa.RecordBatch) -> pa.RecordBatch:

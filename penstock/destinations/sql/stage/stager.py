@@ -5,7 +5,7 @@ Each staged row carries its place in the log, so that a refused row can be named
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.stage.table_files import CreateFile, HeldRows, TableFiles, create_arrow_file
 from penstock.destinations.sql.stage.table_name import TableChooser
 from penstock.flatten.table import Flattened, flatten_pieces
-from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome, place_key
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome, failures_of, place_key
 from penstock.record import Op
 from penstock.steps.outcomes import settle
 
@@ -70,7 +70,7 @@ class TypedStager(Stager):
         for choice in self._names.choose(self._naming_data(batch, read)):
             rows = batch if choice.rows is None else batch.take(pa.array(choice.rows))
             if choice.problem:
-                failures.append(failed(rows, choice.code, choice.problem))
+                failures.append(failures_of(rows, choice.code, choice.problem))
             elif choice.table:
                 for first, flat in self._flattened(rows.column("data")):
                     piece = rows.slice(first, len(flat.rows) + len(flat.empty) + len(flat.failures))
@@ -117,22 +117,8 @@ def flush_many(tables: Collection[HeldRows]) -> None:
 def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:
     if not flat.failures:
         return NO_FAILURES
-    failed = rows.take(pa.array([problem.record for problem in flat.failures], pa.int64()))
-    return _failed(failed, [problem.code for problem in flat.failures], [problem.message for problem in flat.failures])
-
-
-def failed(rows: pa.RecordBatch, code: str, message: str) -> pa.RecordBatch:
-    """A failure for every row, all for one reason."""
-    return _failed(rows, [code] * rows.num_rows, [message] * rows.num_rows)
-
-
-def _failed(rows: pa.RecordBatch, codes: Sequence[str], messages: Sequence[str]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            rows.column("partition"),
-            rows.column("offset"),
-            pa.array(codes, pa.string()),
-            pa.array(messages, pa.string()),
-        ],
-        schema=FAILURE_SCHEMA,
-    )
+    records = pa.array([problem.record for problem in flat.failures], pa.int64())
+    codes = pa.array([problem.code for problem in flat.failures], pa.string())
+    messages = pa.array([problem.message for problem in flat.failures], pa.string())
+    places = rows.select(["partition", "offset"]).take(records)
+    return pa.RecordBatch.from_arrays([*places.columns, codes, messages], schema=FAILURE_SCHEMA)

@@ -22,7 +22,7 @@ from penstock.destinations.sql.mirror.fold_changes import Bools, Change, Kinds, 
 from penstock.destinations.sql.mirror.stage.change_files import MirrorFiles
 from penstock.destinations.sql.mirror.stage.change_header import MirrorColumn, MirrorHeader
 from penstock.destinations.sql.mirror.stage.mirror_names import MirrorTableChooser
-from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, failed, flush_many
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, flush_many
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.values.text_values import verbatim_array
 from penstock.flatten.values.to_arrow import infer_column
@@ -32,7 +32,7 @@ from penstock.json.find import find
 from penstock.json.leaves import Leaves, fields
 from penstock.json.paths import parse_path
 from penstock.json.tokens import NULL, TRUE, Kind
-from penstock.outcome import Outcome
+from penstock.outcome import Outcome, failures_of
 from penstock.record import Header, Mode, Op
 from penstock.steps.outcomes import settle
 
@@ -62,11 +62,11 @@ class MirrorStager(Stager):
         for namespace, rows in _by_namespace(batch, change != Change.NOTHING):
             choice = self._names.table(namespace)
             if choice.problem:
-                failures.append(failed(batch.take(pa.array(rows)), choice.code, choice.problem))
+                failures.append(failures_of(batch.take(pa.array(rows)), choice.code, choice.problem))
             elif choice.table:
                 for piece in _cut_by_declaration(batch, rows, change):
                     if piece.problem:
-                        failures.append(failed(piece.rows, "bad_header", piece.problem))
+                        failures.append(failures_of(piece.rows, "bad_header", piece.problem))
                         continue
                     staged = self._staged(piece)
                     failures += staged.failures
@@ -110,7 +110,7 @@ class MirrorStager(Stager):
             pa.table(arrays),
             MirrorHeader(tuple(columns), tuple(piece.key), (rows.column("namespace")[0].as_py(),)),
             taken,
-            [failed(rows.slice(row, 1), problem.code, problem.message) for row, problem in broken.items()],
+            [failures_of(rows.slice(row, 1), problem.code, problem.message) for row, problem in broken.items()],
         )
 
     def _column(self, source: str, declared: str | None, spans: Spans) -> MirrorColumn:
