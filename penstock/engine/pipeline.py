@@ -72,7 +72,7 @@ class Pipeline:
                 for partition in self.partitions_of(route)
             }
             # Also of a source that the route no longer reads: pending batches are settled, waiting rows are loaded.
-            pending = self.ledger.pending(route)
+            pending = self.ledger.standing(route).pending
             unsettled = {*self.ledger.waiting_partitions(route), *(() if pending is None else pending.ranges)}
             for partition in unsettled:
                 needs[route].setdefault(partition, holds.get(partition, 0))

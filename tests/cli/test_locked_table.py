@@ -99,7 +99,7 @@ def test_a_table_that_is_free_again_gets_its_rows_while_the_route_waits_for_anot
             eventually(lambda: ledger.totals("base").waiting == 1, "a row waits")
             second.execute(f'LOCK TABLE "{database.schema}".visits'.encode())
             send("visits", 1)
-            eventually(lambda: ledger.pending("base") is not None, "the route waits for the last table")
+            eventually(lambda: ledger.standing("base").pending is not None, "the route waits for the last table")
             eventually(lambda: (at := ledger.activity("base")) and at.state == "retrying", "and says so")
             first.rollback()
             eventually(

@@ -372,10 +372,10 @@ def test_a_rewind_to_where_a_batch_under_way_begins_keeps_it_and_takes_acknowled
     ledger = Ledger.open(sqlite_url(Layout(halted.folder / "data").ledger), "shop")
     ledger.begin("warehouse", {0: (6, 10)})
     assert halted.json("offset", "ack", "warehouse", "6")["committed"] == 6
-    begun = ledger.pending("warehouse")
+    begun = ledger.standing("warehouse").pending
     assert begun is not None
     halted.json("offset", "rewind", "warehouse", "--to", "6", "--partition", "0", "--yes")
-    assert ledger.pending("warehouse") == begun
+    assert ledger.standing("warehouse").pending == begun
     assert halted.json("offset", "show", "warehouse")["acknowledged"] == []
     ledger.close()
 

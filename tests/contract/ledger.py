@@ -63,7 +63,7 @@ class LedgerContract(ABC):
         )
         assert ledger.offsets("shop") == {0: Position(10, 10), 1: Position(105, 105)}
         assert ledger.totals("shop") == Totals(items=15, loaded=9, skipped=4, failed=2)
-        assert ledger.skips("shop") == {"where": 3, "namespace": 1}
+        assert ledger.account("shop").skipped_by == {"where": 3, "namespace": 1}
         assert ledger.table_counts("shop") == {"a": TableCount(5), "b": TableCount(4)}
 
     @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ class LedgerContract(ABC):
         assert later is not None
         ledger.commit(later, Settlement(2, 5, added={"split": 3}))
         assert ledger.totals("shop").adds_up
-        assert ledger.additions("shop") == {"split": 13, "python": 5}
-        assert ledger.additions("other") == {}
+        assert ledger.account("shop").added_by == {"split": 13, "python": 5}
+        assert ledger.account("other").added_by == {}
 
     def test_a_ledger_that_knew_only_the_sum_of_what_was_added_goes_on(self, ledger: Ledger) -> None:
         batch = ledger.begin("shop", {0: (0, 10)})
@@ -105,11 +105,11 @@ class LedgerContract(ABC):
         with ledger.writing() as connection:
             ledger.names.additions.drop(connection)
         later_version = self.open()
-        assert later_version.additions("shop") == {"earlier": 15}
+        assert later_version.account("shop").added_by == {"earlier": 15}
         batch = later_version.begin("shop", {0: (10, 12)})
         assert batch is not None
         later_version.commit(batch, Settlement(2, 4, added={"split": 2}))
-        assert later_version.additions("shop") == {"earlier": 15, "split": 2}
+        assert later_version.account("shop").added_by == {"earlier": 15, "split": 2}
         assert later_version.totals("shop") == Totals(items=12, added=17, loaded=29)
 
     def test_rows_of_a_batch_under_way_are_told_apart_until_it_is_committed(self, ledger: Ledger) -> None:
@@ -261,7 +261,7 @@ class LedgerContract(ABC):
         assert ledger.totals("shop") == Totals(items=40, loaded=34, skipped=3, waiting=3)
         ledger.rewind("shop", {0: 10, 1: 100}, ADA)
         assert ledger.offsets("shop") == {0: Position(10, 0), 1: Position(100, 100)}
-        assert ledger.skips("shop") == {"rewound": 5}
+        assert ledger.account("shop").skipped_by == {"rewound": 5}
         assert ledger.waiting_tables("shop")["orders"].rows == 1
 
     def test_records_that_a_table_waits_for_can_be_declared_done(self, ledger: Ledger) -> None:
@@ -290,14 +290,14 @@ class LedgerContract(ABC):
         first = ledger.begin("shop", {0: (0, 10)})
         again = self.open().begin("shop", {0: (0, 10)})
         assert first == again
-        assert ledger.pending("shop") == first
+        assert ledger.standing("shop").pending == first
 
     def test_a_committed_range_is_known(self, ledger: Ledger) -> None:
         batch = ledger.begin("shop", {0: (0, 10)})
         assert batch is not None
         ledger.commit(batch, Settlement(10, 10))
         assert ledger.begin("shop", {0: (0, 10)}) is None
-        assert ledger.pending("shop") is None
+        assert ledger.standing("shop").pending is None
 
     def test_numbers_grow_by_one(self, ledger: Ledger) -> None:
         numbers = []
@@ -434,7 +434,7 @@ class LedgerContract(ABC):
         ledger.acknowledge("shop", 0, (6, 8), ADA, Advance(6, 8, 2), engine_runs=True)
         assert ledger.offsets("shop")[0] == Position(8, 8)
         assert ledger.totals("shop") == Totals(items=8, loaded=6, skipped=2)
-        assert ledger.skips("shop") == {"acknowledged": 2}
+        assert ledger.account("shop").skipped_by == {"acknowledged": 2}
         activity = ledger.activity("shop")
         assert activity is not None
         assert activity.state is RouteState.STARTING
@@ -483,7 +483,7 @@ class LedgerContract(ABC):
         assert not ledger.acknowledge("shop", 0, (0, 1), ADA, Advance(0, 1, 1))
         assert not ledger.acknowledge("shop", 0, (9, 12), ADA)
         assert ledger.acknowledged_in("shop", begun.ranges) == {0: [(0, 1), (9, 10)]}
-        assert (ledger.pending("shop"), ledger.offsets("shop")[0].committed) == (begun, 0)
+        assert (ledger.standing("shop").pending, ledger.offsets("shop")[0].committed) == (begun, 0)
         ledger.commit(begun, Settlement(10, 8, {"acknowledged": 2}))
         assert ledger.standing("shop").acknowledged == {0: [(10, 12)]}
 
@@ -495,7 +495,7 @@ class LedgerContract(ABC):
         ledger.acknowledge("shop", 0, (11, 12), ADA)
         ledger.rewind("shop", {0: 10}, ADA)
         assert ledger.generation("shop") == 1
-        assert ledger.pending("shop") == begun
+        assert ledger.standing("shop").pending == begun
         assert [table.table for table in ledger.loaded_tables(begun)] == ["orders"]
         assert ledger.acknowledged_in("shop", begun.ranges) == {}
 
@@ -508,9 +508,9 @@ class LedgerContract(ABC):
         ledger.note_table_loaded(begun, TableReceipt("orders", 1))
         with pytest.raises(LedgerError, match="orders already have their part"):
             ledger.rewind("shop", {0: 3}, ADA)
-        assert ledger.pending("shop") == begun
+        assert ledger.standing("shop").pending == begun
         ledger.rewind("shop", {0: 3, 1: 110}, ADA)
-        assert ledger.pending("shop") is None
+        assert ledger.standing("shop").pending is None
 
     def test_a_route_that_moved_meanwhile_is_not_moved_from_where_it_was(self, ledger: Ledger) -> None:
         self.committed(ledger, 6)
@@ -544,7 +544,7 @@ class LedgerContract(ABC):
         ledger.rewind("shop", {0: 2}, ADA)
         assert {p: position.committed for p, position in ledger.offsets("shop").items()} == {0: 2, 1: 104}
         assert ledger.totals("shop") == Totals(items=20, loaded=15, skipped=5)
-        assert ledger.skips("shop") == {"rewound": 5}
+        assert ledger.account("shop").skipped_by == {"rewound": 5}
 
     def test_a_halted_route_is_resumed_and_that_is_on_record(self, ledger: Ledger) -> None:
         self.committed(ledger, 6)

@@ -82,7 +82,7 @@ class Site:
         while True:
             committed = {p: at.committed for p, at in pipeline.ledger.offsets(route).items()}
             ends = {p: pipeline.log.bounds(p).end for p in positions}
-            pending = pipeline.ledger.pending(route)
+            pending = pipeline.ledger.standing(route).pending
             limit = {p: end if size is None else min(end, committed[p] + size) for p, end in ends.items()}
             ranges = (
                 remaining({p: (committed[p], end) for p, end in limit.items()}, committed)

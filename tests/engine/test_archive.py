@@ -138,7 +138,7 @@ def test_a_route_with_only_keys_takes_its_tokens_and_accounts_for_the_others(tmp
     opened.ledger.open_route("warehouse", {partition: 0})
     deliver(opened, "warehouse", partition, [0, 25])
     assert opened.ledger.totals("warehouse") == Totals(items=25, loaded=17, skipped=8)
-    assert opened.ledger.skips("warehouse") == {"only_keys": 8}
+    assert opened.ledger.account("warehouse").skipped_by == {"only_keys": 8}
 
 
 OF_A_ROUTE = """\

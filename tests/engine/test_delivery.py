@@ -53,7 +53,7 @@ def test_a_batch_under_way_is_settled_also_if_the_route_no_longer_reads_one_of_i
     bench.deliver(0, 3)
     assert sorted(bench.written()) == [2, 3, 4, 5, 6]
     assert bench.ledger.totals("out") == Totals(items=5, loaded=5)
-    assert bench.ledger.pending("out") is None
+    assert bench.ledger.standing("out").pending is None
 
 
 def test_files_that_are_written_and_noted_are_still_there_after_a_crash_before_the_commit(

@@ -252,7 +252,7 @@ class Copies(RuleBasedStateMachine):
         while True:
             committed = {p: at.committed for p, at in pipeline.ledger.offsets("a").items()}
             limit = {p: min(pipeline.log.bounds(p).end, committed[p] + size) for p in positions}
-            pending = pipeline.ledger.pending("a")
+            pending = pipeline.ledger.standing("a").pending
             ranges = (
                 dict(pending.ranges)
                 if pending is not None

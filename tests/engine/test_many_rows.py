@@ -80,7 +80,7 @@ def test_in_and_added_is_loaded_and_skipped_and_failed(tmp_path: Path) -> None:
     # Order 2 fails as a whole by its broken line; order 3 because there is nothing to set a field in.
     assert failed(opened) == [(2, "set", "path_blocked"), (3, "set", "path_blocked")]
     assert opened.ledger.totals("out") == Totals(items=4, added=2 + 3 + 2, loaded=5, skipped=2 + 2, failed=2)
-    assert opened.ledger.additions("out") == {"split": 7}
+    assert opened.ledger.account("out").added_by == {"split": 7}
 
 
 def test_a_batch_that_is_refused_keeps_each_record_once(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ class OffsetsMachine(RuleBasedStateMachine):
 
     def begun_and_written(self, name: str) -> list[int]:
         """The rows of a batch that the target has and the ledger does not know of."""
-        pending = self.opened.ledger.pending(name)
+        pending = self.opened.ledger.standing(name).pending
         return [] if pending is None else self.tables[name].batches.get(pending.number, [])
 
     def try_to_deliver(self, name: str, start: int, end: int) -> None:
@@ -303,7 +303,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         for name, expected in self.expected.items():
             if name not in self.tables:
                 return
-            assert (self.opened.ledger.pending(name) is not None) == (name in self.under_way)
+            assert (self.opened.ledger.standing(name).pending is not None) == (name in self.under_way)
             standing = self.opened.ledger.standing(name)
             assert standing.positions[self.partition].committed == expected.committed
             ahead = {o for start, end in standing.acknowledged.get(self.partition, ()) for o in range(start, end)}

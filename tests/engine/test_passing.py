@@ -71,7 +71,7 @@ def test_records_acknowledged_in_a_batch_under_way_are_left_out_of_what_is_not_w
     shop.delivery().deliver(shop.report(0, 6))
     assert (shop.numbers("a"), shop.numbers("b")) == ([0, 2, 5], [1, 4])
     assert shop.ledger.totals("out") == Totals(items=6, loaded=5, skipped=1)
-    assert shop.ledger.skips("out") == {"acknowledged": 1}
+    assert shop.ledger.account("out").skipped_by == {"acknowledged": 1}
     assert shop.ledger.standing("out").acknowledged == {}
 
 
@@ -128,7 +128,7 @@ def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None
 
     def carry(ranges: Ranges) -> BatchReport:
         report = stage_ranges(shop.plan, shop.log, ranges)
-        for offset in (1, 3, 4) if shop.ledger.pending("out") is None else ():
+        for offset in (1, 3, 4) if shop.ledger.standing("out").pending is None else ():
             shop.acknowledge(offset, offset + 1)
         return report
 
@@ -139,7 +139,7 @@ def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None
     assert not thread.is_alive()
     assert shop.store.tables["b"].rows == []
     assert shop.ledger.totals("out") == Totals(items=6, loaded=3, skipped=3)
-    assert shop.ledger.skips("out") == {"acknowledged": 3}
+    assert shop.ledger.account("out").skipped_by == {"acknowledged": 3}
     assert (shop.committed, shop.ledger.adopted_batches("out")) == (6, [])
 
 

@@ -298,7 +298,7 @@ def test_acknowledged_records_are_passed_over_when_the_route_gets_there(bench: B
     bench.deliver(0, 10)
     assert destination.tries == [[2, 3, 4], [7, 8, 9, 10]]
     assert bench.ledger.totals("out") == Totals(items=10, loaded=7, skipped=3)
-    assert bench.ledger.skips("out") == {"acknowledged": 3}
+    assert bench.ledger.account("out").skipped_by == {"acknowledged": 3}
     assert bench.ledger.standing("out").acknowledged == {}
     assert [act.act for act in bench.ledger.interventions("out")] == [Act.ACK, Act.ACK]
 

@@ -112,7 +112,7 @@ def test_a_route_that_splits_is_killed_and_every_row_is_there_once(point: str, t
     deliver(tmp_path / "pipeline.yaml")
     assert loaded(tmp_path) == lines_of(amounts)
     assert opened.ledger.totals("out") == Totals(items=5, added=15, loaded=15, skipped=5)
-    assert opened.ledger.additions("out") == {"split": 15}
+    assert opened.ledger.account("out").added_by == {"split": 15}
     assert failed(opened) == []
 
 
@@ -134,7 +134,7 @@ def test_rows_that_a_table_refuses_fail_alone_and_their_record_is_kept_once(
         items=5, added=15, loaded=15 - len(refused), skipped=5 + len(refused) - 1, failed=1
     )
     others = {"of_failed": len(refused) - 1} if len(refused) > 1 else {}
-    assert opened.ledger.skips("out") == {"skip": 5, **others}
+    assert opened.ledger.account("out").skipped_by == {"skip": 5, **others}
 
 
 @pytest.mark.parametrize("point", [None, "route.batch_cut", *POINTS])

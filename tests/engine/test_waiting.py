@@ -101,7 +101,7 @@ class Shop:
         clean_stage(delivery.plan.stage_dir)
         committed = {p: ledger.offsets(self.route)[p].committed for p in positions}
         ends = {p: (committed[p], self.pipeline.log.bounds(p).end) for p in positions}
-        pending = ledger.pending(self.route)
+        pending = ledger.standing(self.route).pending
         ranges: Ranges = remaining(ends, committed) if pending is None else pending.ranges
         if ranges:
             delivery.deliver(stage_ranges(delivery.plan, self.pipeline.log, ranges))
@@ -329,7 +329,7 @@ def test_records_that_a_table_waits_for_can_be_declared_done(shop: Shop) -> None
     shop.retry()
     assert shop.rows("orders") == [0, 2]
     assert shop.totals == Totals(items=5, loaded=4, skipped=1)
-    assert shop.pipeline.ledger.skips("out") == {"acknowledged": 1}
+    assert shop.pipeline.ledger.account("out").skipped_by == {"acknowledged": 1}
     shop.check_books()
 
 
@@ -438,7 +438,7 @@ def test_steps_that_have_changed_meanwhile_are_told_from_what_was_lost(shop: Sho
     shop.reopen()
     shop.retry()
     assert shop.rows("orders") == ([0, 1] if drop else [0, 1, 2])
-    assert shop.pipeline.ledger.skips("out") == ({"changed": 1} if drop else {})
+    assert shop.pipeline.ledger.account("out").skipped_by == ({"changed": 1} if drop else {})
     shop.check_books()
 
 
@@ -491,7 +491,7 @@ def test_a_batch_that_waits_for_the_last_table_goes_on_when_another_is_free_agai
             shop.append(("visits", 1))
             delivering = Thread(target=shop.deliver, daemon=True)
             delivering.start()
-            eventually(lambda: shop.pipeline.ledger.pending("out"), "the route waits for visits")
+            eventually(lambda: shop.pipeline.ledger.standing("out").pending, "the route waits for visits")
         shop.retry()
         assert shop.rows("orders") == [0, 1]
         delivering.join(HANG)

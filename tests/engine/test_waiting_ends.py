@@ -77,7 +77,7 @@ def test_what_the_log_has_lost_can_be_given_up_and_the_rest_comes(gapped: Shop) 
     assert gapped.waiting == {}
     assert gapped.rows("orders") == [0, 2, 3]
     assert gapped.totals == Totals(items=9, loaded=8, skipped=1)
-    assert gapped.pipeline.ledger.skips("out") == {"acknowledged": 1}
+    assert gapped.pipeline.ledger.account("out").skipped_by == {"acknowledged": 1}
     gapped.check_books()
 
 
@@ -93,7 +93,7 @@ def test_what_a_table_waits_for_of_a_source_that_the_route_no_longer_reads_can_b
     shop.retry()
     assert shop.waiting == {}
     assert shop.rows("orders") == [0]
-    assert shop.pipeline.ledger.skips("out") == {"acknowledged": 1}
+    assert shop.pipeline.ledger.account("out").skipped_by == {"acknowledged": 1}
     shop.check_books()
 
 
@@ -126,7 +126,7 @@ def test_rows_that_the_config_no_longer_takes_can_be_given_up(shop: Shop) -> Non
     shop.retry()
     assert shop.waiting == {}
     assert shop.totals == Totals(items=4, loaded=3, skipped=1)
-    assert shop.pipeline.ledger.skips("out") == {"acknowledged": 1}
+    assert shop.pipeline.ledger.account("out").skipped_by == {"acknowledged": 1}
     shop.check_books()
 
 

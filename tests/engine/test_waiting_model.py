@@ -331,7 +331,7 @@ class WaitingMachine(RuleBasedStateMachine):
         ledger = pipeline.ledger
         committed = {p: at.committed for p, at in ledger.offsets(self.route).items()}
         limit = {p: (at, min(pipeline.log.bounds(p).end, at + size)) for p, at in committed.items()}
-        pending = ledger.pending(self.route)
+        pending = ledger.standing(self.route).pending
         ranges: Ranges = remaining(limit, committed) if pending is None else dict(pending.ranges)
         if ranges:
             clean_stage(delivery.plan.stage_dir)

@@ -324,7 +324,7 @@ class RouteRunner(threading.Thread):
             "maxRecordsPerTrigger": str(self._pace.max_records),
             "maxBytesPerTrigger": str(self._pace.max_bytes),
         }
-        pending = self._ledger.pending(route)
+        pending = self._ledger.standing(route).pending
         if pending is not None:
             # The checkpoint fixes ranges too, but may be gone; what the ledger says must hold without it.
             # Spark does not see the sources that the route no longer reads.

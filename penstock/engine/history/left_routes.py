@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.engine.delivery.route_positions import positions_at
 from penstock.engine.operate.offset_control import block_engine_start, running_engine
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
@@ -38,13 +39,9 @@ def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
         raise PenstockError(
             "PEN-ENG-074", f"the ledger knows no route '{route}'.", f"Routes that have left the config: {known}."
         )
-    lag = 0
-    for partition, position in pipeline.ledger.offsets(route).items():
-        if partition in pipeline.log.partitions():
-            bounds = pipeline.log.bounds(partition)
-            lag += max(0, bounds.end - max(position.committed, bounds.oldest))
-    waiting = sum(table.rows for table in pipeline.ledger.waiting_tables(route).values())
-    return LeftRoute(route, lag, pipeline.ledger.failed_open(route), waiting)
+    account = pipeline.ledger.account(route)
+    lag = sum(position.lag for position in positions_at(pipeline, route, account.standing.positions))
+    return LeftRoute(route, lag, account.failed_open, sum(table.rows for table in account.waiting.values()))
 
 
 def drop(pipeline: Pipeline, route: str) -> None:

@@ -180,7 +180,7 @@ class History:
     def _check_own(self, load: LoadedTable) -> None:
         batch = load.batch
         last = self.ledger.last_number(batch.route)
-        pending = self.ledger.pending(batch.route)
+        pending = self.ledger.standing(batch.route).pending
         if pending is not None and pending.number == batch.number:
             # It may have got its number while the destination, which has another batch under it, was unavailable.
             last = batch.number - 1 if _is_another(batch, pending) else last

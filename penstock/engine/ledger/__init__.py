@@ -9,61 +9,33 @@ SQLite (WAL) by default; PostgreSQL by URL when several machines share it.
 
 from __future__ import annotations
 
-from penstock.engine.ledger.accounts import (
-    ACKNOWLEDGED,
-    ADOPTED,
-    CHANGED,
-    Account,
-    Act,
-    Activity,
-    CommittedBatch,
-    DeferredPart,
-    Extent,
-    Halt,
-    Intervention,
-    Operator,
-    Position,
-    RouteState,
-    Settlement,
-    Standing,
-    TableCount,
-    Totals,
-    WaitingPart,
-    WaitingTable,
-)
-from penstock.engine.ledger.database import shown_url, sqlite_url
+from penstock.engine.ledger.accounts import ACKNOWLEDGED as ACKNOWLEDGED
+from penstock.engine.ledger.accounts import ADOPTED as ADOPTED
+from penstock.engine.ledger.accounts import CHANGED as CHANGED
+from penstock.engine.ledger.accounts import Account as Account
+from penstock.engine.ledger.accounts import Act as Act
+from penstock.engine.ledger.accounts import Activity as Activity
+from penstock.engine.ledger.accounts import CommittedBatch as CommittedBatch
+from penstock.engine.ledger.accounts import DeferredPart as DeferredPart
+from penstock.engine.ledger.accounts import Extent as Extent
+from penstock.engine.ledger.accounts import Halt as Halt
+from penstock.engine.ledger.accounts import Intervention as Intervention
+from penstock.engine.ledger.accounts import Operator as Operator
+from penstock.engine.ledger.accounts import Position as Position
+from penstock.engine.ledger.accounts import RouteState as RouteState
+from penstock.engine.ledger.accounts import Settlement as Settlement
+from penstock.engine.ledger.accounts import Standing as Standing
+from penstock.engine.ledger.accounts import TableCount as TableCount
+from penstock.engine.ledger.accounts import Totals as Totals
+from penstock.engine.ledger.accounts import WaitingPart as WaitingPart
+from penstock.engine.ledger.accounts import WaitingTable as WaitingTable
+from penstock.engine.ledger.database import shown_url as shown_url
+from penstock.engine.ledger.database import sqlite_url as sqlite_url
 from penstock.engine.ledger.failed_entries import FailedEntries
-from penstock.engine.ledger.interventions import Advance
-from penstock.engine.ledger.route_histories import AdoptedBatch, Adoption, RouteHistories
-
-__all__ = [
-    "ACKNOWLEDGED",
-    "ADOPTED",
-    "CHANGED",
-    "Account",
-    "Act",
-    "Activity",
-    "AdoptedBatch",
-    "Adoption",
-    "Advance",
-    "CommittedBatch",
-    "DeferredPart",
-    "Extent",
-    "Halt",
-    "Intervention",
-    "Ledger",
-    "Operator",
-    "Position",
-    "RouteState",
-    "Settlement",
-    "Standing",
-    "TableCount",
-    "Totals",
-    "WaitingPart",
-    "WaitingTable",
-    "shown_url",
-    "sqlite_url",
-]
+from penstock.engine.ledger.interventions import Advance as Advance
+from penstock.engine.ledger.route_histories import AdoptedBatch as AdoptedBatch
+from penstock.engine.ledger.route_histories import Adoption as Adoption
+from penstock.engine.ledger.route_histories import RouteHistories
 
 
 class Ledger(RouteHistories, FailedEntries):

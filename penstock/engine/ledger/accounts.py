@@ -70,6 +70,7 @@ class Standing:
 
     positions: Mapping[int, Position]
     pending: Batch | None = None
+    """The batch that was begun and not committed, if any: its range must be delivered exactly as it was fixed."""
     acknowledged: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """Per partition, offsets ``[start, end)`` ahead of the route that an operator has acknowledged."""
     halt: Halt | None = None

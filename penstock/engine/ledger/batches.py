@@ -49,10 +49,6 @@ class Batches(WaitingTables, Summaries):
         with self.reading() as connection:
             return self._standing(connection, route)
 
-    def pending(self, route: str) -> Batch | None:
-        """The batch that was begun and not committed, if any: its range must be delivered exactly as it was fixed."""
-        return self.standing(route).pending
-
     def begin(self, route: str, ranges: Mapping[int, tuple[int, int]], origin: Origin | None = None) -> Batch | None:
         """Give a range its batch number; ``None`` if it was committed already. ``origin`` says which records these are,
         and is kept with the route.

@@ -26,16 +26,12 @@ class FailedEntries(Database):
         the log lacks since an older copy was put back."""
         return {row.partition: row.end for row in self.rows(sa.select(self._t.replay_doubts).filter_by(route=route))}
 
-    def failed_open(self, route: str) -> int:
-        """How many failed entries nobody has replayed or dropped."""
-        with self.reading_snapshot() as connection:
-            return self._failed_open(connection, route)
-
     def _failed_extent(self, connection: sa.Connection, route: str) -> Extent:
         row = connection.execute(sa.select(self._t.totals).filter_by(route=route)).first()
         return Extent() if row is None else Extent(row.failed_entries, row.failed_bytes)
 
     def _failed_open(self, connection: sa.Connection, route: str) -> int:
+        """How many failed entries nobody has replayed or dropped."""
         query = sa.select(sa.func.count()).select_from(self._t.settled).filter_by(route=route)
         return self._failed_extent(connection, route).entries - connection.execute(query).scalar_one()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,131 +9,95 @@ import sqlalchemy as sa
 LEDGER_VERSION = 1
 
 
-@dataclass(frozen=True)
 class Tables:
-    metadata: sa.MetaData
-    about: sa.Table
-    partitions: sa.Table
-    offsets: sa.Table
-    batches: sa.Table
-    deliveries: sa.Table
-    table_totals: sa.Table
-    skips: sa.Table
-    additions: sa.Table
-    totals: sa.Table
-    states: sa.Table
-    halts: sa.Table
-    acknowledged: sa.Table
-    interventions: sa.Table
-    courses: sa.Table
-    replays: sa.Table
-    settled: sa.Table
-    replay_doubts: sa.Table
-    waiting: sa.Table
-    waiting_offsets: sa.Table
-    held: sa.Table
-    columns: sa.Table
-    changes: sa.Table
-    shapes: sa.Table
-    locks: sa.Table
-    lineages: sa.Table
-    adopted: sa.Table
-    accepted: sa.Table
-    places: sa.Table
+    def __init__(self, schema: str | None) -> None:
+        """``schema`` keeps pipelines apart that share one PostgreSQL; SQLite has a file per pipeline instead."""
+        self.metadata = sa.MetaData(schema=schema)
+        text, integer, big, real = sa.Text(), sa.Integer(), sa.BigInteger(), sa.Float()
 
+        def table(name: str, *parts: list[sa.Column[Any]] | sa.CheckConstraint) -> sa.Table:
+            items = (item for part in parts for item in (part if isinstance(part, list) else [part]))
+            return sa.Table(name, self.metadata, *items)
 
-@cache
-def tables(schema: str | None) -> Tables:
-    """``schema`` keeps pipelines apart that share one PostgreSQL; SQLite has a file per pipeline instead."""
-    metadata = sa.MetaData(schema=schema)
-    text, integer, big, real = sa.Text(), sa.Integer(), sa.BigInteger(), sa.Float()
-
-    def table(name: str, *parts: list[sa.Column[Any]] | sa.CheckConstraint) -> sa.Table:
-        items = (item for part in parts for item in (part if isinstance(part, list) else [part]))
-        return sa.Table(name, metadata, *items)
-
-    return Tables(
-        metadata,
-        about=table("about", _key(key=text), _values(value=text)),
-        partitions=table("partitions", _key(partition=integer), _values(identity=text)),
-        offsets=table(
+        self.about = table("about", _key(key=text), _values(value=text))
+        self.partitions = table("partitions", _key(partition=integer), _values(identity=text))
+        self.offsets = table(
             "offsets",
             _key(route=text, partition=integer),
             _values(committed=big, hold=big),
             sa.CheckConstraint("hold <= committed", name="hold_is_not_ahead"),
-        ),
-        batches=table(
+        )
+        self.batches = table(
             "batches",
             _key(route=text, number=big),
             _values(ranges=text, began_at=real),
             _set_at_commit(committed_at=real, items=big, added=big, loaded=big),
             _set_at_commit(skipped=big, failed=big, waiting=big, seconds=real),
-        ),
-        deliveries=table(
+        )
+        self.deliveries = table(
             "deliveries",
             _key(route=text, number=big, target=text),
             _values(rows=big, status=text),
             [sa.Column("merged", big, nullable=False, server_default="0")],
-        ),
-        table_totals=table("table_totals", _key(route=text, target=text), _values(rows=big, merged=big)),
-        skips=table("skips", _key(route=text, step=text), _values(items=big)),
-        additions=table("additions", _key(route=text, step=text), _values(items=big)),
-        totals=table(
+        )
+        self.table_totals = table("table_totals", _key(route=text, target=text), _values(rows=big, merged=big))
+        self.skips = table("skips", _key(route=text, step=text), _values(items=big))
+        self.additions = table("additions", _key(route=text, step=text), _values(items=big))
+        self.totals = table(
             "totals",
             _key(route=text),
             _values(items=big, added=big, loaded=big, skipped=big, failed=big, waiting=big),
             _values(failed_entries=big, failed_bytes=big),
             sa.CheckConstraint("items + added = loaded + skipped + failed + waiting", name="everything_accounted"),
             sa.CheckConstraint("waiting >= 0", name="nothing_is_released_twice"),
-        ),
-        states=table("states", _key(route=text), _values(state=text, since=real, message=text)),
-        halts=table(
+        )
+        self.states = table("states", _key(route=text), _values(state=text, since=real, message=text))
+        self.halts = table(
             "halts",
             _key(route=text),
             _values(partition=integer, offset=big, step=text, code=text, message=text, at=real),
-        ),
-        acknowledged=table(
+        )
+        self.acknowledged = table(
             "acknowledged",
             _key(route=text, partition=integer, first=big),
             _values(end=big),
             sa.CheckConstraint('"first" < "end"', name="something_is_acknowledged"),
-        ),
-        interventions=table(
+        )
+        self.interventions = table(
             "interventions",
             _numbered(),
             _values(at=real, route=text, act=text, who=text, reason=text, partition=integer, first=big, end=big),
-        ),
-        courses=table("courses", _key(route=text), _values(generation=integer, last_number=big)),
-        replays=table("replays", _key(route=text), _values(partition=integer, offset=big, entries=text)),
-        settled=table("settled", _key(route=text, entry=big), _values(action=text, at=real)),
-        replay_doubts=table("replay_doubts", _key(route=text, partition=integer), _values(end=big)),
-        waiting=table(
+        )
+        self.courses = table("courses", _key(route=text), _values(generation=integer, last_number=big))
+        self.replays = table("replays", _key(route=text), _values(partition=integer, offset=big, entries=text))
+        self.settled = table("settled", _key(route=text, entry=big), _values(action=text, at=real))
+        self.replay_doubts = table("replay_doubts", _key(route=text, partition=integer), _values(end=big))
+        self.waiting = table(
             "waiting",
             _key(route=text, number=big, target=text),
             _values(delivered_as=text, ranges=text, passed_over=text, acknowledged=text),
             _values(rows=big, since=real, attempts=integer, reason=text),
             sa.CheckConstraint("rows > 0", name="something_waits"),
-        ),
-        waiting_offsets=table(
+        )
+        self.waiting_offsets = table(
             "waiting_offsets",
             _key(route=text, number=big, target=text, partition=integer),
             _values(first=big, end=big),
-        ),
-        held=table("held", _key(route=text, partition=integer), _values(first=big)),
-        columns=table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real)),
-        changes=table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text)),
-        shapes=table("shapes", _key(route=text, target=text), _values(shape=text, last_change=integer)),
-        locks=table("locks", _key(name=text), _values(holder=text, until=real)),
-        lineages=table("lineages", _key(route=text, partition=integer), _values(entries=text)),
-        adopted=table(
+        )
+        self.held = table("held", _key(route=text, partition=integer), _values(first=big))
+        self.columns = table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real))
+        self.changes = table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text))
+        self.shapes = table("shapes", _key(route=text, target=text), _values(shape=text, last_change=integer))
+        self.locks = table("locks", _key(name=text), _values(holder=text, until=real))
+        self.lineages = table("lineages", _key(route=text, partition=integer), _values(entries=text))
+        self.adopted = table(
             "adopted",
             _key(route=text, place=integer),
             _values(ranges=text, tables=text, settled=integer),
             [sa.Column("wanting", text, nullable=False, server_default="[]")],
-        ),
-        accepted=table("accepted", _key(route=text), _values(act=text, number=big, at=real)),
-        places=table("places", _key(route=text), _values(place=text)),
-    )
+        )
+        self.accepted = table("accepted", _key(route=text), _values(act=text, number=big, at=real))
+        self.places = table("places", _key(route=text), _values(place=text))
 
 
 def _key(**kinds: sa.types.TypeEngine[Any]) -> list[sa.Column[Any]]:

@@ -17,16 +17,6 @@ class Summaries(Database):
         with self.reading() as connection:
             return self._totals(connection, route)
 
-    def skips(self, route: str) -> dict[str, int]:
-        """Skipped items by the step that skipped them."""
-        with self.reading() as connection:
-            return self._skips(connection, route)
-
-    def additions(self, route: str) -> dict[str, int]:
-        """Items that steps added beyond one per record, by step; their sum is the total's ``added``."""
-        with self.reading() as connection:
-            return self._additions(connection, route)
-
     def table_counts(self, route: str) -> dict[str, TableCount]:
         """What every table has received; their rows sum up to the total's ``loaded``."""
         with self.reading_snapshot() as connection:
@@ -39,10 +29,12 @@ class Summaries(Database):
         return Totals(row.items, row.added, row.loaded, row.skipped, row.failed, row.waiting)
 
     def _skips(self, connection: sa.Connection, route: str) -> dict[str, int]:
+        """Skipped items by the step that skipped them."""
         rows = connection.execute(sa.select(self._t.skips).filter_by(route=route))
         return {row.step: row.items for row in rows}
 
     def _additions(self, connection: sa.Connection, route: str) -> dict[str, int]:
+        """Items that steps added beyond one per record, by step; their sum is the total's ``added``."""
         rows = connection.execute(sa.select(self._t.additions).filter_by(route=route))
         found = {row.step: row.items for row in rows}
         earlier = self._totals(connection, route).added - sum(found.values())

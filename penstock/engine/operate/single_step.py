@@ -133,7 +133,7 @@ class Stepper:
 
     def pending_ranges(self) -> Ranges | None:
         """The ranges of the batch under way, if any. It comes first, unchanged: the destination may have it."""
-        pending = self._pipeline.ledger.pending(self._plan.name)
+        pending = self._pipeline.ledger.standing(self._plan.name).pending
         return None if pending is None else pending.ranges
 
     def deliver_pending(self) -> Result:
