@@ -29,7 +29,7 @@ from penstock.log.holds import Holds
 from penstock.log.lineage import Lineage, read_lineage
 from penstock.log.maintenance.maintenance_lock import lock_for_maintenance
 from penstock.log.maintenance.retention import ClosedSegment, closed_segment, removable, remove_segment
-from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader, PublishedEnd, StoredSpan
+from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, Bounds, PartitionReader
 from penstock.log.writer import PartitionWriter
 
 _NO_LIMIT = 2**62
@@ -113,13 +113,9 @@ class LocalLog:
         """From the oldest offset that may still be there up to the one that the next record gets."""
         return self.reader(partition).bounds()
 
-    def stored_span(self, partition: int) -> StoredSpan:
-        """The offsets of the first and the last record that are there."""
-        return self.reader(partition).stored_span()
-
     def first_offset(self, partition: int) -> int:
         """The offset of the first record that is there; compaction may have removed those where the log begins."""
-        first = self.stored_span(partition).first
+        first = self.reader(partition).stored_span().first
         return self.bounds(partition).oldest if first is None else first
 
     def lineage(self, partition: int) -> Lineage:
@@ -163,25 +159,6 @@ class LocalLog:
         """
         records, raw_bytes = (_NO_LIMIT if limit is None else limit for limit in (max_records, max_bytes))
         return self.reader(partition).advance(start, records, raw_bytes)
-
-    def published_end(self, partition: int) -> PublishedEnd:
-        """How far a partition is published, by offset and by stamp."""
-        return self.reader(partition).published_end()
-
-    def stamp_at(self, partition: int, offset: int) -> int:
-        """The stamp of the record at ``offset``, or of the next one; after the last one, its own."""
-        return self.reader(partition).stamp_at(offset)
-
-    def measure(self, partition: int, start: int, stop: int) -> tuple[int, int]:
-        """How many records there are with ``start <= offset < stop``, and about how many bytes they have in memory."""
-        return self.reader(partition).measure(start, stop)
-
-    def split(self, partition: int, start: int, end: int, pieces: int, min_bytes: int = 0) -> list[tuple[int, int]]:
-        """A range cut at frame boundaries into at most ``pieces`` stretches of about equal bytes.
-
-        There are fewer if they would be smaller than ``min_bytes``.
-        """
-        return self.reader(partition).split(start, end, pieces, min_bytes)
 
     def fetch(self, pointers: Pointers) -> Fetch:
         """The records at these pointers, in batches; see there."""

@@ -123,7 +123,7 @@ def stretches(log: LocalLog, start: Offsets, end: Offsets, tasks: int) -> list[S
     found: list[Stretch] = []
     for partition, (first, stop) in sorted(ranges.items()):
         pieces = max(1, round(tasks * (stop - first) / total))
-        found += [Stretch(partition, *cut) for cut in log.split(partition, first, stop, pieces, TASK_BYTES)]
+        found += [Stretch(partition, *cut) for cut in log.reader(partition).split(first, stop, pieces, TASK_BYTES)]
     return found
 
 

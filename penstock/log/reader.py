@@ -172,7 +172,7 @@ class PartitionReader:
         """The records with ``start <= offset < stop``, append by append, in order."""
         for segment, place, header, at in self._frames(start, stop):
             offsets = _remaining(segment, place, header, at)
-            first, offsets = header.records - len(offsets), offsets[: _below(offsets, stop)]
+            first, offsets = header.records - len(offsets), offsets[: bisect_left(offsets, stop)]
             if not len(offsets):
                 continue
             if header.flags & FrameFlag.STAMPED:
@@ -229,8 +229,9 @@ class PartitionReader:
                 place = leapt
         return max(start, end)
 
-    def split(self, start: int, end: int, pieces: int, min_bytes: int) -> list[tuple[int, int]]:
-        """The range cut at frame boundaries into at most so many stretches of about the same number of bytes."""
+    def split(self, start: int, end: int, pieces: int, min_bytes: int = 0) -> list[tuple[int, int]]:
+        """The range cut at frame boundaries into at most so many stretches of about the same number of bytes; fewer if
+        they would be smaller than ``min_bytes``."""
         cuts, weights, total = [start], [0], 0
         for segment, first, last in self._stretches(start, end):
             for place in [*_boundaries(segment, first, last, pieces), last]:
@@ -330,11 +331,6 @@ def _remaining(segment: Segment, place: Place, header: FrameHeader, start: int) 
         return range(max(start, header.base_offset), header.last_offset + 1)
     offsets = segment.open(place, header)[1]
     return offsets[np.searchsorted(offsets, start) :]
-
-
-def _below(offsets: range | np.ndarray, stop: int) -> int:
-    """How many of the offsets, which ascend, are below ``stop``."""
-    return bisect_left(offsets, stop)
 
 
 def _count_below(segment: Segment, place: Place, offset: int) -> int:

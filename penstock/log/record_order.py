@@ -32,10 +32,10 @@ def ends(log: LocalLog, sources: Collection[str] | None = None) -> Offsets:
     look than everything at the first is left for later. A record that is included was sent before the first look was
     over; the second look has everything that had been acknowledged by then.
     """
-    stamp = max((log.published_end(partition).stamp for partition in log.partitions(sources)), default=0)
+    stamp = max((log.reader(partition).published_end().stamp for partition in log.partitions(sources)), default=0)
     found: Offsets = {}
     for partition in log.partitions(sources):
-        reach = log.published_end(partition)
+        reach = log.reader(partition).published_end()
         found[partition] = reach.end if reach.stamp <= stamp else log.reader(partition).end_at(stamp)
     return found
 
@@ -71,7 +71,7 @@ class LogOrder:
     def before(self, ranges: Ranges, place: tuple[int, int]) -> dict[int, tuple[int, int]]:
         """The part of the ranges before the record at (partition, offset)."""
         partition, offset = place
-        stamp = self._log.stamp_at(partition, offset)
+        stamp = self._log.reader(partition).stamp_at(offset)
         found: dict[int, tuple[int, int]] = {}
         for p, (start, end) in sorted(ranges.items()):
             if p == partition:
@@ -148,7 +148,7 @@ def _fits(log: LocalLog, ranges: Ranges, records: int, raw_bytes: int) -> bool:
 
 
 def _measure(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
-    found = [log.measure(p, start, stop) for p, (start, stop) in ranges.items() if start < stop]
+    found = [log.reader(p).measure(start, stop) for p, (start, stop) in ranges.items() if start < stop]
     return sum(records for records, _ in found), sum(raw_bytes for _, raw_bytes in found)
 
 

@@ -216,18 +216,18 @@ class LogContract:
     def test_a_range_is_cut_into_stretches_without_gap_or_overlap(
         self, log: LocalLog, start: int, end: int, pieces: int
     ) -> None:
-        stretches = self.filled(log).split(0, start, end, pieces)
+        stretches = self.filled(log).reader(0).split(start, end, pieces)
         assert len(stretches) <= pieces
         assert [stretches[0][0], *(stop for _, stop in stretches)] == [*(first for first, _ in stretches), end]
         assert stretches[0][0] == start
 
     def test_stretches_are_about_equally_large(self, log: LocalLog) -> None:
-        sizes = [end - start for start, end in self.filled(log).split(0, 0, 200, 4)]
+        sizes = [end - start for start, end in self.filled(log).reader(0).split(0, 200, 4)]
         assert len(sizes) == 4
         assert all(40 <= size <= 60 for size in sizes)
 
     def test_an_empty_range_has_no_stretches(self, log: LocalLog) -> None:
-        assert self.filled(log).split(0, 50, 50, 4) == []
+        assert self.filled(log).reader(0).split(50, 50, 4) == []
 
     @pytest.mark.parametrize(("seconds", "offset"), [(-5, 0), (0, 0), (0.5, 1), (57, 57), (198.2, 199), (199.1, 200)])
     def test_the_first_record_at_or_after_a_time_is_found(self, log: LocalLog, seconds: float, offset: int) -> None:

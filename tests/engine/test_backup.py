@@ -53,14 +53,14 @@ def test_what_comes_after_a_restore_is_newer_than_all_that_was_put_back(site: Si
     for first in range(0, 60, 10):
         site.append(range(first, first + 10), worker=first // 10 % 2)
     before = LocalLog(site.data / "log")
-    reached = {partition: before.published_end(partition) for partition in before.partitions()}
+    reached = {partition: before.reader(partition).published_end() for partition in before.partitions()}
     make_backup(site)
     site.append(range(60, 70))
     put_back(site)
     after = LocalLog(site.data / "log")
-    assert {partition: after.published_end(partition) for partition in after.partitions()} == reached
+    assert {partition: after.reader(partition).published_end() for partition in after.partitions()} == reached
     site.append(range(100, 110), worker=0)
-    assert after.stamp_at(0, reached[0].end) > max(reach.stamp for reach in reached.values())
+    assert after.reader(0).stamp_at(reached[0].end) > max(reach.stamp for reach in reached.values())
 
 
 def test_a_restored_pipeline_resumes_behind_what_a_newer_warehouse_has(site: Site) -> None:

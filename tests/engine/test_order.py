@@ -122,10 +122,10 @@ def test_a_rewind_of_one_partition_takes_the_others_back_to_the_same_moment(tmp_
     deliver(shop, 50)
     found = plan_rewind(shop, "lake", 30, partition)
     assert {each.partition for each in found} == {0, 1}
-    oldest = shop.log.stamp_at(partition, 30)
+    oldest = shop.log.reader(partition).stamp_at(30)
     for each in found:
-        assert shop.log.stamp_at(each.partition, each.start) >= oldest
-        assert shop.log.stamp_at(each.partition, each.start - 1) < oldest
+        assert shop.log.reader(each.partition).stamp_at(each.start) >= oldest
+        assert shop.log.reader(each.partition).stamp_at(each.start - 1) < oldest
     rewind(shop, found, WHO)
     deliver(shop, 9)
     assert rows(tmp_path) == dict.fromkeys(range(IDS), TIMES - 1)

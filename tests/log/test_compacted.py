@@ -73,7 +73,7 @@ def test_a_time_is_found_among_what_is_left(log: LocalLog) -> None:
 
 def test_what_is_held_is_told_by_its_records_not_by_its_files(log: LocalLog) -> None:
     assert log.bounds(0) == Bounds(0, 40)
-    assert log.stored_span(0) == StoredSpan(first=2, last=39)
+    assert log.reader(0).stored_span() == StoredSpan(first=2, last=39)
 
 
 def test_a_segment_cut_off_behind_a_whole_frame_is_no_compacted_one(log: LocalLog) -> None:

@@ -135,7 +135,7 @@ def test_old_segments_are_not_put_together_with_young_ones_where_retention_goes_
     done = one(compact(log, {0: 400}))
     assert 400 / 60 - 1 <= done.segments_after < done.segments_before / 3
     assert log.apply_retention({0: 400}, START + timedelta(hours=1, seconds=200))
-    oldest = log.stored_span(0).first
+    oldest = log.reader(0).stored_span().first
     assert oldest is not None
     assert 200 - 60 <= oldest <= 200
 

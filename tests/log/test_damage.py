@@ -56,7 +56,7 @@ def test_the_error_names_the_frame_that_is_damaged(log: LocalLog) -> None:
 def test_a_head_that_is_lost_does_not_make_the_log_look_empty(log: LocalLog) -> None:
     (log.partition_dir(0) / "head").unlink()
     fresh = LocalLog(log.directory)
-    for look in (lambda: numbers(fresh), lambda: fresh.bounds(0), lambda: fresh.stored_span(0)):
+    for look in (lambda: numbers(fresh), lambda: fresh.bounds(0), lambda: fresh.reader(0).stored_span()):
         with pytest.raises(LogError, match=r"PEN-LOG-007: .*head is missing, and there are records"):
             look()
     with fresh.writer("web"):

@@ -100,7 +100,7 @@ class LogBesideAList(RuleBasedStateMachine):
 
     @rule(start=offsets, length=offsets, pieces=st.integers(1, 6))
     def split(self, start: int, length: int, pieces: int) -> None:
-        stretches = self.log.split(0, start, start + length, pieces)
+        stretches = self.log.reader(0).split(start, start + length, pieces)
         assert len(stretches) <= pieces
         assert [o for s, e in stretches for o in range(s, e)] == list(range(start, start + length))
 
@@ -144,7 +144,9 @@ class LogBesideAList(RuleBasedStateMachine):
         assert bounds.end == self.next
         assert self.log.usage()[0].records == len(self.kept)
         assert bounds.oldest <= min(self.kept, default=self.next)
-        assert self.log.stored_span(0) == StoredSpan(min(self.kept, default=None), max(self.kept, default=None))
+        assert self.log.reader(0).stored_span() == StoredSpan(
+            min(self.kept, default=None), max(self.kept, default=None)
+        )
 
     def teardown(self) -> None:
         self.writer.close()

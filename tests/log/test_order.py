@@ -24,6 +24,7 @@ from penstock.log.format.log_files import segment_bases, segment_path
 from penstock.log.local_log import LocalLog
 from penstock.log.logical_clock import CLOCK_FILE
 from penstock.log.maintenance.compaction import compact
+from penstock.log.reader import PartitionReader
 from penstock.log.record_order import LogOrder, Offsets, RangeOrder, beginning, ends
 from penstock.record import Record, entries
 from tests.contract.log import config
@@ -199,13 +200,13 @@ def test_a_look_at_the_ends_never_shows_a_record_without_one_that_was_acknowledg
         for writer in writers:
             sent.extend((writer.partition, offset) for offset in writer.append(numbered(range(2))))
 
-    look = LocalLog.published_end
+    look = PartitionReader.published_end
 
-    def slow_look(self: LocalLog, partition: int) -> object:
+    def slow_look(self: PartitionReader) -> object:
         append()
-        return look(self, partition)
+        return look(self)
 
-    monkeypatch.setattr(LocalLog, "published_end", slow_look)
+    monkeypatch.setattr(PartitionReader, "published_end", slow_look)
     for _ in range(5):
         append()
         acknowledged = len(sent)
@@ -251,7 +252,7 @@ def test_appends_after_a_restart_are_newer_than_all_before_it(
         segment_path(tmp_path / "1", log.bounds(0).end + 10**6).touch()
     with log.writer("web", 0) as zero:
         zero.append(numbered([100]))
-    assert log.stamp_at(0, 5) > last_frame_stamp(tmp_path / "1")
+    assert log.reader(0).stamp_at(5) > last_frame_stamp(tmp_path / "1")
 
 
 def last_frame_stamp(directory: Path) -> int:
@@ -325,7 +326,7 @@ def test_a_clock_with_bytes_that_nobody_wrote_is_repaired(tmp_path: Path) -> Non
         one.append(numbered(range(3)))
     with log.writer("web", 0) as zero:
         zero.append(numbered(range(3)))
-    assert log.stamp_at(0, 0) < log.stamp_at(1, 0) < log.stamp_at(0, 3)
+    assert log.reader(0).stamp_at(0) < log.reader(1).stamp_at(0) < log.reader(0).stamp_at(3)
 
 
 def test_a_clock_that_is_taken_away_from_writers_at_work_is_made_anew(tmp_path: Path) -> None:
@@ -403,7 +404,7 @@ def test_a_log_from_before_there_was_an_order_is_read_and_is_older_than_what_com
     (tmp_path / CLOCK_FILE).unlink()
     log = LocalLog(tmp_path, config(segment_bytes=1500))
     assert ends(log) == {0: 30, 1: 30}
-    assert [log.stamp_at(0, 0), log.stamp_at(1, 29)] == [0, 0]
+    assert [log.reader(0).stamp_at(0), log.reader(1).stamp_at(29)] == [0, 0]
     sent: list[tuple[int, int]] = []
     with log.writer("web", 0) as zero, log.writer("web", 1) as one:
         for writer in (one, zero, one):
@@ -433,7 +434,7 @@ def test_two_partitions_may_be_opened_in_any_order_after_a_copy_is_put_back(tmp_
     back = LocalLog(tmp_path / "copy")
     with back.writer("web", 0) as zero:
         zero.append(numbered(range(3)))
-    assert back.stamp_at(0, 3) > back.stamp_at(1, 5)
+    assert back.reader(0).stamp_at(3) > back.reader(1).stamp_at(5)
 
 
 def test_a_partition_with_a_long_way_to_go_does_not_keep_what_is_older_elsewhere(tmp_path: Path) -> None:

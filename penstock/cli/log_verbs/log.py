@@ -40,7 +40,7 @@ def show_log(
     log = open_log(config)
     bounds = _bounds(log, partition)
     if print_records(_records(log, bounds, wanted, last), json, full) == 0:
-        there = {p: log.stored_span(p) for p in bounds}
+        there = {p: log.reader(p).stored_span() for p in bounds}
         held = ", ".join(f"partition {p} holds {h.first}..{h.last}" for p, h in there.items() if h.first is not None)
         note(f"no records there; {held or 'the log is empty'}")
 
@@ -49,7 +49,7 @@ def current(partition: PartitionOption = None, config: ConfigOption = CONFIG, js
     """Show the newest offset of every partition, and the one that the next record gets."""
     log = open_log(config)
     owners = log.partitions()
-    found = {p: (log.stored_span(p).last, b.end) for p, b in _bounds(log, partition).items()}
+    found = {p: (log.reader(p).stored_span().last, b.end) for p, b in _bounds(log, partition).items()}
     if json:
         places = found.items()
         print_json([{"partition": p, "source": owners[p].source, "current": c, "next": n} for p, (c, n) in places])
@@ -64,7 +64,7 @@ def oldest(partition: PartitionOption = None, config: ConfigOption = CONFIG, jso
     """Show the oldest offset that every partition still holds."""
     log = open_log(config)
     owners = log.partitions()
-    found = {p: log.stored_span(p).first for p in chosen_partitions(log, partition)}
+    found = {p: log.reader(p).stored_span().first for p in chosen_partitions(log, partition)}
     if json:
         print_json([{"partition": p, "source": owners[p].source, "oldest": first} for p, first in found.items()])
         return

@@ -399,7 +399,7 @@ class Delivery:
         if piece.again:
             raise lost
         events.lost_range_split(self.plan.name, piece.ranges, str(lost))
-        records = sum(self.log.measure(partition, *stretch)[0] for partition, stretch in piece.ranges.items())
+        records = sum(self.log.reader(partition).measure(*stretch)[0] for partition, stretch in piece.ranges.items())
         if records > 1:
             return [Piece(half) for half in halves(piece.ranges, records, self._order)]
         # The offsets around the only record are gone from the log, and did no harm.

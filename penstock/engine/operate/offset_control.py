@@ -269,7 +269,9 @@ def _align_partitions(
 ) -> list[RewindRange]:
     """The same ranges, with all partitions of the route moved back to the oldest record that is read again."""
     log, asked = pipeline.log, {each.partition: each for each in found}
-    stamps = {each.partition: log.stamp_at(each.partition, each.start) for each in found if each.start < each.before}
+    stamps = {
+        each.partition: log.reader(each.partition).stamp_at(each.start) for each in found if each.start < each.before
+    }
     if not stamps:
         return list(found)
     first = min(stamps.values())

@@ -140,6 +140,10 @@ class Stepper:
         begun = self.pending_ranges()
         return Result(Fate.SKIPPED) if begun is None else self._deliver(self._stage_ranges(begun))
 
+    def _place_in_order(self, head: pa.RecordBatch) -> tuple[int, int]:
+        partition, offset = (head.column(name)[0].as_py() for name in ("partition", "offset"))
+        return self._pipeline.log.reader(partition).stamp_at(offset), partition
+
     def next(self) -> RecordPreview | None:
         """The record that the route reads next: the first in the order of the log."""
         self._pass_over_acknowledged()
@@ -147,8 +151,7 @@ class Stepper:
         found = [head for head in heads if head is not None]
         if not found:
             return None
-        firsts = [(head.column("partition")[0].as_py(), head.column("offset")[0].as_py()) for head in found]
-        head = found[firsts.index(min(firsts, key=lambda place: (self._pipeline.log.stamp_at(*place), place[0])))]
+        head = min(found, key=self._place_in_order)
         (record,) = records(head)
         report = self._stage_ranges({record.partition: (self._committed(record.partition), record.offset + 1)})
         return RecordPreview(record, self._step_outcomes(head), rows_by_table(report.parts), report)
