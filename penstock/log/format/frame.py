@@ -26,11 +26,11 @@ from enum import IntFlag
 from typing import NamedTuple
 
 import google_crc32c
+import lz4.block
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import LogError
-from penstock.log.format.compression import pack, unpack
 from penstock.record import ENTRY_SCHEMA, int64_values
 
 MAGIC = b"PNSF"
@@ -45,6 +45,7 @@ _WORTH_COMPRESSING = 8 * 2**10
 
 _LAYOUT = struct.Struct("<4sBBHIIqqIIqqI")
 _CHECKSUM = struct.Struct("<I")
+_SIZES = struct.Struct("<II")
 _CHECKED_BYTES = _LAYOUT.size
 assert _CHECKED_BYTES + _CHECKSUM.size == HEADER_BYTES
 
@@ -197,20 +198,27 @@ def decode_stamps(header: FrameHeader, payload: pa.Buffer) -> np.ndarray:
 
 
 def _packed(message: pa.Buffer, compression: str) -> tuple[int, list[pa.Buffer]]:
-    """The message as written to disk, and the flag of its compression."""
+    """The message as written to disk, and the flag of its compression. A compressed one is its sizes, packed and raw,
+    then one block."""
     if compression == "none" or message.size < _WORTH_COMPRESSING:
         return 0, [message]
     if compression == "zstd":
-        return FrameFlag.ZSTD, pack(message, "zstd")
-    return FrameFlag.LZ4, pack(message, "lz4")
+        # As bytes: the memoryview of a buffer that Arrow has shrunk still reports its former length.
+        flag, block = FrameFlag.ZSTD, pa.Codec("zstd").compress(message, asbytes=True)
+    else:
+        # Its fast mode takes two thirds of the time for a fifth more bytes: a collector has more disk than time.
+        fast = lz4.block.compress(memoryview(message), mode="fast", acceleration=12, store_size=False)
+        flag, block = FrameFlag.LZ4, fast
+    return flag, [pa.py_buffer(_SIZES.pack(len(block), message.size)), pa.py_buffer(block)]
 
 
 def _message(header: FrameHeader, payload: pa.Buffer) -> pa.Buffer:
-    if header.flags & FrameFlag.ZSTD:
-        return unpack(payload, "zstd")
-    if header.flags & FrameFlag.LZ4:
-        return unpack(payload, "lz4")
-    return payload
+    """The message as it was before it was compressed. The payload may be longer than the block."""
+    if not header.flags & (FrameFlag.ZSTD | FrameFlag.LZ4):
+        return payload
+    codec = pa.Codec("zstd" if header.flags & FrameFlag.ZSTD else "lz4_raw")
+    packed, raw = _SIZES.unpack_from(payload)
+    return codec.decompress(payload.slice(_SIZES.size, packed), raw)
 
 
 def pack_header(h: FrameHeader) -> bytes:
