@@ -11,7 +11,6 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import count
 from typing import IO
 
@@ -76,12 +75,9 @@ class BigquerySession(MarkedSession):
         with _translate_errors(refuses=False):
             try:
                 self._ensure_origin_column()
-                query = self._query(statements.mark_query(self.dialect, batch, table))
-                rows = list(query.result(timeout=self._timeout))
             except NotFound:
                 return None
-        found = ((replace(batch, origin=str(row[2])), int(str(row[0])), str(row[1])) for row in rows)
-        return next((Mark(marked, table, loaded, failures) for marked, loaded, failures in found), None)
+        return self._stored_mark(batch, table)
 
     def _ensure_origin_column(self) -> None:
         """Raises ``NotFound`` if there are no marks yet."""

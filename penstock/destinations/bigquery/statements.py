@@ -140,7 +140,7 @@ def _move(dialect: BigqueryDialect, load: Load, staged: str, schema: pa.Schema) 
     names = [by_real[field.name] for field in fields if field.name in by_real]
     if load.merge is not None:
         return dialect.merge(load.table, f"({rows})", names, load.merge)
-    listed = dialect.names([load.table.columns[name].name for name in names])
+    listed = dialect.real_names(load.table, names)
     return f"INSERT INTO {dialect.relation(load.table.name)} ({listed}) {rows}"
 
 
@@ -160,13 +160,6 @@ def typed(name: str, staged: str, real: str) -> str:
 
 def create_marks_statement(dialect: BigqueryDialect) -> str:
     return f"CREATE TABLE IF NOT EXISTS {dialect.relation(MARKS)} ({MARK_COLUMNS})"
-
-
-def mark_query(dialect: BigqueryDialect, batch: Batch, table: str) -> Statement:
-    return Statement(
-        f"SELECT `loaded`, `failures`, COALESCE(`origin`, '') FROM {dialect.relation(MARKS)} WHERE {_MARKED}",
-        _place(batch, table),
-    )
 
 
 def add_origin_statement(dialect: BigqueryDialect) -> Statement:

@@ -137,7 +137,7 @@ class ClickhouseDialect(Dialect):
         whole = self.names([column.name for column in table.columns.values()])
         return (
             f"INSERT INTO {target} ({whole}) SELECT {', '.join(taken)} FROM ({rows}) AS s LEFT JOIN"
-            f" {self.current_rows(table, waiting, merge)} AS t ON {self.key_match(table, merge)}"
+            f" {self.current_rows(table, waiting, merge)} AS t ON {self.key_match(table, merge.key)}"
         )
 
     def current_rows(self, table: Table, staged: str, merge: Merge) -> str:

@@ -70,7 +70,7 @@ class DuckdbMirrorTransaction(MirrorTransaction):
             if changes.key:
                 run(mirror_statements.delete(DUCKDB, changes, COMING))
             for columns, rows in mirror_statements.insert_selects(DUCKDB, changes, COMING):
-                run(f"INSERT INTO {table} ({mirror_statements.real_names(DUCKDB, changes, columns)}) {rows}")
+                run(f"INSERT INTO {table} ({DUCKDB.real_names(changes.table, columns)}) {rows}")
             run(f"DROP TABLE {COMING}")
 
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:

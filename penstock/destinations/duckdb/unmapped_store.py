@@ -52,7 +52,7 @@ class DuckdbUnmappedStore(UnmappedStore):
             self._connection.execute(statement)
 
     def write_back(self, table: Table, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> None:
-        real = DUCKDB.names([table.columns[name].name for name in (*columns, UNMAPPED)])
+        real = DUCKDB.real_names(table, (*columns, UNMAPPED))
         shape = f"rowid AS {DUCKDB.identifier(ROW)}, {real}"
         create_staging_table(self._connection, REMAPPED, shape, DUCKDB.relation(table.name))
         for batch in rows:

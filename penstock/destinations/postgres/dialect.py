@@ -111,8 +111,8 @@ class PostgresDialect(Dialect):
         return super().holds(real, other)
 
     def merge(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
-        listed = self.names([table.columns[name].name for name in columns])
-        keys = self.names([table.columns[name].name for name in merge.key])
+        listed = self.real_names(table, columns)
+        keys = self.real_names(table, merge.key)
         changes = self.update_values(table, columns, merge, comes="EXCLUDED")
         newer = self.is_newer(table, columns, merge, comes="EXCLUDED")
         action = f"UPDATE SET {assignments(changes)}{f' WHERE {newer}' if newer else ''}" if changes else "NOTHING"

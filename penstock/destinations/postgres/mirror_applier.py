@@ -108,13 +108,13 @@ class PostgresMirrorTransaction(MirrorTransaction):
     def _upserts(self, changes: Changes) -> Iterator[str]:
         table = self._dialect.relation(changes.table.name)
         for columns, rows in mirror_statements.insert_selects(self._dialect, changes, COMING):
-            listed = mirror_statements.real_names(self._dialect, changes, columns)
+            listed = self._dialect.real_names(changes.table, columns)
             # The source's values even in identity columns.
             insert = f"INSERT INTO {table} AS t ({listed}) OVERRIDING SYSTEM VALUE {rows}"
             if not changes.key:
                 yield insert
                 continue
-            keys = mirror_statements.real_names(self._dialect, changes, changes.key)
+            keys = self._dialect.real_names(changes.table, changes.key)
             # In the order of the index: neighbouring rows are found and written together.
             yield f"{insert} ORDER BY {keys} ON CONFLICT ({keys}) DO {self._update(changes, columns)}"
 

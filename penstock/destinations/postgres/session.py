@@ -106,15 +106,7 @@ class PostgresSession(MarkedSession):
                 return None
             if "origin" not in columns:
                 cursor.execute(plain(f"ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS origin text"))
-            cursor.execute(
-                plain(f"SELECT loaded, failures, coalesce(origin, '') FROM {self._marks}")
-                + sql.SQL(" WHERE scope = %s AND route = %s AND batch = %s AND table_name = %s"),
-                (batch.scope, batch.route, batch.number, table),
-            )
-            found = cursor.fetchone()
-        if found is None:
-            return None
-        return Mark(replace(batch, origin=str(found[2])), table, int(str(found[0])), str(found[1]))
+            return self._stored_mark(batch, table)
 
     def _mark_columns(self, cursor: Cursor) -> set[str]:
         """Of the table of marks; empty if there is none yet."""
@@ -151,7 +143,7 @@ class PostgresSession(MarkedSession):
 
     def _insert(self, cursor: Cursor, load: Load, target: str) -> None:
         columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
-        names = self.dialect.names([load.table.columns[name].name for name in columns])
+        names = self.dialect.real_names(load.table, columns)
         self._create_staging(cursor, load, None)
         given, _ = self._copy(cursor, staged, load)
         cursor.execute(plain(f"INSERT INTO {target} ({names}) SELECT {names} FROM {staged}"))
@@ -201,11 +193,11 @@ class PostgresSession(MarkedSession):
         cursor.execute(plain(f"TRUNCATE {staged}"))
         self._copy(cursor, staged, load)
         rows, number = self.dialect.identifier(_NUMBERED), self.dialect.identifier(_NUMBER)
-        keys = self.dialect.names([load.table.columns[name].name for name in merge.key])
+        real, keys = (self.dialect.real_names(load.table, names) for names in (columns, merge.key))
         due = self.dialect.due_rows(load.table, staged, columns, merge)
         cursor.execute(
             plain(
-                f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {self._real(load)}, row_number() OVER"
+                f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {real}, row_number() OVER"
                 f' (PARTITION BY {keys} ORDER BY "#place") AS {number} FROM'
                 f' (SELECT s.*, row_number() OVER () AS "#place" FROM {due} AS s) AS s'
             )
@@ -229,13 +221,10 @@ class PostgresSession(MarkedSession):
         cursor.execute(
             plain(
                 f"SELECT count(*) FROM {due} AS s LEFT JOIN {self.dialect.relation(table.name)} AS t"
-                f" ON {self.dialect.key_match(table, merge)} WHERE t.{key} IS NULL OR ({newer})"
+                f" ON {self.dialect.key_match(table, merge.key)} WHERE t.{key} IS NULL OR ({newer})"
             )
         )
         return int(str((cursor.fetchone() or (0,))[0]))
-
-    def _real(self, load: Load) -> str:
-        return self.dialect.names([load.table.columns[name].name for name in load.rows.columns()])
 
     def _copy(
         self, cursor: Cursor, relation: str, load: Load, by: Sequence[str] = (), columns: Sequence[str] = ()

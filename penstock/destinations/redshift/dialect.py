@@ -69,7 +69,7 @@ class RedshiftDialect(Dialect):
         """Two statements, to be run in one transaction."""
         target, there = self.relation(table.name), self.identifier(table.name)
         rows = f"{self.due_rows(table, staged, columns, merge)} AS s"
-        same = self.key_match(table, merge, there)
+        same = self.key_match(table, merge.key, there)
         changes = self.update_values(table, columns, merge, there)
         newer = self.is_newer(table, columns, merge, there)
         update = (

@@ -93,7 +93,7 @@ class RedshiftSession(MarkedSession):
     def _load(self, load: Load) -> None:
         columns = load.rows.columns()
         staged = self.dialect.identifier(STAGED)
-        real = self.dialect.names([load.table.columns[name].name for name in columns])
+        real = self.dialect.real_names(load.table, columns)
         with self._translate_errors():
             self._stage(load, staged)
             if load.batch is not None:

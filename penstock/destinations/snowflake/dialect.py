@@ -105,7 +105,7 @@ class SnowflakeDialect(Dialect):
         relation, target, staged = self.relation(table.name), self._ours(table.name), self.identifier(STAGED)
         rows = self.due_rows(table, staged, columns, merge)
         rows = rows if rows == staged else f"{rows} AS {staged}"
-        same = self.key_match(table, merge, target, staged)
+        same = self.key_match(table, merge.key, target, staged)
         changes = self.update_values(table, columns, merge, target, staged)
         newer = self.is_newer(table, columns, merge, target, staged)
         update = (

@@ -76,6 +76,10 @@ class Dialect(ABC):
     def names(self, names: Sequence[str]) -> str:
         return ", ".join(map(self.identifier, names))
 
+    def real_names(self, table: Table, columns: Sequence[str]) -> str:
+        """Columns of a table, given by our names, as the table calls them."""
+        return self.names([table.columns[name].name for name in columns])
+
     def relation(self, table: str) -> str:
         """A table as statements name it; engines with schemas put theirs in front."""
         return self.identifier(table)
@@ -169,7 +173,7 @@ class Dialect(ABC):
 
     def staging_select(self, table: Table, columns: Sequence[str], merge: Merge | None) -> str:
         """What to select from a table to get the columns of staged rows."""
-        listed = self.names([table.columns[name].name for name in columns])
+        listed = self.real_names(table, columns)
         if merge is None or not merge.in_turns or merge.version is None:
             return listed
         version = self.identifier(table.columns[merge.version].name)
@@ -184,16 +188,16 @@ class Dialect(ABC):
         changes = self.update_values(table, columns, merge)
         newer = self.is_newer(table, columns, merge)
         matched = f" WHEN MATCHED{f' AND ({newer})' if newer else ''} THEN UPDATE SET {assignments(changes)}"
-        listed = self.names([table.columns[name].name for name in columns])
+        listed = self.real_names(table, columns)
         values = ", ".join(f"s.{self.identifier(table.columns[name].name)}" for name in columns)
         return (
             f"MERGE INTO {self.relation(table.name)} AS t USING {self.due_rows(table, staged, columns, merge)} AS s"
-            f" ON {self.key_match(table, merge)}{matched if changes else ''}"
+            f" ON {self.key_match(table, merge.key)}{matched if changes else ''}"
             f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
         )
 
-    def key_match(self, table: Table, merge: Merge, there: str = "t", comes: str = "s") -> str:
-        keys = [self.identifier(table.columns[name].name) for name in merge.key]
+    def key_match(self, table: Table, key: Sequence[str], there: str = "t", comes: str = "s") -> str:
+        keys = [self.identifier(table.columns[name].name) for name in key]
         return " AND ".join(f"{there}.{name} = {comes}.{name}" for name in keys)
 
     def due_rows(self, table: Table, staged: str, columns: Sequence[str], merge: Merge) -> str:
@@ -205,7 +209,7 @@ class Dialect(ABC):
         there = self.comparable(f"t.{self.identifier(table.columns[merge.version].name)}", table, merge.version)
         return (
             f"(SELECT {listed} FROM {staged} AS s WHERE {turn} IS NULL UNION ALL SELECT {listed} FROM {staged} AS s"
-            f" LEFT JOIN {self.current_rows(table, staged, merge)} AS t ON {self.key_match(table, merge)} WHERE"
+            f" LEFT JOIN {self.current_rows(table, staged, merge)} AS t ON {self.key_match(table, merge.key)} WHERE"
             f" {turn} = 0 AND {there} IS NULL OR {turn} >= 0 AND {there} <= {upto}"
             f" AND ({after} IS NULL OR {there} > {after}))"
         )

@@ -164,14 +164,12 @@ def test_a_column_that_takes_no_single_values_is_left_out() -> None:
     assert text.split(";\n")[1] == f"INSERT INTO {T} (`a`) SELECT `a` FROM `my-project`.`shop`.`st`"
 
 
-def test_tables_and_queries_of_ours_are_bigquerys() -> None:
+def test_tables_of_ours_are_bigquerys() -> None:
     schema = pa.schema({"a": pa.int64(), "b": pa.string(), "c": pa.timestamp("us", "UTC")})
     staged = statements.create_staged_statement(DIALECT, "st", schema)
     assert staged.startswith("CREATE TABLE `my-project`.`shop`.`st` (`a` INT64, `b` STRING, `c` TIMESTAMP) OPTIONS")
-    found = statements.mark_query(DIALECT, MARK.batch, "t")
-    assert found.values == {"scope": "ledger", "route": "route", "batch": 7, "table_name": "t"}
-    texts = [staged, statements.create_marks_statement(DIALECT), found.text]
-    assert [type(tree) for text in texts for tree in parsed(text)] == [exp.Create, exp.Create, exp.Select]
+    texts = [staged, statements.create_marks_statement(DIALECT)]
+    assert [type(tree) for text in texts for tree in parsed(text)] == [exp.Create, exp.Create]
 
 
 @pytest.mark.parametrize(("number", "most"), [(999, None), (1_050, None), (1_100, 100), (5_000, 4_000)])

@@ -29,9 +29,9 @@ def coming_columns(dialect: Dialect, changes: Changes) -> str:
 def gone_columns(dialect: Dialect, changes: Changes) -> str:
     """The same for the rows that go."""
     if changes.key:
-        return real_names(dialect, changes, changes.key)
+        return dialect.real_names(changes.table, changes.key)
     times = f"CAST(0 AS {dialect.types[InnerType.INT64]}) AS {dialect.identifier(TIMES)}"
-    return f"{real_names(dialect, changes, changes.columns)}, {times}"
+    return f"{dialect.real_names(changes.table, changes.columns)}, {times}"
 
 
 def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
@@ -61,13 +61,13 @@ def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
 def delete(dialect: Dialect, changes: Changes, staged: str) -> str:
     """Deletes the rows of these keys from the table."""
     table = dialect.relation(changes.table.name)
-    return f"DELETE FROM {table} AS t USING {staged} AS s WHERE {_equal_keys(dialect, changes)}"
+    return f"DELETE FROM {table} AS t USING {staged} AS s WHERE {dialect.key_match(changes.table, changes.key)}"
 
 
 def select_left(dialect: Dialect, changes: Changes, staged: str) -> str:
     """Selects a row of these keys, if the table still has one."""
     table = dialect.relation(changes.table.name)
-    return f"SELECT 1 FROM {table} AS t JOIN {staged} AS s ON {_equal_keys(dialect, changes)} LIMIT 1"
+    return f"SELECT 1 FROM {table} AS t JOIN {staged} AS s ON {dialect.key_match(changes.table, changes.key)} LIMIT 1"
 
 
 def delete_equals(
@@ -102,17 +102,8 @@ def insert_selects(dialect: Dialect, changes: Changes, staged: str) -> Iterator[
         yield changes.columns, _selected(dialect, changes, changes.columns, staged)
 
 
-def real_names(dialect: Dialect, changes: Changes, columns: Sequence[str]) -> str:
-    return dialect.names([changes.table.columns[name].name for name in columns])
-
-
 def _selected(dialect: Dialect, changes: Changes, columns: Sequence[str], staged: str) -> str:
-    return f"SELECT {real_names(dialect, changes, columns)} FROM {staged} AS s"
-
-
-def _equal_keys(dialect: Dialect, changes: Changes) -> str:
-    keys = [dialect.identifier(changes.table.columns[name].name) for name in changes.key]
-    return " AND ".join(f"t.{name} = s.{name}" for name in keys)
+    return f"SELECT {dialect.real_names(changes.table, columns)} FROM {staged} AS s"
 
 
 def _same(dialect: Dialect, changes: Changes) -> str:
