@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.temporary_tables import create_staging_table
 from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
@@ -77,6 +76,17 @@ class DuckdbMirrorTransaction(MirrorTransaction):
         create_staging_table(self._connection, name, columns, table)
         first = next(rows)
         insert_rows(self._connection, name, first.schema, chain([first], rows))
+
+
+def create_staging_table(connection: duckdb.DuckDBPyConnection, name: str, columns: str, table: str) -> None:
+    """Create an empty temporary table with the columns of ``SELECT columns FROM table``; replaces one of that name.
+
+    The columns are spelled out. A table that ``CREATE TABLE .. AS`` makes from an empty SELECT accepts rows within the
+    same transaction, but from a row group (122,880 rows) on, DuckDB 2.0 shows none of them to a reader.
+    """
+    described = connection.execute(f"DESCRIBE SELECT {columns} FROM {table}").fetchall()
+    listed = ", ".join(f"{DUCKDB.identifier(column)} {kind}" for column, kind, *_ in described)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({listed})")
 
 
 def insert_rows(

@@ -13,17 +13,16 @@ from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, insert_rows, line
-from penstock.destinations.duckdb.row_groups import row_groups
-from penstock.destinations.duckdb.temporary_tables import create_staging_table
+from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, create_staging_table, insert_rows, line
 from penstock.destinations.duckdb.unmapped_store import DuckdbUnmappedStore
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.row_pieces import load_schema
+from penstock.destinations.sql.load.row_pieces import load_schema, with_all_columns
 from penstock.destinations.sql.load.table_load import Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import MARKS, Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.session import Comments
+from penstock.destinations.sql.stage.table_files import FILE_ROWS
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 _STAGED = "_penstock_staged"
@@ -187,6 +186,29 @@ class DuckdbSession(MarkedSession):
             raise
         except (duckdb.Error, OSError, pa.ArrowException) as error:
             raise as_penstock_error(self._path, error) from error
+
+
+def row_groups(load: Load) -> Iterator[pa.RecordBatch]:
+    """All rows with all columns of the load, in batches of exactly one DuckDB row group. A load that is smaller than a
+    group keeps its order.
+
+    One thread compresses such a batch, so several run at once, and the batch is final: DuckDB regroups groups of other
+    sizes when it closes the file, which takes as long as loading them. Staged files are cut to that size and pass
+    through as they are. The remaining rows of all files come at the end.
+    """
+    schema = load_schema(load, DUCKDB)
+    left: list[pa.RecordBatch] = []
+    for reader in load.rows.readers():
+        for batch in reader:
+            rows = with_all_columns(batch, schema)
+            if rows.num_rows == FILE_ROWS:
+                yield rows
+            else:
+                left.append(rows)
+    # The batches are in mapped files: keeping them costs next to nothing.
+    rest = pa.Table.from_batches(left, schema)
+    for start in range(0, rest.num_rows, FILE_ROWS):
+        yield from rest.slice(start, FILE_ROWS).combine_chunks().to_batches()
 
 
 def as_penstock_error(path: Path, error: Exception) -> TransientError | RefusedError | TableRefusedError:

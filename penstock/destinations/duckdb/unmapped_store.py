@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.temporary_tables import create_staging_table
+from penstock.destinations.duckdb.mirror_applier import create_staging_table
 from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.destinations.sql.unmapped.unmapped_store import REMAPPED, ROW, UnmappedStore, update_statement
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
