@@ -45,7 +45,7 @@ from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task import fail_ranges, stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.failed.failed_store import FailedStore
-from penstock.engine.history.adopted_stretch import account_for
+from penstock.engine.history.adoption import account_for
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.history.route_history import History
 from penstock.engine.ledger import (

@@ -13,13 +13,16 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.destinations.contract import LoadedTable
+import pyarrow as pa
+
+from penstock.destinations.contract import LoadedTable, Part, TableReceipt
 from penstock.engine.delivery.batch_pieces import Order, Place, Range, Ranges, joined, remaining, rest_after
+from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.ledger import AdoptedBatch, Adoption
 from penstock.errors import PenstockError
 from penstock.log.lineage import Lineage
-from penstock.outcome import NO_FAILURES
+from penstock.outcome import NO_FAILURES, failure_batch
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,27 @@ def _refused(loads: Sequence[LoadedTable]) -> str:
         refused = (load.failures if load.failures is not None else NO_FAILURES).to_pylist()
         rows += [[row["partition"], row["offset"], row["code"], row["message"]] for row in refused]
     return json.dumps(rows)
+
+
+def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableReceipt], list[Part]]:
+    """The receipts of the tables that have their rows, and the parts of all others. ``report`` has the same ranges."""
+    staged = rows_by_table(report.parts)
+    receipts = []
+    for table, text in adopted.tables.items():
+        rows = sum(staged[name] for name in adopted.staged_as(table))
+        if rows:
+            refused = refused_in(text, adopted.ranges).slice(0, rows)
+            failures, others = refused if refused.num_rows else None, adopted.meant_for.get(table, ())
+            receipts.append(TableReceipt(table, rows - refused.num_rows, failures, repeated=True, meant_for=others))
+    there = {name for table in adopted.tables for name in adopted.staged_as(table)}
+    return receipts, [part for part in report.parts if part.table not in there]
+
+
+def refused_in(text: str, ranges: Ranges) -> pa.RecordBatch:
+    """The rows in these ranges that a table refused."""
+    return failure_batch(
+        [row for row in json.loads(text) if row[0] in ranges and ranges[row[0]][0] <= row[1] < ranges[row[0]][1]]
+    )
 
 
 def shared_ranges(origin: Origin, log: Mapping[int, LogPart]) -> dict[int, tuple[int, int]]:

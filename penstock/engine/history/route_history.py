@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.destinations.contract import AnyDestination, Batch, LoadedTable
+from penstock.engine.delivery.batch_pieces import remaining
 from penstock.engine.failed.replay import repeated_copies
 from penstock.engine.history.adoption import LogPart, shared_ranges
 from penstock.engine.history.batch_origin import Origin
@@ -120,12 +121,7 @@ class History:
         missing, or if the destination keeps no marks."""
         if not destination.capabilities.transactions:
             return ""
-        own = [
-            load.batch.number
-            for load in destination.newest_loads()
-            if (load.batch.scope, load.batch.route) == (self.ledger.scope, route)
-        ]
-        newest = max(own, default=0)
+        newest = self.highest_number(route, destination)
         lacking = [batch for batch in self.ledger.batches(route, last=MAX_LISTED) if batch.loaded]
         lacking = [batch for batch in lacking if batch.number > max(newest, self.ledger.accepted_number(route))]
         if not lacking:
@@ -147,6 +143,12 @@ class History:
             + (f" To deliver them again: {verbs}" if verbs else "")
             + (" (the log no longer has all of them; an archive may)" if gone else "")
         )
+
+    def highest_number(self, route: str, destination: AnyDestination) -> int:
+        """The highest batch number that the destination has of this ledger and route; 0 if it has none."""
+        batches = [load.batch for load in destination.newest_loads()]
+        own = [batch.number for batch in batches if (batch.scope, batch.route) == (self.ledger.scope, route)]
+        return max(own, default=0)
 
     def forks(self, route: str, sources: Sequence[str]) -> dict[int, tuple[int, int]]:
         """Partitions in which the log has other records than the route has delivered: the first such offset, and the
@@ -206,24 +208,14 @@ class History:
             )
 
     def _is_of_this_log(self, text: str, origin: Origin) -> bool:
-        owners = self.log.partitions()
-        if not origin.stretches.keys() <= owners.keys():
+        if not origin.stretches.keys() <= self.log.partitions().keys():
             return False
         if Origin.of(self.log, origin.ranges).to_text() == text:
             return True
-        for partition, stretch in origin.stretches.items():
-            bounds = self.log.bounds(partition)
-            start = max(stretch.start, bounds.oldest)
-            if owners[partition].identity != stretch.identity or stretch.end > bounds.end:
-                return False
-            if start < stretch.end and stretch.lineage.agreed(self.log.lineage(partition), start, stretch.end) < (
-                stretch.end
-            ):
-                return False
-        return True
+        return shared_ranges(origin, self.log_parts()) == remaining(origin.ranges, {})
 
-    def log_parts(self, sources: Sequence[str]) -> dict[int, LogPart]:
-        """The partitions of some sources, for comparison with what a destination has."""
+    def log_parts(self, sources: Sequence[str] | None = None) -> dict[int, LogPart]:
+        """The partitions, or those of some sources, for comparison with what a destination has."""
         found = {}
         for partition, owner in self.log.partitions(sources).items():
             bounds = self.log.bounds(partition)

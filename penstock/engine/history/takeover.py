@@ -173,10 +173,7 @@ def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
 
 
 def _highest_number(pipeline: Pipeline, route: str) -> int:
-    """The highest batch number that the destination has of this ledger and route."""
-    batches = [load.batch for load in pipeline.plan(route).destination().newest_loads()]
-    own = [batch.number for batch in batches if (batch.scope, batch.route) == (pipeline.ledger.scope, route)]
-    return max(own, default=0)
+    return pipeline.history().highest_number(route, pipeline.plan(route).destination())
 
 
 def _histories(

@@ -17,7 +17,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -325,10 +324,9 @@ def _check_waiting(pipeline: Pipeline, route: str, fix: str) -> Iterator[Finding
 
 def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:
     """Whether the route's history fits what was delivered before. Another check reports one that is unavailable."""
-    history, sources = pipeline.history(), pipeline.sources_of(route)
-    history.check_local_state(route, sources)
-    with suppress(TransientError):
-        history.check_target(route, sources, pipeline.plan(route).destination())
+    from penstock.engine.history.takeover import check_past
+
+    check_past(pipeline, route)
     yield from ()
 
 
