@@ -110,7 +110,7 @@ class Shop:
         """As if every table were due."""
         layout, delivery = self.pipeline.layout, self.delivery
         beside = replace(delivery, plan=replace(delivery.plan, stage_dir=layout.retry_stage(self.route)))
-        RetryLane(beside, beside.restage_batch, layout.waiting_stage(self.route)).retry_due_tables()
+        RetryLane(beside, layout.waiting_stage(self.route)).retry_due_tables()
 
     @property
     def totals(self) -> Totals:

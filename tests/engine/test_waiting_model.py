@@ -343,7 +343,7 @@ class WaitingMachine(RuleBasedStateMachine):
             replace(route_plan(pipeline.config, self.route), stage_dir=layout.retry_stage(self.route))
         )
         beside = replace(delivery, plan=plan)
-        RetryLane(beside, beside.restage_batch, layout.waiting_stage(self.route)).retry_due_tables()
+        RetryLane(beside, layout.waiting_stage(self.route)).retry_due_tables()
 
     # What must hold
 

@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from penstock.engine import events
 from penstock.engine.delivery.batch_pieces import Ranges, offset_count, remaining
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, Stopped, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
-from penstock.engine.delivery.passed_records import Stretches
 from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
@@ -37,6 +35,8 @@ from penstock.engine.spark.spark_checkpoints import batch_end
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.errors import LedgerUnavailable, TransientError
+from penstock.log.read_ranges import offsets_to_json
+from penstock.log.record_order import Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +106,7 @@ class RouteRunner(threading.Thread):
         beside = replace(self._delivery, plan=self._retry_plan, restage_ranges=stage_for_retry)
         waiting = layout.waiting_stage(delivery.plan.name)
         # A process takes seconds to start, so the lane keeps its own while tables catch up.
-        self._lane = RetryLane(beside, self._restage_waiting, waiting, self._retry_trials.close)
+        self._lane = RetryLane(beside, waiting, self._retry_trials.close)
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._idle = IdleTimer()
@@ -203,9 +203,6 @@ class RouteRunner(threading.Thread):
             if stopping.wait(TABLE_CHECK_EVERY):
                 return False
         return True
-
-    def _restage_waiting(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
-        return self._lane.delivery.restage_batch(ranges, passed_over)
 
     def _reconcile_history(self) -> None:
         """Check whether the route may go on with what it finds, and settle what it has adopted."""
@@ -331,7 +328,7 @@ class RouteRunner(threading.Thread):
             fixed = {p: stretch for p, stretch in pending.ranges.items() if p in starts}
             begun = {**starts, **{p: start for p, (start, _) in fixed.items()}}
             ended = {**begun, **{p: end for p, (_, end) in fixed.items()}}
-            options["fixedRange"] = json.dumps({"start": _text_keys(begun), "end": _text_keys(ended)})
+            options["fixedRange"] = json.dumps({"start": offsets_to_json(begun), "end": offsets_to_json(ended)})
         return options
 
     def _run_batch(self, frame: DataFrame, number: int) -> None:
@@ -467,9 +464,5 @@ def reason_of(error: BaseException) -> str:
     return (lines[0] if traced else f"{name}: {lines[0].strip()}")[:500]
 
 
-def _text_keys(offsets: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in sorted(offsets.items())}
-
-
-def _json(offsets: Mapping[int, int]) -> str:
-    return json.dumps(_text_keys(offsets))
+def _json(offsets: Offsets) -> str:
+    return json.dumps(offsets_to_json(offsets))

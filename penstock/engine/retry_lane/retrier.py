@@ -18,7 +18,7 @@ from penstock import faults
 from penstock.backoff import Backoff
 from penstock.destinations.contract import Part, Receipt, TableReceipt
 from penstock.engine import events
-from penstock.engine.delivery.batch_pieces import Ranges, joined, subtract
+from penstock.engine.delivery.batch_pieces import joined, subtract
 from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.log_gaps import gap_error, gaps_of_waiting
 from penstock.engine.delivery.passed_records import Stretches
@@ -37,9 +37,6 @@ CHECK_EVERY = 1.0
 """Seconds between checks whether something waits."""
 PARTS_PER_TURN = 20
 """How many parts a table gets before the next one has its turn."""
-
-Restage = Callable[[Ranges, Stretches], BatchReport]
-"""Stages ranges of the log again, without some stretches of them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,6 @@ class RetryLane:
     """Retries the tables that wait, when they are due. Used by one thread."""
 
     delivery: Delivery
-    restage: Restage
     directory: Path
     """Where a part lies while its table is retried."""
     on_idle: Callable[[], None] = lambda: None
@@ -164,10 +160,10 @@ class RetryLane:
         certain, acknowledged = 0, part.rows
         # How many rows the records that are gone had is unknown: then all that is missing may be theirs.
         if all(start >= oldest[partition] for partition, (start, _) in done):
-            reports = [self.restage({partition: each}, {}) for partition, each in done]
+            reports = [self.delivery.restage_batch({partition: each}, {}) for partition, each in done]
             certain = sum(_rows_of(part.table, each.parts) for each in reports)
             acknowledged = sum(self._rows_for(part, each) for each in reports)
-        report = self.restage(part.batch.ranges, _union(part.passed_over, part.acknowledged))
+        report = self.delivery.restage_batch(part.batch.ranges, _union(part.passed_over, part.acknowledged))
         missing = part.rows - certain - _rows_of(part.table, report.parts)
         if missing > 0:
             failing = newly_failing(report, self._failed_before(part)) if report.failed_rows else None
