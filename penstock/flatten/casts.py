@@ -166,31 +166,16 @@ def _time_pattern(digits: int, zone: bool) -> str:
 _SHAPE = re.compile(r"(?P<name>[a-z_][a-z0-9_ ]*)(?:\((?P<arguments>[-\d, ]*)\))?(?P<tail> [a-z ]+)?")
 
 _TIMESTAMPS = {
-    "timestamp": 6,
-    "timestamptz": 6,
-    "timestamp with time zone": 6,
-    "timestamp without time zone": 6,
-    "timestamp_tz": 6,
-    "timestamp_ntz": 6,
-    "timestamp_ltz": 6,
+    **dict.fromkeys(("timestamp", "timestamp without time zone", "timestamp_ntz", "timestamp_ltz"), 6),
+    **dict.fromkeys(("timestamptz", "timestamp with time zone", "timestamp_tz", "datetime", "datetime64"), 6),
     "timestamp_s": 0,
     "timestamp_ms": 3,
-    "datetime": 6,
-    "datetime64": 6,
 }
 """With the default digits of a second."""
 _INTEGER_BITS = {
-    "bigint": 64,
-    "int8": 64,
-    "int64": 64,
-    "long": 64,
-    "integer": 32,
-    "int": 32,
-    "int4": 32,
-    "int32": 32,
-    "smallint": 16,
-    "int2": 16,
-    "int16": 16,
+    **dict.fromkeys(("bigint", "int8", "int64", "long"), 64),
+    **dict.fromkeys(("integer", "int", "int4", "int32"), 32),
+    **dict.fromkeys(("smallint", "int2", "int16"), 16),
 }
 _DOUBLES = frozenset(("double", "double precision", "float", "float8", "float64"))
 _SINGLES = frozenset(("real", "float4", "float32"))

@@ -14,9 +14,7 @@ idempotent, so batches may be split and merged in any order with one result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
-from functools import reduce
 
 import pyarrow as pa
 
@@ -44,11 +42,6 @@ def promote(one: InnerType, other: InnerType) -> InnerType:
 def promotions() -> frozenset[tuple[InnerType, InnerType]]:
     """Every type with each one above it."""
     return frozenset((inner, above) for inner in InnerType for above in _with_ancestors(inner)[1:])
-
-
-def common_type(types: Iterable[InnerType]) -> InnerType:
-    """The lowest type that all convert to; there must be at least one."""
-    return reduce(promote, types)
 
 
 _PARENT = {

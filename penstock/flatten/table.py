@@ -24,19 +24,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.flatten.batch_cuts import split_by_cells
+from penstock.compiled import Bytes
 from penstock.flatten.casts import DEFAULT_CASTS, Cast, parse_cast
 from penstock.flatten.collisions import Claim, Collision, reserved_leftovers, resolve_collisions
 from penstock.flatten.column import Column
 from penstock.flatten.column_naming import column_name
 from penstock.flatten.inner_types import InnerType
-from penstock.flatten.unmapped.replaced import replaced_values
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED, Leftover, unmapped_array
 from penstock.flatten.values.to_arrow import cast_column, infer_column
-from penstock.flatten.values.value_spans import by_column
+from penstock.flatten.values.value_spans import Int32s, Spans, by_column
 from penstock.json.document_problems import Problem
-from penstock.json.leaves import Leaves, leaves
-from penstock.json.paths import Path, parse_path
+from penstock.json.documents import Documents
+from penstock.json.leaves import Leaves, Replaced, leaves
+from penstock.json.paths import Path, format_path, parse_path
+from penstock.json.tokens import STRING, Kind
 
 CELL_LIMIT = 8_000_000
 """Most cells (rows times columns) of one table: memory grows with them, however few are filled."""
@@ -177,3 +178,62 @@ class _TableBuilder:
             self._arrays.append(unmapped_array(self._leftovers, self._rows))
             self.columns.append(Column(UNMAPPED, (), InnerType.STRING))
         return pa.Table.from_arrays(self._arrays, names=[column.name for column in self.columns])
+
+
+def replaced_values(found: Replaced, buffer: Bytes, row_of_record: Int32s) -> list[Leftover]:
+    """Values whose key is repeated in their object, for ``_unmapped``. Each under its path with a number, ``/a#1`` for
+    the first value: ``/a`` alone may be the key of a value that lost its column to another path."""
+    if not len(found):
+        return []
+    order = np.lexsort((found.start, found.record, found.path))
+    record, path, kind = found.record[order], found.path[order], found.kind[order]
+    # Spans leave out the quotes of strings.
+    quote = (kind == STRING).astype(np.int64)
+    start, end = found.start[order] + quote, found.end[order] - quote
+    first = (np.diff(path, prepend=-1) != 0) | (np.diff(record, prepend=-1) != 0)
+    places = np.arange(len(path))
+    time = places - places[first][np.cumsum(first) - 1]
+    leftovers = []
+    for place, again in np.unique(np.stack([path, time], axis=1), axis=0).tolist():
+        chosen = (path == place) & (time == again)
+        key = f"{format_path(found.paths[place])}#{again + 1}"
+        spans = Spans(buffer, row_of_record[record[chosen]], kind[chosen], start[chosen], end[chosen], frozenset(Kind))
+        leftovers.append(Leftover(key, spans))
+    return leftovers
+
+
+def split_by_cells(found: Leaves, cell_limit: int) -> Iterator[tuple[int, Leaves]]:
+    """Pieces of whole documents, in order, each with the index of its first document. Halves them until they fit.
+
+    A table has a cell for every row and column, filled or not. Events that each have thousands of keys of their own
+    would make a nearly empty table of gigabytes; half as many events have about half the columns too. Documents are
+    scanned once: pieces share the leaves that were found.
+    """
+    count = len(found.documents)
+    if count < 2 or len(found.paths) * count <= cell_limit:
+        yield 0, found
+        return
+    middle = count // 2
+    yield from split_by_cells(_piece(found, 0, middle), cell_limit)
+    for first, piece in split_by_cells(_piece(found, middle, count), cell_limit):
+        yield middle + first, piece
+
+
+def _piece(found: Leaves, first: int, last: int) -> Leaves:
+    docs = found.documents
+    begin, end = np.searchsorted(found.record, [first, last]).tolist()
+    used, places, column = np.unique(found.column[begin:end], return_index=True, return_inverse=True)
+    by_first_leaf = np.argsort(places)
+    rank = np.empty(len(used), np.int32)
+    rank[by_first_leaf] = np.arange(len(used), dtype=np.int32)
+    return Leaves(
+        Documents(docs.buffer, docs.offsets[first : last + 1], docs.valid[first:last]),
+        found.record[begin:end] - np.int32(first),
+        rank[column],
+        found.kind[begin:end],
+        found.start[begin:end],
+        found.end[begin:end],
+        tuple(found.paths[place] for place in used[by_first_leaf].tolist()),
+        found.broken_at[first:last],
+        found.replaced.between(first, last),
+    )

@@ -9,9 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import reduce
 
 from penstock.flatten.column_naming import column_name
-from penstock.flatten.inner_types import InnerType, common_type
+from penstock.flatten.inner_types import InnerType, promote
 from penstock.json.paths import format_path
 from tests.json import reference as slow_json
 
@@ -82,7 +83,7 @@ def flatten(documents: list[bytes | None], infer_timestamps: bool = False) -> Sh
 
 
 def column_type(values: list[str], infer_timestamps: bool) -> InnerType:
-    found = common_type(value_type(value, infer_timestamps) for value in values)
+    found = reduce(promote, (value_type(value, infer_timestamps) for value in values))
     rounded = found is InnerType.FLOAT64 and not all(map(is_kept, values))
     return InnerType.STRING if rounded else found
 

@@ -6,6 +6,7 @@ import json
 import math
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import reduce
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.flatten import Collision, Column, Flattened, flatten, flatten_pieces
 from penstock.flatten.fit_column import plain_text
-from penstock.flatten.inner_types import InnerType, common_type
+from penstock.flatten.inner_types import InnerType, promote
 from penstock.flatten.values.to_json import as_text
 
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
@@ -472,7 +473,7 @@ def test_numbers_are_doubles_that_keep_their_spelling_or_json_that_does(
     ((_, flat),) = flatten_pieces(together, keep_json=True)
     assert (types(flat), flat.columns[0].json) == ({"a": inner}, as_json)
     apart = [piece.columns[0].type for one in together for _, piece in flatten_pieces(pa.array([one]), keep_json=True)]
-    assert common_type(apart) is inner
+    assert reduce(promote, apart) is inner
     if as_json:
         assert flat.table.column("a").to_pylist() == values
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.flatten.inner_types import InnerType, common_type, promote
+from penstock.flatten.inner_types import InnerType, promote
 
 TYPES = st.sampled_from(InnerType)
 B, I, F, S, T = InnerType.BOOL, InnerType.INT64, InnerType.FLOAT64, InnerType.STRING, InnerType.TIMESTAMP  # noqa: E741
@@ -29,5 +31,5 @@ def test_the_order_of_batches_does_not_matter(a: InnerType, b: InnerType, c: Inn
 
 @given(st.lists(TYPES, min_size=1))
 def test_many_types_meet_as_they_do_pair_by_pair(types: list[InnerType]) -> None:
-    common = common_type(types)
+    common = reduce(promote, types)
     assert all(promote(one, common) is common for one in types)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.flatten.values.doubles_as_decimals import short_decimals
-from penstock.flatten.values.parse_numbers import Doubles, UInt64s, cast_decimals, cast_integers
+from penstock.flatten.values.parse_numbers import Doubles, cast_decimals, cast_integers
 from penstock.flatten.values.same_number import same_numbers
 from penstock.flatten.values.timestamps import cast_timestamps
 from penstock.flatten.values.to_json import as_text, double_text
@@ -101,18 +101,13 @@ def as_decimals(array: pa.Array, precision: int, scale: int) -> tuple[Values, Bo
     if not pa.types.is_integer(array.type) and not pa.types.is_floating(array.type):
         text = as_text(array)
         words, fits = cast_decimals(text_spans(text), precision, scale)
-        return words, _unless_spelled_oddly(text, fits, _zero(words))
+        return words, _unless_spelled_oddly(text, fits, (words[:, 0] | words[:, 1]) == 0)
     numbers = numbers_of(array)
     words, fits = short_decimals(numbers.astype(np.float64), precision, scale)
     if not fits.all():
         rest = ~fits
         words[rest], fits[rest] = cast_decimals(text_spans(as_text(pa.array(numbers[rest]))), precision, scale)
     return words, fits
-
-
-def _zero(words: UInt64s) -> Bools:
-    found: Bools = (words[:, 0] | words[:, 1]) == 0
-    return found
 
 
 def as_timestamps(array: pa.Array, step: int) -> tuple[Values, Bools]:
