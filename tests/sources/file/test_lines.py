@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.json.arrow_text import gathered
 from penstock.sources.file.file_progress import Position, parse_positions
-from penstock.sources.file.formats.json_lines import BAD, GOOD, MAX_LINES, PART, Lines, cut
+from penstock.sources.file.formats.json_lines import BAD, GOOD, MAX_LINES, PART, cut
 
 
 class Line(NamedTuple):
@@ -22,14 +22,22 @@ class Line(NamedTuple):
     following: int
 
 
+class Taken(NamedTuple):
+    taken: int
+    lines: int
+    inside: bool
+
+
 def cut_bytes(
     block: bytes, at: int = 0, line: int = 0, inside: bool = False, complete: bool = False, line_bytes: int = 1000
-) -> tuple[list[Line], Lines]:
+) -> tuple[list[Line], Taken]:
     buffer = np.frombuffer(block, np.uint8)
-    lines = cut(buffer, at, line, inside, complete, line_bytes)
-    data = gathered(buffer, lines.starts, lines.ends - lines.starts).to_pylist()
-    columns = (lines.numbers.tolist(), lines.kinds.tolist(), (at + lines.followings).tolist())
-    return [Line(*row) for row in zip(data, *columns, strict=True)], lines
+    places, kinds = np.empty((4, MAX_LINES), np.int64), np.empty(MAX_LINES, np.int8)
+    count, *taken = cut(buffer, at, line, inside, complete, line_bytes, places, kinds)
+    starts, ends, numbers, followings = places[:, :count]
+    data = gathered(buffer, starts, ends - starts).to_pylist()
+    columns = (numbers.tolist(), kinds[:count].tolist(), (at + followings).tolist())
+    return [Line(*row) for row in zip(data, *columns, strict=True)], Taken(*taken)
 
 
 def read_all(content: bytes, block_bytes: int, line_bytes: int) -> list[Line]:

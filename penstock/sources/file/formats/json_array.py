@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import gathered
 from penstock.json.containers import value_end
 from penstock.json.tokens import CLOSE_ARRAY, COMMA, OPEN_ARRAY, OPEN_OBJECT
 from penstock.sources.file.file_progress import Position
-from penstock.sources.file.formats.file_entries import most_entries
-from penstock.sources.file.formats.json_lines import MAX_LINES
-from penstock.sources.file.formats.record_cutter import Piece, problems_of
+from penstock.sources.file.formats.record_cutter import Piece, cut_piece
 
 _GOOD, _BAD, _BROKEN, _PART = 0, 1, 2, 3
 
@@ -31,17 +28,9 @@ class ArrayCutter:
         self._line_bytes = line_bytes
 
     def cut(self, block: Bytes, position: Position, complete: bool) -> Piece:
-        most = min(MAX_LINES, most_entries(position.file))
-        places = np.empty((4, most), np.int64)
-        kinds = np.empty(most, np.int8)
-        count, taken, lines, inside = _cut(
-            block, position.end, position.line, position.inside, complete, self._line_bytes, places, kinds
-        )
-        starts, ends, numbers, followings = places[:, :count]
-        data = gathered(block, starts, ends - starts)
         part = f"part of an element longer than {self._line_bytes} bytes"
-        problems = problems_of(data, kinds[:count], {_PART: part, _BROKEN: "not an element of a JSON array"})
-        return Piece(data, numbers, followings, problems, taken, lines, inside)
+        reasons = {_PART: part, _BROKEN: "not an element of a JSON array"}
+        return cut_piece(_cut, block, position, complete, self._line_bytes, reasons)
 
 
 @compiled
@@ -55,7 +44,7 @@ def _cut(
     places: npt.NDArray[np.int64],
     kinds: npt.NDArray[np.int8],
 ) -> tuple[int, int, int, bool]:
-    """``line`` counts the line breaks before a place."""
+    """As ``json_lines.cut``; ``line`` counts the line breaks before a place."""
     size = len(buf)
     count = 0
     i = 0

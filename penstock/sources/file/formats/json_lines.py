@@ -6,8 +6,6 @@ about the place after every line.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,55 +18,15 @@ MAX_LINES = 2**16
 """The most lines of one cut: with tiny ones it bounds what their places and headers weigh."""
 
 GOOD, BAD, PART = 0, 1, 2
+"""The kinds of lines: a JSON object; one that seems to be none; a piece of a line that is too long."""
 
 _NEWLINE = 0x0A
 _RETURN = 0x0D
 _NEWLINES = np.uint64(0x0A0A0A0A0A0A0A0A)
 
-Numbers = npt.NDArray[np.int64]
-
-
-class Lines(NamedTuple):
-    """Lines of a block that are not blank, in order, and how far the block was taken."""
-
-    starts: Numbers
-    ends: Numbers
-    """Line ``i`` is ``block[starts[i]:ends[i]]``: without its line break and without a byte order mark."""
-    numbers: Numbers
-    """Its number in the file, from 1."""
-    followings: Numbers
-    """Where in the block reading goes on after it."""
-    kinds: npt.NDArray[np.int8]
-    """``GOOD``: a JSON object. ``BAD``: it seems to be none. ``PART``: a piece of a line that is too long."""
-    taken: int
-    """How much of the block was cut, blank lines included."""
-    lines: int
-    """The number of the last line that was begun."""
-    inside: bool
-    """The cut ended inside a line."""
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-
-def cut(
-    block: Bytes, at: int, line: int, inside: bool, complete: bool, line_bytes: int, most: int = MAX_LINES
-) -> Lines:
-    """The lines in ``block``, which begins at byte ``at`` of the file, after ``line`` lines (or ``inside`` the last).
-
-    Bytes after the last newline are left for the next block, unless the file is ``complete`` (then they are its last
-    line) or more than ``line_bytes`` (then pieces of that size are given, marked as such, so memory has a bound). No
-    more than ``most`` are cut; the caller goes on from ``taken``.
-    """
-    places = np.empty((4, most), np.int64)
-    kinds = np.empty(most, np.int8)
-    count, taken, lines, ends_inside = _cut(block, at, line, inside, complete, line_bytes, places, kinds)
-    starts, ends, numbers, followings = places[:, :count]
-    return Lines(starts, ends, numbers, followings, kinds[:count], taken, lines, ends_inside)
-
 
 @compiled
-def _cut(
+def cut(
     buf: Bytes,
     at: int,
     line: int,
@@ -78,6 +36,16 @@ def _cut(
     places: npt.NDArray[np.int64],
     kinds: npt.NDArray[np.int8],
 ) -> tuple[int, int, int, bool]:
+    """Find the lines of ``buf`` that are not blank. It begins at byte ``at`` of the file, after ``line`` lines (or
+    ``inside`` the last). Returns how many there are, how much of ``buf`` was cut (blank lines included), the number of
+    the last line that was begun, and whether the cut ended inside a line.
+
+    For each, ``places`` gets where it starts and ends (without its line break and a byte order mark), its number
+    in the file from 1, and where reading goes on after it; ``kinds`` gets its kind. Bytes after the last newline are
+    left for the next block, unless the file is ``complete`` (then they are its last line) or they are more than
+    ``line_bytes`` (then pieces of that size are given, marked as such, so memory has a bound). No more are cut than
+    ``kinds`` has room for.
+    """
     count = 0
     offset = 0
     size = len(buf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -34,6 +34,10 @@ class Piece(NamedTuple):
     """It ended inside a line."""
 
 
+Cut = Callable[..., tuple[int, int, int, bool]]
+"""A compiled function such as ``json_lines.cut``."""
+
+
 class Cutter(Protocol):
     """Cuts the blocks of one file. It keeps nothing from block to block, so reading can go on at any position."""
 
@@ -49,11 +53,23 @@ class LineCutter:
         self._line_bytes = line_bytes
 
     def cut(self, block: Bytes, position: Position, complete: bool) -> Piece:
-        most = min(MAX_LINES, most_entries(position.file))
-        lines = cut(block, position.end, position.line, position.inside, complete, self._line_bytes, most)
-        data = gathered(block, lines.starts, lines.ends - lines.starts)
-        problems = problems_of(data, lines.kinds, {PART: f"part of a line longer than {self._line_bytes} bytes"})
-        return Piece(data, lines.numbers, lines.followings, problems, lines.taken, lines.lines, lines.inside)
+        reasons = {PART: f"part of a line longer than {self._line_bytes} bytes"}
+        return cut_piece(cut, block, position, complete, self._line_bytes, reasons)
+
+
+def cut_piece(
+    cut: Cut, block: Bytes, position: Position, complete: bool, line_bytes: int, reasons: Mapping[int, str]
+) -> Piece:
+    """The records of ``block`` by a compiled function; ``reasons`` says why those of a kind are no records."""
+    most = min(MAX_LINES, most_entries(position.file))
+    places = np.empty((4, most), np.int64)
+    kinds = np.empty(most, np.int8)
+    count, taken, lines, inside = cut(
+        block, position.end, position.line, position.inside, complete, line_bytes, places, kinds
+    )
+    starts, ends, numbers, followings = places[:, :count]
+    data = gathered(block, starts, ends - starts)
+    return Piece(data, numbers, followings, problems_of(data, kinds[:count], reasons), taken, lines, inside)
 
 
 def problems_of(data: pa.BinaryArray, kinds: npt.NDArray[np.int8], reasons: Mapping[int, str]) -> list[tuple[int, str]]:
