@@ -34,22 +34,11 @@ class Editing:
     failed: tuple[pa.RecordBatch, ...] = ()
 
     @classmethod
-    def found(cls, batch: pa.RecordBatch, found: Found) -> Editing:
-        """The unchanged batch; ``found`` says which rows are JSON objects."""
-        return cls._begin(batch, batch.column("data"), found.valid, found.broken_at)
-
-    @classmethod
-    def rewritten(cls, batch: pa.RecordBatch, first: Rewritten) -> Editing:
-        """The batch after a first edit."""
-        return cls._begin(batch, first.data, first.valid, first.broken_at)
-
-    @classmethod
-    def _begin(
-        cls, batch: pa.RecordBatch, data: pa.BinaryArray, valid: Flags, broken_at: npt.NDArray[np.int64]
-    ) -> Editing:
-        if valid.all():
-            return cls(batch, data, valid)
-        return cls(batch, data, valid, (not_json(batch, valid, broken_at),))
+    def begin(cls, batch: pa.RecordBatch, data: pa.BinaryArray, checked: Found | Rewritten) -> Editing:
+        """The batch with its data, or what a first edit made of it; ``checked`` says which rows are JSON objects."""
+        if checked.valid.all():
+            return cls(batch, data, checked.valid)
+        return cls(batch, data, checked.valid, (not_json(batch, checked.valid, checked.broken_at),))
 
     def without(self, path: Path) -> Editing:
         return replace(self, data=drop_members(self.data, [path]).data)

@@ -54,7 +54,7 @@ class Lookup(ArrowStep[LookupConfig]):
         for questions in self._rounds:
             paths = dict.fromkeys(path for question in questions for path in question.paths)
             found = find(editing.data if editing else batch.column("data"), list(paths))
-            editing = editing or Editing.found(batch, found)
+            editing = editing or Editing.begin(batch, batch.column("data"), found)
             columns = {path: column for column, path in enumerate(paths)}
             editing = replace(editing, data=_answered(editing.data, found, columns, questions, browsers))
         assert editing is not None  # the config has a rule, or the implicit ones

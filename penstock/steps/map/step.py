@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -20,63 +19,38 @@ ALWAYS_KEPT: tuple[Path, ...] = (("_timestamp",), ("eventn_ctx", "event_id"))
 DEFAULT_CASTS = dict.fromkeys([("_timestamp",), ("eventn_ctx", "utc_time")], "timestamp with time zone")
 
 
-@dataclass(frozen=True)
-class _Move:
-    source: Path
-    target: Path
-
-    def run(self, editing: Editing) -> Editing:
-        return editing.moved(self.source, self.target, merge=True)
-
-
-@dataclass(frozen=True)
-class _Remove:
-    path: Path
-
-    def run(self, editing: Editing) -> Editing:
-        return editing.without(self.path)
-
-
-@dataclass(frozen=True)
-class _Set:
-    path: Path
-    text: bytes
-
-    def run(self, editing: Editing) -> Editing:
-        return editing.put(self.path, pa.repeat(pa.scalar(self.text, pa.binary()), len(editing.data)))
-
-
 class Map(ArrowStep[MapConfig]):
     """Casts change no data: they are the step's ``casts``, for destinations that have types."""
 
     def __init__(self, config: MapConfig) -> None:
         super().__init__(config)
-        self._edits = [edit for rule in config.fields if (edit := _edit(rule)) is not None]
         self._kept = None if config.keep_unmapped else _mapped(config.fields)
         self.casts = _casts(config.fields)
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
         data = batch.column("data")
         if self._kept is None:
-            editing = Editing.found(batch, find(data, []))
+            editing = Editing.begin(batch, data, find(data, []))
         else:
-            editing = Editing.rewritten(batch, keep_members(data, self._kept))
-        for edit in self._edits:
-            editing = edit.run(editing)
+            kept = keep_members(data, self._kept)
+            editing = Editing.begin(batch, kept.data, kept)
+        for rule in self.config.fields:
+            editing = _edited(editing, rule)
         return editing.outcome()
 
 
-def _edit(rule: Rule) -> _Move | _Remove | _Set | None:
+def _edited(editing: Editing, rule: Rule) -> Editing:
     source, target = _path(rule.src), _path(rule.dst)
     match rule.action:
         case Action.MOVE:
-            return _Move(source, target)
+            return editing.moved(source, target, merge=True)
         case Action.REMOVE:
-            return _Remove(source)
+            return editing.without(source)
         case Action.CONSTANT:
-            return _Set(target, json.dumps(rule.value, ensure_ascii=False, separators=(",", ":")).encode())
+            text = json.dumps(rule.value, ensure_ascii=False, separators=(",", ":")).encode()
+            return editing.put(target, pa.repeat(pa.scalar(text, pa.binary()), len(editing.data)))
         case Action.CAST:
-            return None
+            return editing
 
 
 def _mapped(rules: Sequence[Rule]) -> list[Path] | None:

@@ -30,7 +30,8 @@ class Rename(ArrowStep[RenameConfig]):
                 self._moves.append((source, target))
 
     def apply(self, batch: pa.RecordBatch) -> Outcome:
-        edited = Editing.rewritten(batch, rename_members(batch.column("data"), self._names))
+        renamed = rename_members(batch.column("data"), self._names)
+        edited = Editing.begin(batch, renamed.data, renamed)
         for source, target in self._moves:
             edited = edited.moved(source, target, merge=False)
         return edited.outcome()

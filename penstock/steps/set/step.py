@@ -45,7 +45,7 @@ class Set(ArrowStep[SetConfig]):
             # One scan for what is read and for where the value goes: a scan costs more than everything after it.
             paths = [*assignment.reads, *path_prefixes(assignment.target)]
             found = find(editing.data if editing else batch.column("data"), paths)
-            editing = editing or Editing.found(batch, found)
+            editing = editing or Editing.begin(batch, batch.column("data"), found)
             places = {path: place for place, path in enumerate(assignment.reads)}
             value = evaluate(assignment.value, batch, found, places)
             target = found.paths_from(len(assignment.reads))

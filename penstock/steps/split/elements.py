@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.arrow_text import arrow_array, copy_bytes
+from penstock.json.arrow_text import copy_bytes
 from penstock.json.containers import value_end
 from penstock.json.find import Spans
 from penstock.json.tokens import CLOSE_ARRAY, COMMA, skip_whitespace
@@ -30,6 +29,7 @@ def count_elements(buf: Bytes, starts: Spans, ends: Spans, chosen: npt.NDArray[n
     return counts
 
 
+@compiled
 def documents_around(
     buf: Bytes,
     starts: Spans,
@@ -37,25 +37,13 @@ def documents_around(
     counts: Spans,
     lefts: tuple[Bytes, Spans, Spans],
     rights: tuple[Bytes, Spans, Spans],
-) -> pa.BinaryArray:
-    """For each element of each array a document: the row's left text, the element, the row's right text.
+) -> tuple[Bytes, Spans]:
+    """For each element of each array a document: the row's left text, the element, the row's right text. Returns all
+    text and the offsets in it.
 
     A row whose count is zero gives one document: its left text and its right text, with what is at ``[starts, ends)``
     between them. ``lefts`` and ``rights`` are a buffer, and per row a start and an end in it.
     """
-    out, offsets = _write(buf, starts, ends, counts, lefts, rights)
-    return arrow_array(pa.binary(), out, offsets)
-
-
-@compiled
-def _write(
-    buf: Bytes,
-    starts: Spans,
-    ends: Spans,
-    counts: Spans,
-    lefts: tuple[Bytes, Spans, Spans],
-    rights: tuple[Bytes, Spans, Spans],
-) -> tuple[Bytes, Spans]:
     (left_buf, left_starts, left_ends), (right_buf, right_starts, right_ends) = lefts, rights
     size = 0
     rows_out = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.json.arrow_text import quoted
+from penstock.json.arrow_text import arrow_array, quoted
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path, format_path
 from penstock.json.tokens import ABSENT, ARRAY, NULL
@@ -91,19 +91,13 @@ class Split(ArrowStep[SplitConfig]):
         starts = np.where(there, found.value_start[rows, 0], firsts)
         ends = np.where(there, found.value_end[rows, 0], lasts)
         if self.config.others is Others.KEEP:
-            return documents_around(
-                found.buffer, starts, ends, counts, (found.buffer, firsts, starts), (found.buffer, ends, lasts)
-            )
-        left, right = (np.frombuffer(text, np.uint8) for text in _frame(self._path))
-        none = np.zeros(len(rows), np.int64)
-        return documents_around(
-            found.buffer,
-            starts,
-            ends,
-            counts,
-            (left, none, np.where(there, len(left), 0)),
-            (right, none, np.where(there, len(right), 0)),
-        )
+            left, right = (found.buffer, firsts, starts), (found.buffer, ends, lasts)
+        else:
+            none = np.zeros(len(rows), np.int64)
+            frame = (np.frombuffer(text, np.uint8) for text in _frame(self._path))
+            left, right = ((text, none, np.where(there, len(text), 0)) for text in frame)
+        out, offsets = documents_around(found.buffer, starts, ends, counts, left, right)
+        return arrow_array(pa.binary(), out, offsets)
 
 
 def _frame(path: Path) -> tuple[bytes, bytes]:

@@ -45,7 +45,7 @@ class Sql(ArrowStep[SqlConfig]):
             return Outcome(batch)
         select = self._select
         found = find(batch.column("data"), self._paths)
-        editing = Editing.found(batch, found)
+        editing = Editing.begin(batch, batch.column("data"), found)
         if not select.everything:
             editing = replace(editing, data=pa.repeat(pa.scalar(b"{}", pa.binary()), batch.num_rows))
         elif select.but:
