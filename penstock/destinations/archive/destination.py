@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from penstock.destinations.contract import (
     TableBook,
     TableReceipt,
 )
-from penstock.durable import make_directory, sync_directory
+from penstock.durable import check_folder, make_directory, sync_directory
 from penstock.errors import PenstockError, TransientError
 
 NAMES_TO_TRY = 10_000
@@ -67,15 +66,11 @@ class ArchiveDestination(Destination[ArchiveConfig]):
     def check(self) -> str:
         target = self.config.path
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=target, prefix=".check-"):
-                pass
-            free = shutil.disk_usage(target).free
+            return check_folder(target)
         except OSError as error:
             raise PenstockError(
                 "PEN-DST-061", f"cannot write to {target}: {error}.", "Name a folder that this user may write to."
             ) from error
-        return f"{target} can be written, {free / 2**30:,.1f} GiB free"
 
 
 def _by_file(parts: Sequence[Part]) -> dict[tuple[str, int], list[Part]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,7 +20,7 @@ from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Destination, Part, Receipt, Stager, TableBook
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
-from penstock.durable import sync_directory
+from penstock.durable import check_folder, sync_directory
 from penstock.errors import PenstockError, TransientError
 
 TABLE = "file"
@@ -69,15 +68,11 @@ class FileDestination(Destination[FileConfig]):
     def check(self) -> str:
         target = self.config.path
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=target, prefix=".check-"):
-                pass
-            free = shutil.disk_usage(target).free
+            return check_folder(target)
         except OSError as error:
             raise PenstockError(
                 "PEN-DST-012", f"cannot write to {target}: {error}.", "Name a folder that this user may write to."
             ) from error
-        return f"{target} can be written, {free / 2**30:,.1f} GiB free"
 
     @property
     def _compression(self) -> str:

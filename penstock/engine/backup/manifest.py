@@ -104,10 +104,8 @@ def too_short_error(source: Path, size: int, length: int | None) -> PenstockErro
 
 
 def hash_file(path: Path) -> FileEntry:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
+        digest = hashlib.file_digest(file, "sha256")
     return FileEntry(path.stat().st_size, digest.hexdigest())
 
 
