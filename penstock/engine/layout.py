@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class Layout:
-    root: Path
-
-    @property
-    def log(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def ledger(self) -> Path:
-        return self.root / "ledger.db"
-
-    @property
-    def failed(self) -> Path:
-        return self.root / "failed"
-
-    @property
-    def run(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "log"
+        self.ledger = root / "ledger.db"
+        self.failed = root / "failed"
+        self.run = root / "run"
         """Locks, pids and scratch space of running processes."""
-        return self.root / "run"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
+        self.checkpoints = root / "checkpoints"
+        self.archive = root / "archive"
+        """Where `archive: true` puts its files unless it names another folder."""
 
     def checkpoint(self, route: str, scope: str, generation: int = 0) -> Path:
         return self.checkpoints / checkpoint_name(route, scope, generation)
-
-    @property
-    def archive(self) -> Path:
-        """Where `archive: true` puts its files unless it names another folder."""
-        return self.root / "archive"
 
     @property
     def own(self) -> list[Path]:
