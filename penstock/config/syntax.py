@@ -24,7 +24,6 @@ _REMEDIES = {
 
 
 def syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """The problem for a parser's error."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position] if isinstance(error.position, int) else ""
         place = Position(before.count("\n") + 1, len(before) - before.rfind("\n"))

@@ -12,7 +12,6 @@ Path = tuple[str, ...]
 
 
 def parse_path(text: str) -> Path:
-    """The keys of a path."""
     bare = text.removeprefix("/")
     if not bare:
         return ()
@@ -20,5 +19,4 @@ def parse_path(text: str) -> Path:
 
 
 def format_path(keys: Sequence[str]) -> str:
-    """The text of a path."""
     return "/" + "/".join(key.replace("~", "~0").replace("/", "~1") for key in keys)

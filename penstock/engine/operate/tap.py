@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from threading import Event
 
-import pyarrow as pa
-
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route_plan import PlannedStep, links
 from penstock.errors import PenstockError
@@ -33,16 +31,13 @@ def tap(
             bounds = pipeline.log.bounds(partition)
             start = positions.setdefault(partition, bounds.oldest if oldest or not first else bounds.end)
             for batch in pipeline.log.read(partition, start, bounds.end):
-                yield from _shown(chain, batch)
+                for _, outcome in chain.runs(batch):
+                    yield from records(outcome.kept)
             positions[partition] = max(start, bounds.end)
         if not follow:
             return
         first = False
         stopping.wait(POLL)
-
-
-def _shown(chain: Chain, batch: pa.RecordBatch) -> list[Record]:
-    return [record for _, outcome in chain.runs(batch) for record in records(outcome.kept)]
 
 
 def _up_to(steps: tuple[PlannedStep, ...], route: str, label: str | None) -> tuple[PlannedStep, ...]:

@@ -169,8 +169,7 @@ def relay_output(pipe: int, lines_filter: OutputFilter | None = None) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    with suppress(FileNotFoundError):
-        path.unlink()
+    path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 

@@ -18,7 +18,6 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def engine_settings(config: PipelineConfig, scratch: Path) -> dict[str, str]:
-    """The settings for the engine of this pipeline."""
     master = master_with_slots(config.engine.master, os.cpu_count() or 1, len(config.routes), _max_tasks(config))
     return session_settings(config.name, master, scratch, config.engine.spark, _only_arrow(config))
 

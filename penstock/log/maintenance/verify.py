@@ -55,8 +55,6 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class PartitionCheck:
-    """The result of checking a partition."""
-
     partition: int
     source: str
     segments: int

@@ -55,8 +55,6 @@ class Exchange(Incoming, Protocol):
 
 
 class Collector:
-    """The RSGI application of one worker."""
-
     def __init__(self, config: HttpConfig, source: str, tally: Tally, connections: Connections) -> None:
         limits = config.limits
         self.connections = connections

@@ -48,7 +48,9 @@ class KeyedRows:
 
     @cached_property
     def _codes(self) -> Numbers:
-        return key_codes([pa.chunked_array([_comparable(values)]) for values in self.key_values.values()])
+        # Keys are compared by their text.
+        texts = [plain_text(without_nulls(values.combine_chunks())) for values in self.key_values.values()]
+        return key_codes([pa.chunked_array([text]) for text in texts])
 
     @property
     def keys(self) -> Numbers:
@@ -89,12 +91,6 @@ class KeyedRows:
             name: values.is_valid().to_numpy() if values.null_count else None
             for name, values in self.stretch.carried.items()
         }
-
-
-def _comparable(values: pa.ChunkedArray) -> pa.Array:
-    """Keys as they are compared: by their text."""
-    found = values.combine_chunks()
-    return plain_text(without_nulls(found))
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,6 @@ Operation = CreateTable | AddColumn | WidenColumn | SetKey | DropKey | Comment
 
 
 def new_columns(operation: Operation) -> Sequence[TypedColumn]:
-    """The columns that a change adds."""
     match operation:
         case CreateTable(_, columns):
             return columns

@@ -62,7 +62,6 @@ def presented_secret(query: str, headers: Headers) -> str | None:
 
 
 def query_secret(query: str) -> str | None:
-    """The secret in a request's query."""
     for part in query.split("&"):
         if part.startswith("token=") and len(part) > 6:
             return unquote_plus(part[6:])

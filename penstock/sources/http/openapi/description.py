@@ -53,7 +53,6 @@ def answer() -> Answer:
 
 
 def document() -> Part:
-    """The whole description."""
     first: dict[Endpoint, str] = {}
     for path, endpoint in ENDPOINTS.items():
         first.setdefault(endpoint, path)

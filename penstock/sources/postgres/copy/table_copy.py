@@ -36,8 +36,6 @@ _log = logging.getLogger("penstock.postgres")
 
 @dataclass
 class TableCopy:
-    """The copy of one table."""
-
     layout: Layout
     ranges: Sequence[Range]
     packed: Packed = field(init=False)

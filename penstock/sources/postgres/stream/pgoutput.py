@@ -34,8 +34,6 @@ class ChangeOp(IntEnum):
 
 
 class StopReason(IntEnum):
-    """Why a scan stopped."""
-
     END = 0
     RELATION = 1
     UNKNOWN = 2

@@ -99,7 +99,7 @@ def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place |
     """The changes of one table. Where they are cut depends on the log alone, not on how they were staged. With
     ``behind``, only those after this record."""
     files = [
-        (decode(part.header), _mapped(part.path))
+        (decode(part.header), pa.ipc.open_file(pa.memory_map(part.path)).read_all())
         for part in sorted(parts, key=lambda part: (part.partition, part.first_offset))
     ]
     rows = pa.concat_tables([rows for _, rows in files], promote_options="default")
@@ -122,10 +122,6 @@ def stretches(parts: Sequence[Part], order: Order | None = None, behind: Place |
         )
         for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(key)], strict=True)
     ]
-
-
-def _mapped(path: str) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
 def _places(rows: pa.Table) -> tuple[Numbers, Numbers]:
