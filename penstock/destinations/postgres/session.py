@@ -106,7 +106,15 @@ class PostgresSession(MarkedSession):
                 return None
             if "origin" not in columns:
                 cursor.execute(plain(f"ALTER TABLE {self._marks} ADD COLUMN IF NOT EXISTS origin text"))
-            return self._stored_mark(batch, table)
+            cursor.execute(
+                plain(f"SELECT loaded, failures, coalesce(origin, '') FROM {self._marks}")
+                + sql.SQL(" WHERE scope = %s AND route = %s AND batch = %s AND table_name = %s"),
+                (batch.scope, batch.route, batch.number, table),
+            )
+            found = cursor.fetchone()
+        if found is None:
+            return None
+        return Mark(replace(batch, origin=str(found[2])), table, int(str(found[0])), str(found[1]))
 
     def _mark_columns(self, cursor: Cursor) -> set[str]:
         """Of the table of marks; empty if there is none yet."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.secrets import is_secret_name
 from penstock.engine.ledger.accounts import EARLIER
-from penstock.engine.ledger.ledger_tables import LEDGER_VERSION, Tables
+from penstock.engine.ledger.ledger_tables import LEDGER_VERSION, Tables, tables
 from penstock.errors import LedgerError, LedgerUnavailable
 from penstock.redaction import MASK, redacted
 
@@ -38,7 +38,7 @@ class Database:
 
     def __init__(self, engine: sa.Engine, schema: str | None) -> None:
         self._engine = engine
-        self._t = Tables(schema)
+        self._t = tables(schema)
         self.scope = ""
 
     @classmethod
