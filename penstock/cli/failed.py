@@ -123,7 +123,7 @@ def replay_failed(
     """Put entries through their route again, each exactly once. Works while the pipeline runs."""
     from penstock.engine.failed.replay import replay
     from penstock.engine.failed.selection import open_entries
-    from penstock.engine.history.takeover import check_past
+    from penstock.engine.history.takeover import check_history
     from penstock.engine.operate.offset_control import running_engine
 
     choice = _choice(ids, route, step, code, since, until)
@@ -145,7 +145,7 @@ def replay_failed(
                         " it for the same key"
                     )
                 if running_engine(pipeline) is None:
-                    check_past(pipeline, name)
+                    check_history(pipeline, name)
                 done[name] = replay(name, entries, pipeline.log, pipeline.ledger, not_delivered)
     _report(done, "replayed", json)
 

@@ -16,7 +16,7 @@ from penstock.cli import about, backup, demo, doctor, failed, init, plan, run, s
 from penstock.cli import list as listing
 from penstock.cli._support.exit_codes import report_errors
 from penstock.cli.log_verbs import log, log_compact, log_export, log_import, log_repair, log_verify
-from penstock.cli.offset_verbs import offset, offset_moves, offset_past
+from penstock.cli.offset_verbs import offset, offset_history, offset_moves
 from penstock.redaction import redact_stderr
 
 app = typer.Typer(
@@ -85,8 +85,8 @@ offset.app.command("show")(report_errors(offset.show_offset))
 offset.app.command("ack")(report_errors(offset_moves.acknowledge_records))
 offset.app.command("rewind")(report_errors(offset_moves.rewind_route))
 offset.app.command("resume")(report_errors(offset_moves.resume_route))
-offset.app.command("adopt")(report_errors(offset_past.adopt_past))
-offset.app.command("drop")(report_errors(offset_past.drop_route))
+offset.app.command("adopt")(report_errors(offset_history.adopt_history))
+offset.app.command("drop")(report_errors(offset_history.drop_route))
 app.add_typer(offset.app, name="offset")
 
 app.command("demo")(report_errors(demo.demo))

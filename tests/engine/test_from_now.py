@@ -1,4 +1,4 @@
-"""``penstock run --from now``: routes without a past begin after all that is in the log."""
+"""``penstock run --from now``: routes without a history begin after all that is in the log."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from penstock.engine.backup.create_backup import back_up
 from penstock.engine.backup.restore_backup import Restored, restore
 from penstock.engine.failed.replay import replay
 from penstock.engine.failed.selection import Choice, open_entries
-from penstock.engine.history.takeover import accept_past
+from penstock.engine.history.takeover import accept_history
 from penstock.engine.ledger import Act
 from penstock.engine.operate.offset_control import plan_rewind, rewind
 from penstock.errors import PenstockError
@@ -204,7 +204,7 @@ def test_delivering_everything_again_without_the_ledger_delivers_each_record_onc
         connection.execute("DELETE FROM events")
     pipeline = shop.open()
     assert plan_rewind(pipeline, "a", datetime(1970, 1, 1, tzinfo=UTC), None) == []
-    accept_past(pipeline, "a", OPERATOR, Act.REWIND)
+    accept_history(pipeline, "a", OPERATOR, Act.REWIND)
     pipeline.ledger.close()
     assert shop.deliver() == ""
     assert shop.rows() == wanted(range(20))

@@ -87,7 +87,7 @@ def rewind_route(
 ) -> None:
     """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
     from penstock.engine.failed.selection import Choice, open_entries
-    from penstock.engine.history.takeover import accept_past, conflicts_with_past
+    from penstock.engine.history.takeover import accept_history, conflicts_with_history
     from penstock.engine.ledger import Act
     from penstock.engine.operate.offset_control import passed_copies, plan_rewind, rewind
 
@@ -116,14 +116,14 @@ def rewind_route(
         total -= sum(max(0, min(end, again.get(p, 0)) - start) for p, some in copies.items() for start, end in some)
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
-        met = conflicts_with_past(pipeline, route)
+        met = conflicts_with_history(pipeline, route)
         if met and not found:
             note("it was delivered from this log before: the route delivers it again from where it stands")
             if not yes:
                 require_yes("Deliver it again?")
         rewind(pipeline, found, current_operator(reason))
         if met:
-            accept_past(pipeline, route, current_operator(reason), Act.REWIND)
+            accept_history(pipeline, route, current_operator(reason), Act.REWIND)
     if json:
         warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
         print_json(

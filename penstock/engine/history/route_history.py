@@ -7,8 +7,8 @@ operator if it finds a contradiction:
 - The ledger knows which writers assigned the offsets that were delivered; the log must know the same (``forks``).
 - Spark's checkpoint of a route must not be ahead of the ledger that it belongs to.
 - The destination's marks of this ledger and route must be ones that the ledger can have issued.
-- A route without a past in this ledger must not find one: marks of this log under another ledger or under the name of a
-  route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
+- A route without a history in this ledger must not find one: marks of this log under another ledger or under the name
+  of a route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
 
 A new route on a new target finds nothing, and starts.
 """
@@ -37,7 +37,7 @@ MAX_LISTED = 10_000
 
 @dataclass(frozen=True)
 class History:
-    """Reads the past of one pipeline's routes. Changes nothing."""
+    """Reads the history of one pipeline's routes. Changes nothing."""
 
     log: LocalLog
     ledger: Ledger
@@ -223,8 +223,8 @@ class History:
         return found
 
     def _is_ahead(self, load: LoadedTable, route: str, sources: Sequence[str]) -> bool:
-        """Whether this load holds records of this log that the route has not delivered; for a route without a past in
-        this ledger, any records of this log."""
+        """Whether this load holds records of this log that the route has not delivered; for a route without a history
+        in this ledger, any records of this log."""
         origin = Origin.from_text(load.batch.origin)
         if origin is None:
             return False
@@ -252,7 +252,7 @@ class History:
 
     def _conflict(self, route: str, other: str, found: str) -> ContradictionError:
         name = f"'{other}'" if other != route else "a route of this name"
-        known = "is not that far" if self.ledger.has_history(route) else "has no past in this ledger"
+        known = "is not that far" if self.ledger.has_history(route) else "has no history in this ledger"
         return ContradictionError(
             "PEN-RTE-019",
             f"route '{route}' {known}, but {name} has delivered from this log before: {found}. The"

@@ -1,5 +1,5 @@
-"""What an operator can do about a past that a route has found: ``adopt`` it, deliver again in spite of it, or start at
-the end of the log."""
+"""What an operator can do about a history that a route has found: ``adopt`` it, deliver again in spite of it, or start
+at the end of the log."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _starts_before_waiting(
     return found
 
 
-def accept_past(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
+def accept_history(pipeline: Pipeline, route: str, operator: Operator, act: Act) -> None:
     """Accept that the route goes on in spite of what was delivered before: its new batches get higher numbers."""
     _set_failed_aside(pipeline, route)
     copies = passed_copies(pipeline, route, ())
@@ -140,16 +140,16 @@ def _accept_others(pipeline: Pipeline, route: str) -> None:
     pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches})
 
 
-def conflicts_with_past(pipeline: Pipeline, route: str) -> bool:
+def conflicts_with_history(pipeline: Pipeline, route: str) -> bool:
     """Whether what was delivered before would keep the route from starting."""
     try:
-        check_past(pipeline, route)
+        check_history(pipeline, route)
     except ContradictionError:
         return True
     return False
 
 
-def check_past(pipeline: Pipeline, route: str) -> None:
+def check_history(pipeline: Pipeline, route: str) -> None:
     """Raises ``ContradictionError`` if what was delivered before would keep the route from starting."""
     history, sources = pipeline.history(), pipeline.sources_of(route)
     # A destination that is unavailable is asked when it is back.
@@ -159,7 +159,7 @@ def check_past(pipeline: Pipeline, route: str) -> None:
 
 
 def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
-    """Let every route without a past in this ledger start at the end of the log. Returns these routes."""
+    """Let every route without a history in this ledger start at the end of the log. Returns these routes."""
     pipeline.check_log()
     found = [route for route in pipeline.config.routes if not pipeline.ledger.has_history(route)]
     with block_engine_start(pipeline):

@@ -294,8 +294,8 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
                 f" from it: penstock offset adopt {route} NEW. To give them up: penstock offset drop {route}",
             )
         for route in config.routes:
-            past = list(_run_check(f"route {route}", _check_history(pipeline, route)))
-            yield from past
+            found = list(_run_check(f"route {route}", _check_history(pipeline, route)))
+            yield from found
             activity = pipeline.ledger.activity(route)
             if activity is not None and activity.state is RouteState.CRASHED:
                 fix = "An engine that runs starts it again and again: see what `penstock run` says of it."
@@ -303,7 +303,7 @@ def _check_ledger(config: PipelineConfig) -> Iterator[Finding]:
             if activity is not None and activity.state is RouteState.RETRYING:
                 fix = "A pipeline that runs tries again by itself; nothing is lost meanwhile."
                 yield Finding(f"route {route}", Verdict.WARN, f"its last try failed: {activity.message}", fix)
-            if activity is not None and activity.state is RouteState.HALTED and not past:
+            if activity is not None and activity.state is RouteState.HALTED and not found:
                 yield Finding(f"route {route}", Verdict.WARN, activity.message)
             yield from _check_waiting(
                 pipeline,
@@ -324,9 +324,9 @@ def _check_waiting(pipeline: Pipeline, route: str, fix: str) -> Iterator[Finding
 
 def _check_history(pipeline: Pipeline, route: str) -> Iterator[Finding]:
     """Whether the route's history fits what was delivered before. Another check reports one that is unavailable."""
-    from penstock.engine.history.takeover import check_past
+    from penstock.engine.history.takeover import check_history
 
-    check_past(pipeline, route)
+    check_history(pipeline, route)
     yield from ()
 
 

@@ -15,7 +15,7 @@ from penstock.cli._support.screen import count, counted, note, print_json
 from penstock.cli.offset_verbs.offset_moves import ReasonOption
 
 
-def adopt_past(
+def adopt_history(
     old: Annotated[str, typer.Argument(metavar="OLD", help="The name under which the route delivered before.")],
     new: Annotated[
         str | None, typer.Argument(metavar="[NEW]", help="The route that continues after it; OLD itself if left out.")
