@@ -7,11 +7,11 @@ process would never stop.
 
 from __future__ import annotations
 
+import _thread
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
-from threading import Thread
+from threading import Lock
 from types import FrameType
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -19,21 +19,20 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def call_on_stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` for every SIGINT and SIGTERM; afterwards signals do what they did before."""
-    received = SimpleQueue[bool]()
+    """Call ``stop`` for every SIGINT and SIGTERM, one call at a time; afterwards signals do what they did before."""
+    turn = Lock()
 
-    def handle(_: int, __: FrameType | None) -> None:
-        received.put(True)  # safe in a handler: it takes no lock that Python code can be interrupted with
-
-    def forward() -> None:
-        while received.get():
+    def take_turn() -> None:
+        with turn:
             stop()
 
-    Thread(target=forward, name="stop-signals", daemon=True).start()
+    def handle(_: int, __: FrameType | None) -> None:
+        # The thread begins with the signal: a process that forks must have none. ``Thread.start`` would take a lock.
+        _thread.start_new_thread(take_turn, ())
+
     before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        received.put(False)

@@ -81,6 +81,7 @@ def start_fork_server(folder: Path, listening: socket.socket, steps: Set[str], d
         with suppress(OSError):
             (folder / _READY).touch()
         _Server(listening, driver_end).serve()
+        code = 0
     except BaseException:
         traceback.print_exc()
     finally:
