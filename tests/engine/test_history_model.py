@@ -267,6 +267,20 @@ class Copies(RuleBasedStateMachine):
         adopt(pipeline, "a", "a", ADA)
 
 
+def test_a_copy_from_before_the_ledger_was_lost_finds_what_its_successor_has_delivered() -> None:
+    """The newest batch at the destination is of records that the older log lacks; those before it are not."""
+    pipeline = Copies()
+    pipeline.append(2)
+    pipeline.deliver(1)
+    pipeline.append(13)
+    pipeline.keep_a_copy()
+    pipeline.lose_the_ledger()
+    pipeline.append(9)
+    pipeline.deliver(10)
+    pipeline.put_a_copy_back(0)
+    pipeline.teardown()
+
+
 Copies.TestCase.settings = settings(
     max_examples=15, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )

@@ -104,8 +104,26 @@ class History:
             whose = (load.batch.scope, load.batch.route)
             if whose == (self.ledger.scope, route) or load.batch.route in others:
                 continue
-            if load.batch.number > accepted.get(whose, 0) and self._is_ahead(load, route, sources):
-                raise self._conflict(route, load.batch.route, _describe_load(load))
+            if load.batch.number <= accepted.get(whose, 0):
+                continue
+            loads = [load, *self._earlier_loads(load, route, sources, destination)]
+            unaccepted = (each for each in loads if each.batch.number > accepted.get(whose, 0))
+            ahead = next((each for each in unaccepted if self._is_ahead(each, route, sources)), None)
+            if ahead is not None:
+                raise self._conflict(route, load.batch.route, _describe_load(ahead))
+
+    def _earlier_loads(
+        self, newest: LoadedTable, route: str, sources: Sequence[str], destination: AnyDestination
+    ) -> Sequence[LoadedTable]:
+        """What the ledger of the newest load has loaded before it, if that can matter: the newest may be of records
+        that an older copy of the log lacks, and those before it of records that it has."""
+        origin = Origin.from_text(newest.batch.origin)
+        if origin is None or not self.ledger.has_history(route):
+            return ()
+        identities = {part.identity for part in self.log_parts(sources).values() if part.identity}
+        if all(stretch.identity not in identities for stretch in origin.stretches.values()):
+            return ()
+        return destination.loads(newest.batch.scope, newest.batch.route)
 
     def _check_neighbours(self, route: str, destination: AnyDestination) -> None:
         """Raises if a route that left the config wrote to this place: for targets that keep no marks."""

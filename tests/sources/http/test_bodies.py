@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.sources.http.body import body_events
@@ -192,7 +192,19 @@ DOCUMENTS = st.lists(OBJECTS | SMALL, max_size=5) | st.fixed_dictionaries(
 DAMAGE = st.none() | st.tuples(st.integers(0, 200), st.sampled_from([b"", b",", b"]", b"}", b'"', b"[", b"\xff", b"x"]))
 
 
+def shape(value: object) -> object:
+    """The value without its numbers: those are read from the text, and parsed only where that costs nothing."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    return True if isinstance(value, int | float) else value
+
+
 @given(DOCUMENTS, STYLES, st.booleans(), DAMAGE, st.integers(40, 300))
+@example(
+    document=[{"a": 0, "𐀀": None}, {"b": 420}], style=(",", ":"), ascii_only=True, damage=(9, b""), window=40
+)  # half of a character in one event, and numbers in another
 def test_a_large_body_is_read_as_a_small_one_is(
     document: object, style: tuple[str, str], ascii_only: bool, damage: tuple[int, bytes] | None, window: int
 ) -> None:
@@ -205,20 +217,20 @@ def test_a_large_body_is_read_as_a_small_one_is(
     def small_events(text: bytes, limits: LimitsConfig) -> Iterator[Event]:
         yield from parsed_events(text, parse(text), limits)
 
-    def outcome(found: Iterator[Event]) -> object:
+    def outcome(found: Iterator[Event]) -> list[tuple[bytes, object]] | int:
         try:
-            return list(found)
+            return [(event.text, shape(event.value)) for event in found]
         except NotJson:
             return 400
         except BadBody as error:
             return error.status
 
     small = outcome(small_events(text, limits)) if text else 400
-    if isinstance(small, list) and text[:1] == b"{" and len(small) == 1 and small[0].text == text:
+    if isinstance(small, list) and text[:1] == b"{" and len(small) == 1 and small[0][0] == text:
         return  # a plain event; only those that are too large are walked over
     large = outcome(walked_events(text, limits, window)) if text else 400
     # What is both too large and no JSON may be refused for either.
-    assert large == small or {400, 413} == {large, small}
+    assert large == small or sorted([large, small]) == [400, 413]
 
 
 @pytest.mark.parametrize("key", [b"\xff", b"\xe4vents", b"templat\xc3"])
