@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+from py4j import java_gateway
 
 from penstock.engine.spark.jvm_output import OutputFilter
-from penstock.engine.spark.spark_session import _cause
+from penstock.engine.spark.spark_session import _cause, _is_not_of_gateway, mute_gateway
 
 WRITTEN = """\
 WARNING: Using incubator modules: jdk.incubator.vector
@@ -79,3 +84,17 @@ def test_of_what_spark_says_the_innermost_cause_is_told() -> None:
     )
     assert _cause(nested) == "a.C: it is abc."
     assert _cause("") == "it does not say why."
+
+
+@pytest.mark.parametrize(("module", "shown"), [(java_gateway, False), (pytest, True)], ids=["gateway", "others"])
+def test_what_the_gateway_logs_as_if_it_were_the_program_is_not_shown(
+    module: ModuleType, shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = logging.getLogger()
+    mute_gateway()
+    try:
+        path = str(module.__file__)
+        root.handle(root.makeRecord("root", logging.ERROR, path, 1, "Exception while sending command.", (), None))
+    finally:
+        root.removeFilter(_is_not_of_gateway)
+    assert ("Exception while sending command." in caplog.text) is shown

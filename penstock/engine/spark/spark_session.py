@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine.delivery.deliver_batch import Stopped
@@ -26,9 +27,7 @@ def build_session(settings: Mapping[str, str], jvm: StartingJvm | None) -> Spark
     from penstock.engine.spark.numpy_converters import narrow_numpy_converters
 
     narrow_numpy_converters()
-    # Importing Spark turns on verbose logging of its gateway, with traces of a JVM that ends while it is asked.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
+    mute_gateway()
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -39,6 +38,18 @@ def build_session(settings: Mapping[str, str], jvm: StartingJvm | None) -> Spark
         # Built with the first query, and refused then: a route would try again and again.
         spark._jsparkSession.sessionState()
     return spark
+
+
+def mute_gateway() -> None:
+    """Let Spark's gateway log no traces of a JVM that ends while it is asked: the engine notices that by itself.
+    Importing Spark turns them on; some go to the gateway's own loggers, some to the root."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
+    logging.getLogger().addFilter(_is_not_of_gateway)
+
+
+def _is_not_of_gateway(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
