@@ -23,4 +23,5 @@ def test_the_first_signal_drains_and_the_second_hurries(
         assert not hurry.is_set()
         signal.raise_signal(number)
         assert hurry.wait(HANG)
+        assert eventually(lambda: capfd.readouterr().err, "it says so") == "stopping now\n"
     assert signal.getsignal(number) is before

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.destinations.contract import AnyDestination
@@ -155,8 +155,9 @@ def check_number(sent: str, quoted: bool, column: str, cell: str | None, kept: o
             # To JSON a zero has no sign.
             assert cell == sent or (sent, quoted, cell) == ("-0", False, "0"), f"{said} became {cell}"
         else:
-            # Of a number of 32 bits DuckDB writes more digits than it has: it stores the one nearest to 1100000.2.
-            stored = str(np.float32(cell)) if column == "single" else cell
+            # Of a number of 32 bits DuckDB writes more digits than it has: it stores the one nearest to 1100000.2. For
+            # the double nearest to 5.01e21 PostgreSQL writes 5.009999999999999e+21, which is the same double.
+            stored = str(np.float32(cell)) if column == "single" else str(float(cell)) if column == "double" else cell
             assert Decimal(stored) == Decimal(sent), f"{said} became {cell}"
     elif quoted:
         assert kept == sent, f"{said} is kept as {kept}"
@@ -204,6 +205,7 @@ def test_a_number_is_in_its_column_or_aside_digit_for_digit(engine: Engine, text
 
 @SOME
 @given(VALUES)
+@example([("5.01e21", False)])
 def test_a_cast_gives_the_number_that_was_sent_or_keeps_it_aside(engine: Engine, texts: list[tuple[str, bool]]) -> None:
     columns = ", ".join(f"c_{name} {kind}" for name, kind in engine.types.items())
     table = engine.table(f"n bigint, {columns}")
