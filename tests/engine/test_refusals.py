@@ -12,10 +12,12 @@ import pytest
 from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook, TableReceipt
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped
+from penstock.engine.delivery.refusals import original_records
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
 from penstock.errors import RefusedError, RouteError, TransientError
+from penstock.log.local_log import LocalLog
 from penstock.outcome import FAILURE_SCHEMA
 from penstock.record import Header, Record, entries
 from tests.engine.bench import Awkward, Bench, Fussy
@@ -309,3 +311,14 @@ def test_what_the_ledger_has_is_cut_off_from_what_spark_asks_for(bench: Bench) -
     bench.deliver(0, 10)
     assert sorted(bench.written()) == list(range(2, 12))
     assert bench.ledger.totals("out") == Totals(items=10, loaded=10)
+
+
+def test_a_refused_record_that_the_log_has_lost_stops_the_batch(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path)
+    with log.writer("web") as writer:
+        writer.append(entries(Record(b"{}", namespace="web") for _ in range(3)))
+    named = [{"partition": 0, "offset": offset, "code": "refused", "message": "no"} for offset in (1, 2, 7)]
+    kept = original_records(log, [pa.RecordBatch.from_pylist(named[:2], schema=FAILURE_SCHEMA)])
+    assert [offset for rows in kept for offset in rows.column("offset").to_pylist()] == [1, 2]
+    with pytest.raises(RouteError, match="given 3 records and accounts for 2"):
+        original_records(log, [pa.RecordBatch.from_pylist(named, schema=FAILURE_SCHEMA)])

@@ -18,7 +18,7 @@ from penstock.engine.ledger import Halt
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local_log import LocalLog
 from penstock.log.record_order import RangeOrder
-from penstock.outcome import failures_of, place_key
+from penstock.outcome import check_count, failures_of, place_key
 from penstock.steps.chain import SOURCE_LABEL, labelled
 
 DESTINATION_LABEL = "destination"
@@ -54,10 +54,13 @@ def original_records(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[
     if not failures:
         return []
     named = labelled(_unique_records(pa.concat_batches(failures)), DESTINATION_LABEL)
-    return [
+    found = [
         failed_records(rows, named.filter(pc.is_in(place_key(named), value_set=place_key(rows))))
         for rows in log.fetch(named)
     ]
+    # The log keeps what is not settled. If it has lost a record all the same, its failure must not vanish with it.
+    check_count(DESTINATION_LABEL, named.num_rows, sum(rows.num_rows for rows in found))
+    return found
 
 
 def refused_records(
