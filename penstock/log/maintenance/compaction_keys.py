@@ -15,22 +15,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.words import load_word
-
-Words = npt.NDArray[np.uint64]
+from penstock.siphash import Words, absorb_text, absorb_word, begin_hash, finish_hash, secret_words
 
 
 class KeyHash:
     """One secret, so one way to hash. Two of them agree on nothing."""
 
     def __init__(self, secret: bytes | None = None) -> None:
-        self._secret = np.frombuffer(os.urandom(16) if secret is None else secret, "<u8")
+        self._secret = secret_words(os.urandom(16) if secret is None else secret)
 
     def hash(self, entries: pa.RecordBatch, high: Words, low: Words) -> None:
         """Write the two halves of every entry's hash to ``high`` and ``low``."""
         namespaces, keys = entries.column("namespace"), entries.column("key")
         has_key = keys.is_valid().to_numpy(zero_copy_only=False)
-        _hash_all(*_text(namespaces), *_text(keys), has_key, self._secret[0], self._secret[1], high, low)
+        _hash_all(*_text(namespaces), *_text(keys), has_key, *self._secret, high, low)
 
 
 def _text(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int32]]:
@@ -54,62 +52,11 @@ def _hash_all(
 ) -> None:
     for row in range(len(has_key)):
         start, end = name_places[row], name_places[row + 1]
-        v0 = k0 ^ np.uint64(0x736F6D6570736575)
-        v1 = k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
-        v2 = k0 ^ np.uint64(0x6C7967656E657261)
-        v3 = k1 ^ np.uint64(0x7465646279746573)
-        word = np.uint64(end - start) << np.uint64(1) | np.uint64(has_key[row])
-        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, word)
-        v0, v1, v2, v3 = _absorb_text(v0, v1, v2, v3, names, start, end)
+        state = begin_hash(k0, k1)
+        state = absorb_word(state, np.uint64(end - start) << np.uint64(1) | np.uint64(has_key[row]))
+        state = absorb_text(state, names, start, end)
         if has_key[row]:
             start, end = key_places[row], key_places[row + 1]
-            v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, np.uint64(end - start))
-            v0, v1, v2, v3 = _absorb_text(v0, v1, v2, v3, keys, start, end)
-        v2 ^= np.uint64(0xEE)
-        for _ in range(4):
-            v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        high[row] = v0 ^ v1 ^ v2 ^ v3
-        v1 ^= np.uint64(0xDD)
-        for _ in range(4):
-            v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        low[row] = v0 ^ v1 ^ v2 ^ v3
-
-
-State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
-
-
-@compiled
-def _absorb_text(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, buf: Bytes, start: int, end: int) -> State:
-    i = start
-    while i + 8 <= end:
-        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, load_word(buf, i))
-        i += 8
-    if i < end:
-        word = np.uint64(0)
-        for k in range(end - i):
-            word |= np.uint64(buf[i + k]) << np.uint64(8 * k)
-        v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, word)
-    return v0, v1, v2, v3
-
-
-@compiled
-def _absorb(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64) -> State:
-    v3 ^= word
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v0 ^ word, v1, v2, v3
-
-
-@compiled
-def _round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> State:
-    v0 += v1
-    v1 = (v1 << np.uint64(13) | v1 >> np.uint64(51)) ^ v0
-    v0 = v0 << np.uint64(32) | v0 >> np.uint64(32)
-    v2 += v3
-    v3 = (v3 << np.uint64(16) | v3 >> np.uint64(48)) ^ v2
-    v0 += v3
-    v3 = (v3 << np.uint64(21) | v3 >> np.uint64(43)) ^ v0
-    v2 += v1
-    v1 = (v1 << np.uint64(17) | v1 >> np.uint64(47)) ^ v2
-    v2 = v2 << np.uint64(32) | v2 >> np.uint64(32)
-    return v0, v1, v2, v3
+            state = absorb_word(state, np.uint64(end - start))
+            state = absorb_text(state, keys, start, end)
+        high[row], low[row] = finish_hash(state)

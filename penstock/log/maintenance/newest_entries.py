@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.log.maintenance.compaction_keys import KeyHash, Words
+from penstock.log.maintenance.compaction_keys import KeyHash
 from penstock.log.maintenance.supersession import Flags, Numbers, superseded_flags, superseding_entries
+from penstock.siphash import Words
 
 ROOM = 2**20
 

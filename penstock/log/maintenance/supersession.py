@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.compiled import compiled
-from penstock.log.maintenance.compaction_keys import KeyHash, Words
+from penstock.log.maintenance.compaction_keys import KeyHash
 from penstock.record import Header, Op
+from penstock.siphash import Words
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

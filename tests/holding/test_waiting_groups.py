@@ -1,0 +1,95 @@
+"""Groups that wait, against a plain model: any batches, ticks and restarts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.holding import waiting_groups
+from penstock.holding.decision import Decision
+from penstock.holding.held_items import ITEM, Items
+from penstock.holding.waiting_groups import CLOSES, WaitingGroups
+
+AT_MOST = 20
+row = st.tuples(st.integers(0, 4), st.booleans())
+batch = st.tuples(st.lists(row, max_size=10), st.one_of(st.none(), st.integers(-5, 15)), st.booleans())
+"""Keys, and whether each closes its group; a tick so much later than the last; whether there is a restart."""
+
+
+def items(rows: list[tuple[int, bool]], order: int) -> Items:
+    made = [(key, key, order + n, 7 * n, order + n, key % 2, 0, CLOSES * shut) for n, (key, shut) in enumerate(rows)]
+    return np.array(made, ITEM)
+
+
+class Model:
+    def __init__(self) -> None:
+        self.waiting: dict[int, list[int]] = {}
+        self.since: dict[int, int] = {}
+        """The tick from which on a group waits."""
+        self.now = -1
+
+    def decide(self, rows: list[tuple[int, bool]], order: int, tick: int | None) -> set[int]:
+        gone: set[int] = set()
+        for n, (key, closes) in enumerate(rows):
+            self.waiting.setdefault(key, []).append(order + n)
+            if closes:
+                gone |= self.release(key)
+        if tick is not None and tick > self.now and self.waiting:
+            self.now = tick
+            for key in list(self.waiting):
+                if self.since.setdefault(key, tick) <= tick - AT_MOST:
+                    gone |= self.release(key)
+        return gone
+
+    def release(self, key: int) -> set[int]:
+        self.since.pop(key, None)
+        return set(self.waiting.pop(key))
+
+
+@pytest.fixture(autouse=True)
+def tidies_up_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_groups, "LEAST_BYTES", 100)
+    monkeypatch.setattr(waiting_groups, "MOST_BLOBS", 7)
+    monkeypatch.setattr(waiting_groups, "ITEMS_PER_BLOB", 3)
+
+
+def after(blobs: list[bytes], decision: Decision) -> list[bytes]:
+    return [*blobs[decision.change.drop :], *decision.change.append]
+
+
+@given(st.lists(batch, max_size=20))
+def test_every_item_goes_on_once_with_its_group(taken: list[tuple[list[tuple[int, bool]], int | None, bool]]) -> None:
+    groups, model, blobs = WaitingGroups(AT_MOST), Model(), list[bytes]()
+    order = waiting = now = 0
+    for rows, later, restarts in taken:
+        now += later or 0
+        tick = None if later is None else now
+        came = items(rows, order)
+        shuffled = came[np.random.default_rng(len(came)).permutation(len(came))]
+        decision = groups.decide(shuffled, [] if tick is None else [tick])
+        decision.check("gather", len(came))
+        assert set(decision.released["order"].tolist()) == model.decide(rows, order, tick)
+        waiting += decision.held - decision.let_go
+        assert waiting == len(groups) == sum(map(len, model.waiting.values()))
+        offsets = [(key % 2, order) for key, own in model.waiting.items() for order in own]
+        assert decision.holds == {p: min(o for q, o in offsets if q == p) for p, _ in offsets}
+        for key in range(5):
+            assert np.diff(decision.released["order"][decision.released["high"] == key]).min(initial=1) > 0
+        blobs = after(blobs, decision)
+        order += len(rows)
+        if restarts:
+            groups = WaitingGroups.restore(AT_MOST, blobs)
+            assert len(groups) == waiting
+
+
+def test_the_state_stays_as_large_as_what_waits() -> None:
+    groups, blobs = WaitingGroups(10**9), list[bytes]()
+    for batch in range(200):
+        rows = [(1000 * batch + n // 2, n % 2 == 1) for n in range(1000)] + [(-1 % 2**32 + batch, False)]
+        decision = groups.decide(items(rows, 2000 * batch))
+        blobs = after(blobs, decision)
+        assert (decision.passed, decision.held) == (1000, 1)
+    assert len(groups) == 200
+    assert sum(map(len, blobs)) < 4 * 200 * ITEM.itemsize
