@@ -20,6 +20,8 @@ FAILURE_SCHEMA: pa.Schema = pa.schema(
 )
 """Which record failed and why. The step's name is added by the chain; the original bytes by the engine."""
 
+PLACES_PER_PARTITION = 1 << 48
+
 # Arrow converts Python lists with the help of pandas, which takes longer to import than most CLI verbs run.
 NO_FAILURES: pa.RecordBatch = pa.RecordBatch.from_arrays(
     [pa.nulls(0, each.type) for each in FAILURE_SCHEMA], schema=FAILURE_SCHEMA
@@ -49,7 +51,7 @@ def check_count(step: str, given: int, accounted: int) -> None:
 
 def place_key(batch: pa.RecordBatch) -> pa.Array:
     """One number per row, made of the record's partition and offset: unique in the log."""
-    high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), 1 << 48)
+    high = pc.multiply(pc.cast(batch.column("partition"), pa.int64()), PLACES_PER_PARTITION)
     return pc.add(high, batch.column("offset"))
 
 

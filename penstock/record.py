@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Op(StrEnum):
@@ -171,7 +171,7 @@ def records(batch: pa.RecordBatch) -> list[Record]:
             mode=Mode(row["mode"]),
             key=row["key"],
             headers=dict(row["headers"] or ()),
-            timestamp=_EPOCH + timedelta(microseconds=time),
+            timestamp=EPOCH + timedelta(microseconds=time),
             partition=row["partition"],
             offset=row["offset"],
         )

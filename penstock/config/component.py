@@ -107,6 +107,9 @@ class SourceConfig(ComponentConfig):
 class StepConfig(ComponentConfig):
     """Options that every step has."""
 
+    holds: ClassVar[bool] = False
+    """Whether the step decides over several batches, so that its route has state: it is a ``HoldingStep``."""
+
     namespace: str | None = Field(
         default=None,
         description="Regular expression (unanchored, slashes optional). Records of other namespaces pass unchanged.",

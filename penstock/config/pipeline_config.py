@@ -208,6 +208,30 @@ class RouteConfig(ComponentConfig):
             raise refuse(*wrong)
         return self
 
+    @model_validator(mode="after")
+    def _can_hold(self) -> Self:
+        places = [number for number, step in enumerate(self.steps) if step.config.holds]
+        if not places:
+            return self
+        first = ("steps", places[0], self.steps[places[0]].name)
+        name = f"'{self.steps[places[0]].name}' keeps records back"
+        wrong = []
+        if len(places) > 1:
+            other = ("steps", places[1], self.steps[places[1]].name)
+            fix = "Let each of them have a route of its own."
+            wrong.append(complaint(other, f"{name}, and a route has one such step at most", fix, True))
+        if self.on_error is OnError.STOP:
+            fix = "Leave `on_error` out: what fails goes to the failed store, and can be replayed."
+            what = f"{name}, so the route cannot stop before one (`on_error: stop`): others wait around it"
+            wrong.append(complaint(first, what, fix, True))
+        if self.to.mirrors:
+            fix = "Leave the step out, or load the changes as rows of a table."
+            what = f"{name}, and a mirror needs every change in its order"
+            wrong.append(complaint(first, what, fix, True))
+        if wrong:
+            raise refuse(*wrong)
+        return self
+
     @classmethod
     def _expanded(cls, value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get("to"), dict):

@@ -46,12 +46,15 @@ def batch_committed(
     route: str, number: int, loaded: int, skipped: int, failed: int, waiting: int, seconds: float
 ) -> None:
     _BATCHES.labels(route).inc()
-    for outcome, items in (("loaded", loaded), ("skipped", skipped), ("failed", failed), ("waiting", waiting)):
+    released = max(0, -waiting)
+    counts = {"loaded": loaded, "skipped": skipped, "failed": failed, "waiting": max(0, waiting), "released": released}
+    for outcome, items in counts.items():
         _ITEMS.labels(route, outcome).inc(items)
+    late = f", {waiting} waiting" if waiting > 0 else f", {released} of them had waited" if released else ""
     _SECONDS.labels(route).observe(seconds)
     log.info(
         "route %s: batch %d committed: %d loaded, %d skipped, %d failed%s in %.3f s",
-        route, number, loaded, skipped, failed, f", {waiting} waiting" if waiting else "", seconds,
+        route, number, loaded, skipped, failed, late, seconds,
     )  # fmt: skip
 
 
@@ -90,6 +93,22 @@ def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
     """``tables``: how many rows each table waits for, 0 for one that waits no more."""
     for table, rows in tables.items():
         _WAITING.labels(route, table).set(rows)
+
+
+def tick_failed(route: str, reason: str) -> None:
+    log.warning("route %s: what waits for a time waits longer: %s; tried again at the next tick", route, reason)
+
+
+def state_lost(route: str, waiting: int, back_to: Mapping[int, int]) -> None:
+    places = ", ".join(f"offset {offset} of partition {partition}" for partition, offset in sorted(back_to.items()))
+    log.warning(
+        "route %s: the state of its step is gone, and %d records waited in it; it goes back to %s, and delivers again"
+        " what it had delivered from there on", route, waiting, places or "nothing",
+    )  # fmt: skip
+
+
+def state_empty(route: str, step: str) -> None:
+    log.warning("route %s: its checkpoint is new: step '%s' knows nothing of the records before", route, step)
 
 
 def retry_failed(route: str, reason: str) -> None:

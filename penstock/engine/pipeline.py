@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.failed.failed_store import FailedStore
-from penstock.engine.failed.replay import replay_source
 from penstock.engine.history.route_history import History
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.route_plan import RoutePlan, plan_steps
+from penstock.engine.route_sources import control_source, replay_source
 from penstock.errors import PenstockError
 from penstock.log.local_log import LocalLog, PartitionOwner
 
@@ -50,7 +50,7 @@ class Pipeline:
         return sources_of(self.config, route)
 
     def plan(self, route: str) -> RoutePlan:
-        return route_plan(self.config, route)
+        return replace(route_plan(self.config, route), key_secret=bytes.fromhex(self.ledger.scope))
 
     def needed_offsets(self) -> dict[str, dict[int, int]]:
         """The first offset that each route needs in each partition that it reads.
@@ -122,8 +122,10 @@ def sources_of(config: PipelineConfig, route: str) -> tuple[str, ...]:
         raise PenstockError("PEN-ENG-005", f"there is no route '{route}'.", f"Routes: {', '.join(config.routes)}.")
     chosen = config.routes[route]
     followed = chosen.to.replays_of()
-    replays = [replay_source(name) for name in (followed, route) if name is not None]
-    return tuple(dict.fromkeys((*chosen.from_, *replays)))
+    own = [replay_source(name) for name in (followed, route) if name is not None]
+    if any(config.holds for _, config in chosen.step_configs):
+        own.append(control_source(route))
+    return tuple(dict.fromkeys((*chosen.from_, *own)))
 
 
 def route_plan(config: PipelineConfig, route: str) -> RoutePlan:

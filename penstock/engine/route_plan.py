@@ -1,4 +1,4 @@
-"""A route, ready to run: its steps are split into those that run in the reader, in Spark, and before staging.
+"""A route, ready to run: its steps are split into those that run where the log is read and those behind them.
 
 A plan holds configs only, so it is small, it pickles, and every task builds its own steps and stager from it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.config.component import DestinationConfig, StepConfig
 from penstock.config.pipeline_config import OnError
@@ -18,10 +18,13 @@ from penstock.config.secrets import secrets_in_options
 from penstock.destinations.contract import AnyDestination
 from penstock.redaction import add_secrets
 from penstock.registry import Kind, component
-from penstock.steps.contract import ArrowStep, SparkStep, namespace_pattern
+from penstock.steps.contract import ArrowStep, HoldingStep, SparkStep, namespace_pattern
 
 if TYPE_CHECKING:
     from penstock.steps.chain import Chain, Link
+
+
+StepClass: TypeAlias = type[ArrowStep[Any]] | type[SparkStep[Any]] | type[HoldingStep[Any]]
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class PlannedStep:
     config: StepConfig
 
     @property
-    def implementation(self) -> type[ArrowStep[Any]] | type[SparkStep[Any]]:
-        found: type[ArrowStep[Any]] | type[SparkStep[Any]] = component(Kind.STEP, self.name).implementation_class()
+    def implementation(self) -> StepClass:
+        found: StepClass = component(Kind.STEP, self.name).implementation_class()
         return found
 
     @property
@@ -55,10 +58,12 @@ class RoutePlan:
     on_error: OnError = OnError.DEAD_LETTER
     step_timeout: float | None = None
     """Seconds that the steps may take for one batch of records."""
+    key_secret: bytes = b""
+    """For the keys of a holding step: 16 bytes that nobody outside knows."""
 
     @cached_property
     def head(self) -> tuple[PlannedStep, ...]:
-        """The Arrow steps before the first Spark step: they run where the log is read."""
+        """The Arrow steps before the first Spark or holding step: they run where the log is read."""
         for place, step in enumerate(self.steps):
             if not step.is_arrow:
                 return self.steps[:place]
@@ -66,8 +71,20 @@ class RoutePlan:
 
     @cached_property
     def rest(self) -> tuple[PlannedStep, ...]:
-        """The steps from the first Spark step on; empty for a route that sends no records through the JVM."""
+        """The steps from the first Spark or holding step on; empty for a route that runs where the log is read."""
         return self.steps[len(self.head) :]
+
+    @cached_property
+    def holding(self) -> PlannedStep | None:
+        """The step that keeps records back, if there is one: then all steps behind it are Arrow steps."""
+        return next((step for step in self.steps if step.config.holds), None)
+
+    def holding_step(self) -> HoldingStep[Any]:
+        """Builds that step."""
+        assert self.holding is not None
+        built = self.holding.implementation(self.holding.config)
+        assert isinstance(built, HoldingStep)
+        return built
 
     def head_chain(self) -> Chain:
         # Imported here: verbs that only ask for a route's position need no Arrow functions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.holding.held_items import Items
+from penstock.holding.item import Items
 from penstock.outcome import check_count
 
 
@@ -27,6 +27,8 @@ class Decision:
     let_go: int = 0
     held: int = 0
     skipped: int = 0
+    waiting: int = 0
+    """How many items wait after it, of this batch and of earlier ones."""
     change: StateChange = StateChange()
     holds: Mapping[int, int] = field(default_factory=dict)
     """By partition, the lowest offset that still waits."""

@@ -1,4 +1,4 @@
-"""What waits, by key: pointers into the log, and the few numbers that a decision needs. Never the data itself.
+"""What waits, by key.
 
 Kept in columns, in the order of arrival. What one batch has changed can be taken as a delta, and deltas in their order
 build the same again.
@@ -10,35 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.compiled import compiled
+from penstock.holding.item import ITEM, UNTIMED, Items, Keys
 from penstock.holding.key_table import KeyTable, Numbers, Words
-
-ITEM = np.dtype(
-    [
-        ("high", "<u8"),
-        ("low", "<u8"),
-        ("offset", "<i8"),
-        ("time", "<i8"),
-        ("order", "<i8"),
-        ("partition", "<i4"),
-        ("item", "<i4"),
-        ("bits", "<u4"),
-    ]
-)
-"""An item: its key's hash, its pointer, its time (µs), its stamp, which gives the order of the log over all partitions,
-and what a step knows of it."""
-
-UNTIMED = 2**62
-"""The time of an item that waits for the next tick to give it one."""
-
-KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
-
-Items = npt.NDArray[np.void]
-"""Rows of ``ITEM``."""
-Keys = npt.NDArray[np.void]
-"""Rows of ``KEY``."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +22,6 @@ class Delta:
 
     released: Keys
     added: Items
-
-
-def sorted_by_log(items: Items) -> Numbers:
-    """The places of items in the order of the log."""
-    return np.lexsort((items["item"], items["offset"], items["partition"], items["order"]))
-
-
-def sorted_by_key(items: Items) -> Numbers:
-    """The places of items by key, each in the order of the log."""
-    return np.lexsort((items["item"], items["offset"], items["partition"], items["order"], items["low"], items["high"]))
 
 
 class HeldItems:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from penstock.compiled import compiled
 from penstock.holding.decision import Decision, StateChange
-from penstock.holding.held_items import Items, sorted_by_log
+from penstock.holding.item import Items, sorted_by_log
 from penstock.holding.key_table import KeyTable, Numbers
 
 MOST_BLOBS = 1000

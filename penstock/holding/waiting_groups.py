@@ -15,17 +15,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from penstock.holding.decision import Decision, StateChange
-from penstock.holding.held_items import (
-    ITEM,
-    KEY,
-    UNTIMED,
-    Delta,
-    HeldItems,
-    Items,
-    Keys,
-    sorted_by_key,
-    sorted_by_log,
-)
+from penstock.holding.held_items import Delta, HeldItems
+from penstock.holding.item import ITEM, KEY, UNTIMED, Items, Keys, sorted_by_key, sorted_by_log
 from penstock.holding.key_table import KeyTable, Numbers, Words
 
 CLOSES = 1
@@ -92,6 +83,7 @@ class WaitingGroups:
             passed=len(closed) + len(late),
             let_go=len(gone),
             held=len(stays) - len(late),
+            waiting=len(self._held),
             change=self._change(_keys(gone), stays[~_has_key_of(stays, late)], ticked),
             holds=self._held.lowest_offsets(),
         )

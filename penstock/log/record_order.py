@@ -99,15 +99,19 @@ class RangeOrder:
 
     def ranks(self, partitions: Numbers, offsets: Numbers) -> Numbers:
         """A number for each record: the later in the order, the higher."""
+        ranks = np.empty(len(offsets), np.int64)
+        ranks[np.lexsort((offsets, partitions, self.stamps(partitions, offsets)))] = np.arange(len(offsets))
+        return ranks
+
+    def stamps(self, partitions: Numbers, offsets: Numbers) -> Numbers:
+        """The stamp of each record."""
         stamps = np.zeros(len(offsets), np.int64)
         for partition in np.unique(partitions):
             chosen = partitions == partition
             firsts, found = self._appends_of(int(partition))
             if len(firsts):
                 stamps[chosen] = found[np.maximum(np.searchsorted(firsts, offsets[chosen], "right") - 1, 0)]
-        ranks = np.empty(len(offsets), np.int64)
-        ranks[np.lexsort((offsets, partitions, stamps))] = np.arange(len(offsets))
-        return ranks
+        return stamps
 
     def _appends_of(self, partition: int) -> tuple[Numbers, Numbers]:
         """The first offset of every append in the range, and its stamp."""

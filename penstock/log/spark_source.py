@@ -112,7 +112,7 @@ class LogStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvaila
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = ends(self.log, self.options.sources)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[StretchPartition]:
         cut = stretches(self.log, offsets_from_json(start), offsets_from_json(end), self.options.tasks)
         return [StretchPartition(stretch) for stretch in cut]
 
@@ -122,7 +122,7 @@ class LogStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvaila
 
 
 class LogBatchReader(_TaskReader, DataSourceReader):
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> Sequence[StretchPartition]:
         first, last = first_offsets(self.log, self.options), last_offsets(self.log, self.options)
         return [StretchPartition(stretch) for stretch in stretches(self.log, first, last, self.options.tasks)]
 

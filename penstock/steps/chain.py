@@ -76,7 +76,7 @@ class Chain:
         failures: list[pa.RecordBatch] = []
 
         if self.pattern is not None:
-            wanted = _matching(batch, self.pattern)
+            wanted = matching_namespaces(batch, self.pattern)
             if wanted is not None:
                 skipped[NAMESPACE_LABEL] = batch.num_rows - pc.sum(wanted).as_py()
                 batch = batch.filter(wanted)
@@ -144,7 +144,7 @@ def _settle(
 
 
 def _apply(link: Link, batch: pa.RecordBatch) -> Outcome:
-    wanted = _matching(batch, link.pattern) if link.pattern is not None else None
+    wanted = matching_namespaces(batch, link.pattern) if link.pattern is not None else None
     if wanted is None:
         return link.step.apply(batch)
     chosen = batch.filter(wanted)
@@ -171,7 +171,7 @@ def _fail_as_a_whole(kept: pa.RecordBatch, skipped: dict[str, int], failures: li
     return kept
 
 
-def _matching(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArray | None:
+def matching_namespaces(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.BooleanArray | None:
     """Which rows' namespaces match; ``None`` when all do. Runs the expression once per distinct namespace."""
     encoded = batch.column("namespace").dictionary_encode()
     hits = [pattern.search(name) is not None for name in encoded.dictionary.to_pylist()]

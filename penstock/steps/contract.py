@@ -1,7 +1,7 @@
 """What a step is, and what it owes.
 
 A step is built once per Spark task from its config and then sees every batch of that task. It has no memory between
-batches, does no I/O, and imports no Spark unless it is a ``SparkStep``.
+batches unless it is a ``HoldingStep``, does no I/O, and imports no Spark unless it is a ``SparkStep``.
 
 No record is ever lost silently. Of the rows that go into ``ArrowStep.apply``, each one comes out in exactly one place:
 in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. A step that makes several rows of one
@@ -14,10 +14,13 @@ the rows of one record share them, and stand together.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.config.component import StepConfig, namespace_pattern
@@ -26,8 +29,14 @@ from penstock.outcome import Outcome
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock.holding.decision import Decision
+    from penstock.holding.item import Items
 
-__all__ = ["FATE", "ArrowStep", "Fate", "Outcome", "SparkStep", "StepConfig", "TooMuch", "namespace_pattern"]
+
+__all__ = [
+    "FATE", "ArrowStep", "Fate", "HoldingState", "HoldingStep", "Outcome", "Scan", "SparkStep", "StepConfig", "TooMuch",
+    "namespace_pattern",
+]  # fmt: skip
 
 FATE = "fate"
 """The column in which a ``SparkStep`` says what becomes of each row."""
@@ -83,3 +92,49 @@ class SparkStep(ABC, Generic[ConfigT]):
 
     @abstractmethod
     def apply(self, frame: DataFrame) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a holding step wants to know of each row of a batch when it decides: its key, as 128 bits, and 16 bits of
+    its own. A row that is not ``keyed`` goes on at once."""
+
+    high: npt.NDArray[np.uint64]
+    low: npt.NDArray[np.uint64]
+    keyed: npt.NDArray[np.bool_]
+    bits: npt.NDArray[np.uint32]
+
+
+class HoldingState(Protocol):
+    """What a holding step remembers of one shard. Kept in memory while it can be, and restored from its blobs when not:
+    both must decide alike, because batches are replayed."""
+
+    def decide(self, items: Items, ticks: Sequence[int]) -> Decision:
+        """What becomes of the items of a batch, in any order, and of those that waited. ``ticks`` are the times (µs)
+        that the batch has. No other clock counts."""
+
+
+class HoldingStep(ABC, Generic[ConfigT]):
+    """A step that decides about a row by what came before it, and may keep it back until more has come.
+
+    It never sees data and state together. ``scan`` runs where the log is read. What it finds goes by key to one of the
+    route's shards, where a ``HoldingState`` decides with what it remembers. The engine then fetches what is released
+    from the log, runs the steps before this one again, and goes on with those behind it. It keeps the log from removing
+    what waits.
+    """
+
+    def __init__(self, config: ConfigT) -> None:
+        self.config = config
+
+    casts: ClassVar[Mapping[str, str]] = {}
+
+    tick_every: float | None = None
+    """Seconds between the ticks that it needs while something waits; ``None`` if it waits for no time."""
+
+    @abstractmethod
+    def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
+        """``secret``, of 16 bytes, is for the hash of the key: the same for all batches of a route."""
+
+    @abstractmethod
+    def restore(self, blobs: Iterable[bytes]) -> HoldingState:
+        """The state that these blobs describe; an empty one if there are none."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from penstock.json.paths import Path, parse_path
 
@@ -39,3 +39,11 @@ def _checked(text: str) -> str:
 
 FieldPath = Annotated[str, AfterValidator(_checked)]
 """Text that ``field_path`` takes."""
+
+KeyFields = Annotated[
+    tuple[FieldPath, ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""The fields of a key: one, or a list."""

@@ -11,7 +11,7 @@ import pytest
 from penstock.cli._support.screen import moment
 from penstock.cli._support.times import time_since
 from penstock.cli.failed import entry_line
-from penstock.engine.failed.replay import replay_source
+from penstock.engine.route_sources import replay_source
 from penstock.record import records
 from tests.cli.projects import Project
 

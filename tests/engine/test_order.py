@@ -11,10 +11,10 @@ import pytest
 from penstock.engine.delivery.deliver_batch import Delivery, Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
-from penstock.engine.failed.replay import replay_source
 from penstock.engine.ledger import Operator
 from penstock.engine.operate.offset_control import plan_rewind, rewind
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.route_sources import replay_source
 from penstock.log.read_ranges import next_offsets
 from penstock.log.record_order import ends
 from penstock.record import Record, entries

@@ -9,9 +9,10 @@ import pytest
 
 from penstock.engine.delivery.task import failed_records
 from penstock.engine.failed.failed_store import FailedEntry
-from penstock.engine.failed.replay import replay, replay_source
+from penstock.engine.failed.replay import replay
 from penstock.engine.ledger import Extent
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.route_sources import replay_source
 from penstock.errors import LogError
 from penstock.record import Record, entries, placed, records
 from penstock.steps.chain import STEP_FAILURE_SCHEMA

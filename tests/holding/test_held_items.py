@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.holding.held_items import ITEM, KEY, Delta, HeldItems, Items
+from penstock.holding.held_items import Delta, HeldItems
+from penstock.holding.item import ITEM, KEY, Items
 
 batches = st.lists(
     st.tuples(st.lists(st.integers(0, 7), max_size=12), st.lists(st.integers(0, 7), max_size=4, unique=True)),

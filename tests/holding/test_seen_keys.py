@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.holding import seen_keys
 from penstock.holding.decision import Decision
-from penstock.holding.held_items import ITEM, Items
+from penstock.holding.item import ITEM, Items
 from penstock.holding.seen_keys import SeenKeys
 
 WINDOW = 10

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.holding import waiting_groups
 from penstock.holding.decision import Decision
-from penstock.holding.held_items import ITEM, Items
+from penstock.holding.item import ITEM, Items
 from penstock.holding.waiting_groups import CLOSES, WaitingGroups
 
 AT_MOST = 20
@@ -28,7 +28,7 @@ class Model:
         self.waiting: dict[int, list[int]] = {}
         self.since: dict[int, int] = {}
         """The tick from which on a group waits."""
-        self.now = -1
+        self.now = -1000
 
     def decide(self, rows: list[tuple[int, bool]], order: int, tick: int | None) -> set[int]:
         gone: set[int] = set()

@@ -51,6 +51,8 @@ class BatchWriter:
     patience: Patience = field(default_factory=Patience)
     check_target: Callable[[], None] = lambda: None
     """Called before each write; it may raise what the destination may."""
+    may_defer: bool = True
+    """Whether a table that stays unavailable may get its part later, staged anew from its range of the log."""
     passes_over: bool = False
     """Whether the batch passes over records that a table may have got by an earlier attempt."""
     acks_changed: Callable[[], bool] = lambda: False
@@ -123,7 +125,7 @@ class BatchWriter:
 
     def _can_go_on(self, route: str, unavailable: Collection[str], done: Mapping[str, TableReceipt]) -> bool:
         """Whether a table that takes rows, as far as is known, would be held up by unavailable ones."""
-        if self.all_or_nothing:
+        if self.all_or_nothing or not self.may_defer:
             return False
         takes_rows = {name for name, table in done.items() if table.unavailable is None}
         # Asked anew: a table may have caught up while this batch waits.

@@ -66,7 +66,11 @@ from penstock.log.local_log import LocalLog
 from penstock.log.record_order import LogOrder, RangeOrder
 from penstock.steps.chain import OF_FAILED_LABEL
 
-__all__ = ["Delivery", "Halted", "OutOfPatience", "Stopped", "clean_stage"]
+__all__ = ["Delivery", "Halted", "OutOfPatience", "StateBehind", "Stopped", "clean_stage"]
+
+
+class StateBehind(Exception):
+    """The state of a holding step is older than what was delivered: it must be built anew from what waits."""
 
 
 class Halted(Stopped):
@@ -123,6 +127,9 @@ class Delivery:
         if not left:
             events.batch_known(self.plan.name)
             return
+        if self.plan.holding:
+            self._deliver_held(ranges, left, report, started)
+            return
         todo = deque(_plan_pieces({**self._pending_of_dropped_sources(standing), **left}, standing, self._order))
         while todo:
             piece = todo.popleft()
@@ -141,6 +148,16 @@ class Delivery:
             started = time.monotonic()
             if todo and self.stopping.is_set():
                 raise Stopped
+
+    def _deliver_held(self, ranges: Ranges, left: Ranges, report: BatchReport | None, started: float) -> None:
+        """Deliver a batch of a route with a holding step: in one piece, because what it has staged depends on state,
+        and cannot be staged anew from its range."""
+        if report is None or left != {p: stretch for p, stretch in ranges.items() if stretch[0] < stretch[1]}:
+            raise StateBehind
+        # What the state says that it holds and what the ledger counts are two books: both must say the same.
+        if report.waiting_in_all != self.ledger.totals(self.plan.name).waiting + report.waiting:
+            raise StateBehind
+        self._deliver_piece(Piece(ranges), report, NOTHING, 0, started)
 
     def _pending_of_dropped_sources(self, standing: Standing) -> Ranges:
         """The part of the pending batch from sources that the route no longer reads: it is settled as it was begun."""
@@ -230,17 +247,25 @@ class Delivery:
             self.ledger.note_passed_over(batch)
         writer = BatchWriter(
             self.destination, self.ledger, self.stopping, all_or_nothing, self.watch, self.patience, self._check_target,
+            may_defer=not self.plan.holding,
             passes_over=bool(passed_over),
             acks_changed=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
         )  # fmt: skip
         try:
-            receipts = writer.write(replace(batch, order=RangeOrder(self.log, batch.ranges)), parts, again)
+            receipts = writer.write(replace(batch, order=self._order_in(batch)), parts, again)
         except ContradictionError as error:
             raise self._halt_on_contradiction(error) from error
         staged = rows_by_table(parts)
         unavailable = {table.table: str(table.unavailable) for table in receipts if table.unavailable is not None}
         deferred = [DeferredPart(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
         return [table for table in receipts if table.unavailable is None], deferred
+
+    def _order_in(self, batch: Batch) -> RangeOrder:
+        """The order of the records of a batch, and of those that waited before it."""
+        held = self.ledger.held(self.plan.name) if self.plan.holding else {}
+        ranges = {p: (min(start, held.get(p, start)), end) for p, (start, end) in batch.ranges.items()}
+        others = {p: (first, self.log.bounds(p).end) for p, first in held.items() if p not in ranges}
+        return RangeOrder(self.log, {**ranges, **others})
 
     def _check_local_state(self) -> None:
         if self.history is None or self.history_checked.is_set():
@@ -294,6 +319,8 @@ class Delivery:
             return (Piece(report.ranges, again=True),)
         except RefusedError as error:
             # However many are refused: a good record may be among the rest, and must not fail for its neighbours.
+            if self.plan.holding:
+                raise
             if report.items > 1:
                 return self._split_batch(batch, report.items, error)
             if stops:
@@ -333,13 +360,23 @@ class Delivery:
         faults.reach("route.destination_done")
         with self.settle_lock:
             settlement = self.store_failed(
-                Settlement(report.items, Receipt(receipts).rows, report.skipped, added=report.added, tables=receipts),
+                Settlement(
+                    report.items, Receipt(receipts).rows, report.skipped, waiting=report.waiting, added=report.added,
+                    tables=receipts, holds=self._holds_after(report),
+                ),
                 batch.number,
                 refusals.all_failed(report, refused),
                 report.failed_rows + refused_rows,
-            )
+            )  # fmt: skip
             faults.reach("route.before_ledger_commit")
             self._commit(batch, replace(settlement, deferred=deferred, seconds=time.monotonic() - started))
+            faults.reach("route.ledger_committed")
+
+    def _holds_after(self, report: BatchReport) -> dict[int, int | None]:
+        """What steps hold per partition after the batch, also of partitions that it does not cover."""
+        if not self.plan.holding:
+            return {}
+        return {**dict.fromkeys(self.ledger.held(self.plan.name)), **report.holds}
 
     def store_failed(
         self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int

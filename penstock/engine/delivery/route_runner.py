@@ -7,6 +7,8 @@ import shutil
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +18,12 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from penstock.backoff import Backoff
 from penstock.engine import events
 from penstock.engine.delivery.batch_pieces import Ranges, offset_count, remaining
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, Stopped, clean_stage
+from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, StateBehind, Stopped, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
-from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.ledger import Ledger, Operator, RouteState
 from penstock.engine.lost_workers.isolation import Isolation
 from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, LostCode, WorkerLost, lost_worker
 from penstock.engine.lost_workers.task_note import unfinished_tasks
@@ -29,14 +31,18 @@ from penstock.engine.lost_workers.trial_process import Trial, TrialServer
 from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.spark.holding_frame import apply_holding_step
 from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import route_source
-from penstock.engine.spark.spark_checkpoints import batch_end
+from penstock.engine.spark.spark_checkpoints import batch_end, has_batches
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
+from penstock.engine.stateful.control import Ticker
+from penstock.engine.stateful.shards import SHARDS
 from penstock.errors import LedgerUnavailable, TransientError
 from penstock.log.read_ranges import offsets_to_json
 from penstock.log.record_order import Offsets
+from penstock.outcome import check_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +63,9 @@ ONCE_TRIES = 5
 
 ONCE_TRIES_WHEN_BUSY = 20
 """How often, if only a Python process of Spark's was slow to start."""
+
+STATE_UNREADABLE = "CANNOT_LOAD_STATE_STORE"
+"""What Spark says of a checkpoint whose state is missing or broken."""
 
 _STARTING = threading.Lock()
 """Held while a query starts: it takes the session's settings at that moment."""
@@ -132,10 +141,26 @@ class RouteRunner(threading.Thread):
         name = f"retries-{self.plan.name}"
         lane = threading.Thread(target=self._lane.keep_trying, args=(self._ended,), name=name, daemon=True)
         lane.start()
+        self._start_ticking()
         try:
             self._run()
         finally:
             self._ended.set()
+
+    def _start_ticking(self) -> None:
+        """Tell the route's holding step the time, if it waits for one. A ``once`` run does not wait."""
+        every = self.plan.holding_step().tick_every if self.plan.holding else None
+        if every is not None and not self._pace.once:
+            ticker = Ticker(self._delivery.log, self.plan.name, every, self._holds_something)
+            name = f"ticks-{self.plan.name}"
+            threading.Thread(target=ticker.keep_ticking, args=(self._ended,), name=name, daemon=True).start()
+
+    def _holds_something(self) -> bool:
+        try:
+            return bool(self._ledger.held(self.plan.name))
+        except SQLAlchemyError as error:
+            events.ledger_unavailable(self.plan.name, reason_of(error))
+            return False
 
     def _run(self) -> None:
         route, stopping, backoff = self.plan.name, self._delivery.stopping, self._backoff
@@ -180,6 +205,9 @@ class RouteRunner(threading.Thread):
                     backoff.reset()
                 # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
+                if self.plan.holding and (isinstance(error, StateBehind) or STATE_UNREADABLE in str(error)):
+                    self._give_up_state()
+                    continue
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
                 if self._should_give_up(error):
@@ -190,6 +218,23 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         events.route_stopped(route)
+
+    def _recover_state(self) -> None:
+        """A step whose state is gone, or that has left the config, must not leave behind what waits in it."""
+        route, step = self.plan.name, self.plan.holding
+        if step is not None and has_batches(self._select_checkpoint()):
+            return
+        if self._ledger.held(route):
+            self._give_up_state()
+        elif step is not None and any(position.committed for position in self._ledger.offsets(route).values()):
+            events.state_empty(route, step.label)
+
+    def _give_up_state(self) -> None:
+        """Go back to what waits, and begin with an empty state there."""
+        route = self.plan.name
+        waiting = self._ledger.totals(route).waiting
+        reason = "the state of its step is gone"
+        events.state_lost(route, waiting, self._ledger.return_to_holds(route, Operator("penstock", reason)))
 
     def _wait_for_tables(self) -> bool:
         """Wait until every table has got the rows it waits for. ``False`` if that takes too long."""
@@ -282,23 +327,25 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
+        self._recover_state()
         source = route_source(plan)
         self._spark.dataSource.register(source)
         reader = self._spark.readStream.format(source.name()).options(**self._options())
         # The query's thread inherits this: each route's tasks get their share of the cores.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", plan.name)
         checkpoint = str(self._select_checkpoint())
-        writer = (
-            _reporting(plan, reader.load()).writeStream.queryName(plan.name).option("checkpointLocation", checkpoint)
-        )
+        reports = self._reporting(plan, reader.load())
+        writer = reports.writeStream.queryName(plan.name).option("checkpointLocation", checkpoint)
         if pace.once or pace.in_rounds:
             writer = writer.trigger(availableNow=True)
         else:
             # Spark's own interval uses the wall clock: setting that back would make it sleep for hours. So Spark goes
             # on at once, `_run_batch` keeps the pace, and `pollingDelay` is how often an idle query looks.
             writer = writer.trigger(processingTime="0 seconds")
-        with _STARTING:
-            self._spark.conf.set("spark.sql.streaming.pollingDelay", f"{max(1, round(pace.every * 1000))}ms")
+        settings = {"spark.sql.streaming.pollingDelay": f"{max(1, round(pace.every * 1000))}ms"}
+        if plan.holding:
+            settings["spark.sql.shuffle.partitions"] = str(SHARDS)
+        with _STARTING, _settings(self._spark, settings):
             return writer.foreachBatch(self._run_batch).start()
 
     def _select_checkpoint(self) -> Path:
@@ -380,7 +427,7 @@ class RouteRunner(threading.Thread):
             self._tasks_since = None
         except Exception as error:
             lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir)) or self._suspicion(error)
-            if lost is None:
+            if lost is None or self.plan.holding:
                 raise
             self._tasks_since = None
             ranges = self._requested_ranges(number)
@@ -432,22 +479,26 @@ class RouteRunner(threading.Thread):
         }
         try:
             read = self._spark.read.format(source.name()).options(**options).load()
-            return self._run_tasks(plan, _reporting(plan, read))
+            return self._run_tasks(plan, self._reporting(plan, read))
         except Exception as error:
             lost = lost_worker(error, unfinished_tasks(plan.stage_dir))
             if lost is None:
                 raise
             raise lost from error
 
+    def _reporting(self, plan: RoutePlan, frame: DataFrame) -> DataFrame:
+        """The frame of reports: what the source yields, or what the steps in Spark make of it."""
+        if plan.holding:
+            return apply_holding_step(plan, self._delivery.log, frame)
+        return apply_spark_steps(plan, frame) if plan.rest else frame
+
     def _run_tasks(self, plan: RoutePlan, frame: DataFrame) -> BatchReport:
         """Run the batch's tasks, in one action, and add up their reports: a row per task, never data."""
         staged = [TaskReport.from_json(row.report) for row in frame.collect()]
-        return add_up([*staged, *read_task_reports(plan)])
-
-
-def _reporting(plan: RoutePlan, frame: DataFrame) -> DataFrame:
-    """The frame of reports: what the source yields, or what the steps in Spark make of it."""
-    return apply_spark_steps(plan, frame) if plan.rest else frame
+        report = add_up([*staged, *read_task_reports(plan)])
+        if plan.holding:
+            check_count(plan.holding.label, SHARDS, report.shards)
+        return report
 
 
 def reason_of(error: BaseException) -> str:
@@ -462,6 +513,19 @@ def reason_of(error: BaseException) -> str:
     if not lines:
         return name
     return (lines[0] if traced else f"{name}: {lines[0].strip()}")[:500]
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
 def _json(offsets: Offsets) -> str:

@@ -49,17 +49,7 @@ def run_task(
     """Run the plan's first steps, or the given chain, over the batches, stage the result for the plan's destination,
     and report. The batches are a stretch of the log, or what the step ``after`` returned in Spark."""
     with TaskRun(plan, chain or plan.head_chain(), stretch) as run:
-        stager = plan.destination().stager(plan.stage_dir, plan.casts)
-        for batch, kept in run.outcomes(batches, after):
-            enter_step(STAGE_LABEL)
-            taken = stager.add(kept, batch)
-            check_sum(STAGE_LABEL, kept.num_rows, taken)
-            run.staged += taken.kept.num_rows
-            if taken.skipped:
-                run.skipped[STAGE_LABEL] += taken.skipped
-            if taken.failures.num_rows:
-                run.failed.add(batch, labelled(taken.failures, STAGE_LABEL))
-        parts = stager.finish()
+        parts = run.stage(run.outcomes(batches, after))
     return run.report(parts)
 
 
@@ -79,8 +69,13 @@ def run_steps(
             run.given[before] += kept.num_rows
             run.note.suspend_limit()
             yield kept
+    write_task_report(plan, name, run.report())
+
+
+def write_task_report(plan: RoutePlan, name: str, report: TaskReport) -> None:
+    """Leave a report in the stage folder. ``name`` names the task, so that a retried one replaces its own."""
     scratch = plan.stage_dir / f".{name}-{uuid.uuid4().hex}"
-    scratch.write_text(run.report().to_json())
+    scratch.write_text(report.to_json())
     scratch.replace(plan.stage_dir / f"{name}{REPORT_SUFFIX}")
 
 
@@ -89,6 +84,7 @@ class TaskRun:
 
     def __init__(self, plan: RoutePlan, chain: Chain, stretch: Stretch | None) -> None:
         plan.stage_dir.mkdir(parents=True, exist_ok=True)
+        self._plan = plan
         self._chain = chain
         self._stretch = stretch
         self._items = 0
@@ -96,7 +92,7 @@ class TaskRun:
         self._returned: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.given: Counter[str] = Counter()
-        self.staged = 0
+        self._staged = 0
         self.note = TaskNote(plan.stage_dir, plan.step_timeout)
         self.failed = FailedWriter(plan.stage_dir)
         self._open = ExitStack()
@@ -114,18 +110,40 @@ class TaskRun:
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Each batch, or piece of one, as it was read, and the rows that the chain keeps of it."""
         read = batches if after is None else self._without_fates(after, batches)
-        for batch, outcome in (ran for each in read for ran in self._chain.runs(each)):
+        for batch in read:
+            yield from self.run_chain(batch)
+
+    def run_chain(
+        self, rows: pa.RecordBatch, read: pa.RecordBatch | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """The same for one batch of ``rows``, whose records were ``read`` in another form before."""
+        for batch, outcome in self._chain.runs(rows):
+            original = batch if read is None else read
             self._items += batch.num_rows
             self.skipped.update(outcome.skipped)
             self._added.update(outcome.added)
             for failures in outcome.failures:
-                self.failed.add(batch, failures)
-            yield batch, outcome.kept
+                self.failed.add(original, failures)
+            yield original, outcome.kept
             self.note.mark_progress()
+
+    def stage(self, outcomes: Iterable[tuple[pa.RecordBatch, pa.RecordBatch]]) -> list[Part]:
+        """Stage the rows of outcomes for the plan's destination."""
+        stager = self._plan.destination().stager(self._plan.stage_dir, self._plan.casts)
+        for read, kept in outcomes:
+            enter_step(STAGE_LABEL)
+            taken = stager.add(kept, read)
+            check_sum(STAGE_LABEL, kept.num_rows, taken)
+            self._staged += taken.kept.num_rows
+            if taken.skipped:
+                self.skipped[STAGE_LABEL] += taken.skipped
+            if taken.failures.num_rows:
+                self.failed.add(read, labelled(taken.failures, STAGE_LABEL))
+        return stager.finish()
 
     def report(self, parts: Sequence[Part] = ()) -> TaskReport:
         report = TaskReport(
-            self._items, self.staged, dict(self.skipped), parts, self.failed.files,
+            self._items, self._staged, dict(self.skipped), parts, self.failed.files,
             added=dict(self._added), given=dict(self.given), returned=dict(self._returned),
         )  # fmt: skip
         at = self._stretch

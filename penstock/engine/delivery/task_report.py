@@ -46,7 +46,15 @@ class TaskReport:
     given: Mapping[str, int] = field(default_factory=dict)
     """Rows that went on to a step in Spark, by its label."""
     returned: Mapping[str, int] = field(default_factory=dict)
-    """Rows that such a step returned, without those that it added."""
+    """Rows that such a step returned, without those that it added. A holding step returns what it keeps back, too."""
+    waiting: int = 0
+    """Rows that a holding step keeps back from now on, less those of earlier batches that it releases."""
+    waiting_in_all: int = 0
+    """Rows that it keeps back, of all batches."""
+    holds: Mapping[int, int] = field(default_factory=dict)
+    """Per partition, the lowest offset that its shards of this task keep back."""
+    shards: int = 0
+    """How many shards of a holding step have decided."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -62,6 +70,7 @@ class TaskReport:
                 **raw,
                 "parts": tuple(Part(**part) for part in raw["parts"]),
                 "failed": tuple(FailedFile(**file) for file in raw["failed"]),
+                "holds": {int(partition): first for partition, first in raw["holds"].items()},
             }
         )
 
@@ -77,6 +86,10 @@ class BatchReport:
     parts: Sequence[Part]
     failed: Sequence[FailedFile]
     added: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    waiting_in_all: int = 0
+    holds: Mapping[int, int] = field(default_factory=dict)
+    shards: int = 0
 
     @property
     def failed_rows(self) -> int:
@@ -101,7 +114,8 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     failed: list[FailedFile] = []
     given: Counter[str] = Counter()
     returned: Counter[str] = Counter()
-    items = staged = 0
+    holds: dict[int, int] = {}
+    items = staged = waiting = waiting_in_all = shards = 0
     for report in reports:
         if report.partition is not None:
             stretches.setdefault(report.partition, []).append((report.start, report.end))
@@ -109,6 +123,11 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         given.update(report.given)
         returned.update(report.returned)
         staged += report.staged
+        waiting += report.waiting
+        waiting_in_all += report.waiting_in_all
+        shards += report.shards
+        for partition, first in report.holds.items():
+            holds[partition] = min(first, holds.get(partition, first))
         skipped.update(report.skipped)
         added.update(report.added)
         parts.extend(report.parts)
@@ -117,7 +136,9 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         check_count(step, given[step], returned[step])
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
-    return BatchReport(ranges, items, staged, dict(skipped), parts, failed, dict(added))
+    return BatchReport(
+        ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards
+    )
 
 
 def _joined(partition: int, pieces: list[tuple[int, int]]) -> tuple[int, int]:

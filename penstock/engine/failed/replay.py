@@ -13,17 +13,13 @@ import pyarrow.compute as pc
 
 from penstock.engine.failed.failed_store import FailedEntry
 from penstock.engine.ledger import Ledger
+from penstock.engine.route_sources import replay_source
 from penstock.errors import PenstockError
 from penstock.log.local_log import LocalLog
 from penstock.record import Header, Record, entries
 
 CHUNK = 5_000
 """Entries per append."""
-
-
-def replay_source(route: str) -> str:
-    """The name of the log's partition for a route's replayed records."""
-    return f"replay:{route}"
 
 
 def repeated_copies(route: str, log: LocalLog, positions: Mapping[int, int]) -> dict[int, list[int]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.engine.failed.failed_store import FailedEntry
-from penstock.engine.failed.replay import replay_source
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.route_sources import replay_source
 from penstock.errors import PenstockError
 
 

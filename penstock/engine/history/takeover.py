@@ -9,11 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.destinations.contract import LoadedTable
-from penstock.engine.failed.replay import replay_source
 from penstock.engine.history.adoption import LogPart, history_reach, lost_replays, plan_adoption
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
-from penstock.engine.operate.offset_control import block_engine_start, passed_copies, running_engine
+from penstock.engine.operate.offset_control import (
+    block_engine_start,
+    passed_copies,
+    refuse_if_holding,
+    running_engine,
+)
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.route_sources import replay_source
 from penstock.engine.spark.spark_checkpoints import delivered_up_to
 from penstock.errors import ContradictionError, PenstockError, TransientError
 from penstock.log.record_order import LogOrder
@@ -40,6 +45,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     Writes nothing to the destination. When the route starts, it counts what it has adopted and loads what is
     missing of it.
     """
+    refuse_if_holding(pipeline, route, "what another has delivered does not tell what waits in it")
     pipeline.sources_of(route)
     pipeline.check_log()
     renamed = other != route and other in pipeline.ledger.routes()

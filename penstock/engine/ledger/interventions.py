@@ -136,6 +136,26 @@ class Interventions(Batches):
             self._record(connection, Act.REWIND, route, operator, again)
             self._set_state(connection, route, RouteState.STOPPED)
 
+    def return_to_holds(self, route: str, operator: Operator) -> dict[int, int]:
+        """Move the route back to the lowest offsets that its steps hold, because their state is gone. Returns the
+        offsets. What was delivered from there on is delivered again, and so may be a batch under way."""
+        with self.writing() as connection:
+            course = self._lock_course(connection, route)
+            positions = self._standing(connection, route).positions
+            held = self._held(connection, route)
+            self._abandon(connection, route)
+            self._set_held(connection, route, dict.fromkeys(held))
+            for partition, start in held.items():
+                moved = sa.update(self._t.offsets).filter_by(route=route, partition=partition)
+                connection.execute(moved.values(committed=start, hold=start))
+            generation = course.generation + 1
+            connection.execute(sa.update(self._t.courses).filter_by(route=route).values(generation=generation))
+            if steps_hold := self._held_by_steps(connection, route):
+                self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
+            again = {p: (start, positions[p].committed) for p, start in held.items()}
+            self._record(connection, Act.REWIND, route, operator, again)
+            return held
+
     def resume(self, route: str, operator: Operator) -> None:
         """Let a halted route try its record again. A running engine notices and starts the route."""
         with self.writing() as connection:

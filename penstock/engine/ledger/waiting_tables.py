@@ -33,6 +33,11 @@ class WaitingTables(RouteOffsets):
         partitions = sa.select(self._t.waiting_offsets.c.partition).filter_by(route=route).distinct()
         return {row.partition for row in self.rows(partitions)}
 
+    def held(self, route: str) -> dict[int, int]:
+        """The lowest offset that steps of the route hold, by partition."""
+        with self.reading() as connection:
+            return self._held(connection, route)
+
     def waiting_route_names(self, route: str) -> list[str]:
         """Earlier names of the route under which its tables are to get some of what they wait for."""
         w = self._t.waiting.c

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.engine.delivery.batch_pieces import joined
-from penstock.engine.failed.replay import repeated_copies, replay_source
+from penstock.engine.failed.replay import repeated_copies
 from penstock.engine.ledger import Advance, Operator, Position, RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.engine_lock import EngineLock
 from penstock.engine.processes.presence import engine_pid
+from penstock.engine.route_sources import replay_source
 from penstock.errors import PenstockError
 from penstock.log.logical_clock import UNSTAMPED
 
@@ -61,6 +62,7 @@ def acknowledge(
 ) -> Acknowledged:
     """Acknowledge the records ``first..last`` (both included; ``None``: up to the newest): they are not sent, and count
     as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
+    refuse_if_holding(pipeline, route, "some of its records cannot be acknowledged: its state knows them")
     positions = _open_route(pipeline, route)
     halt = pipeline.ledger.standing(route).halt
     asked = halt.partition if partition is None and halt is not None else partition
@@ -212,6 +214,18 @@ def _partition(pipeline: Pipeline, route: str, asked: int | None, also: Collecti
     listed = ", ".join(f"{p} ({owner.source})" for p, owner in own.items()) or "none yet"
     what = f"has no partition {asked}" if asked is not None else f"reads {len(own)} partitions, each with own offsets"
     raise PenstockError("PEN-ENG-013", f"route '{route}' {what}.", f"Say which with --partition; it reads: {listed}.")
+
+
+def refuse_if_holding(pipeline: Pipeline, route: str, why: str) -> None:
+    """Refuse what cannot be done to a route with a holding step."""
+    step = pipeline.plan(route).holding if route in pipeline.config.routes else None
+    if step is not None:
+        raise PenstockError(
+            "PEN-ENG-075",
+            f"route '{route}' has the step '{step.label}', which decides over several batches: {why}.",
+            "Skip the records in a step before it (`where`), or rewind the route: penstock offset rewind"
+            f" {route} --to ...",
+        )
 
 
 def _require_no_engine(pipeline: Pipeline, route: str) -> None:

@@ -1,7 +1,7 @@
 """The Spark source of a route: in each task the log's reader yields batches, and the route's task consumes them.
 
 A route of Arrow steps alone runs entirely here: Spark sees one report per task. A route with a Spark step gets its
-records from here, after the Arrow steps that come before it.
+records from here, after the Arrow steps that come before it; one with a holding step gets what that found in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from penstock.engine.delivery.log_gaps import Gap, gap_error
 from penstock.engine.delivery.task import run_steps, run_task
 from penstock.engine.delivery.task_report import REPORT_SCHEMA
 from penstock.engine.route_plan import RoutePlan
-from penstock.log.read_ranges import ReadOptions, offsets_from_json, read_options
+from penstock.engine.stateful.scan_task import run_scan
+from penstock.engine.stateful.shards import PACKED_SCHEMA
+from penstock.log.local_log import LocalLog
+from penstock.log.read_ranges import ReadOptions, Stretch, offsets_from_json, read_options
 from penstock.log.spark_source import LogBatchReader, LogStreamReader, StretchPartition
 from penstock.record import RECORD_SCHEMA
 
@@ -27,7 +30,7 @@ def route_source(plan: RoutePlan, use: str = "route") -> type[DataSource]:
     """Builds a data source for one route and one ``use`` of it. It is pickled to the tasks by value, so options show
     nothing of the config."""
     # Computed here: a process that only plans would load every step for it.
-    yields = RECORD_SCHEMA if plan.rest else REPORT_SCHEMA
+    yields = PACKED_SCHEMA if plan.holding else RECORD_SCHEMA if plan.rest else REPORT_SCHEMA
 
     class RouteSource(DataSource):
         @classmethod
@@ -63,10 +66,10 @@ class RouteReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             oldest = self._log.log.bounds(partition).oldest
             if first < min(stop, oldest):
                 raise gap_error(Gap(self._plan.name, partition, first, oldest - 1))
-        return self._log.partitions(start, end)
+        return _with_sources(self._log.log, self._log.partitions(start, end))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _run_task(self._plan, partition, self._log.read(partition))
+        return _run_task(self._plan, self._log.log, partition)
 
     def initialOffset(self) -> dict[str, int]:
         return self._log.initialOffset()
@@ -95,20 +98,35 @@ class RangeReader(DataSourceReader):
         self._plan = plan
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self._log.partitions()
+        return _with_sources(self._log.log, self._log.partitions())
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _run_task(self._plan, partition, self._log.read(partition))
+        return _run_task(self._plan, self._log.log, partition)
 
 
-def _run_task(
-    plan: RoutePlan, partition: InputPartition | None, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a Spark task: its report, or the records for the first Spark step."""
-    if not isinstance(partition, StretchPartition):
+class OwnedPartition(InputPartition):
+    """One task's share, with the name of the source that it is from."""
+
+    def __init__(self, stretch: Stretch, source: str) -> None:
+        super().__init__(stretch)
+        self.stretch = stretch
+        self.source = source
+
+
+def _with_sources(log: LocalLog, partitions: Sequence[StretchPartition]) -> Sequence[InputPartition]:
+    owners = log.partitions()
+    return [OwnedPartition(each.stretch, owners[each.stretch.partition].source) for each in partitions]
+
+
+def _run_task(plan: RoutePlan, log: LocalLog, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a Spark task: its report, or what the first step in Spark works on."""
+    if not isinstance(partition, OwnedPartition):
         return  # there was nothing to read
     stretch = partition.stretch
-    if plan.rest:
+    batches = log.read(stretch.partition, stretch.start, stretch.end)
+    if plan.holding:
+        yield from run_scan(plan, log, batches, stretch, partition.source)
+    elif plan.rest:
         name = f"head-{stretch.partition}-{stretch.start}-{stretch.end}"
         yield from run_steps(plan, batches, name, plan.rest[0].label, stretch)
     else:

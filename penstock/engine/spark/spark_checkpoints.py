@@ -14,6 +14,11 @@ def checkpoints_of(folder: Path, route: str) -> list[Path]:
     return [path for path in sorted(folder.glob(f"{route}-????????*")) if _belongs_to(path.name, route)]
 
 
+def has_batches(checkpoint: Path) -> bool:
+    """Whether Spark has begun a batch with it."""
+    return any(path.name.isdigit() for path in (checkpoint / "offsets").glob("*"))
+
+
 def batch_end(checkpoint: Path, batch: int) -> dict[int, int]:
     """Where a batch ends, as Spark fixed it before the batch began."""
     # The file has a version, the batch's metadata, and a line per source; there is one source.

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.config.pipeline_config import RouteConfig
@@ -22,9 +23,11 @@ from penstock.engine.route_plan import links, plan_steps
 from penstock.flatten import flatten
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.fit_column import fit, fit_json
+from penstock.holding.item import ITEM
 from penstock.record import Record, entries, placed
 from penstock.registry import Kind, component
 from penstock.steps.chain import Chain
+from penstock.steps.contract import HoldingStep
 
 _DOCUMENTS = (
     b'{"s":"x","\\u0065":"\\u00e9","i":1,"f":1.5,"h":1.2345678901234567,"b":true,"a":[1, "x"],"o":{"n":null}}',
@@ -46,6 +49,25 @@ _STEPS: list[dict[str, Any]] = [
 ]
 
 
+_HOLDING: list[dict[str, Any]] = [
+    {"dedupe": {"key": ["s", "i", "f"], "window": 1}},
+    {"gather": {"key": ["s"], "until": "i > 1", "at_most": 1}},
+]
+
+
+def _warm_up_holding(config: dict[str, Any], batch: pa.RecordBatch) -> None:
+    route = RouteConfig.model_validate({"from": "web", "steps": [config], "to": {"type": "null"}})
+    ((name, options),) = route.step_configs
+    step: HoldingStep[Any] = component(Kind.STEP, name).implementation_class()(options)
+    scan = step.scan(batch, bytes(16))
+    items = np.zeros(batch.num_rows, ITEM)
+    items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
+    state = step.restore(())
+    for later in range(3):
+        items["time"] += later
+        state.decide(items, [later * 10**7])
+
+
 def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] = ()) -> None:
     """For these steps, or for all, and these destinations. Takes about a second when the cache is there, most of a
     minute when it is not."""
@@ -62,6 +84,9 @@ def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] 
     for sql_type in ("bigint", "double", "numeric(38,18)", "timestamptz", "boolean", "text"):
         fit_json(pa.array(['"x"', '"7"', "1.5", "[1]"]), parse_cast(sql_type))
         fit(pa.array([0.1, 1e30]), parse_cast(sql_type))
+    for config in _HOLDING:
+        if steps is None or any(name in steps for name in config):
+            _warm_up_holding(config, batch)
     for name in destinations:
         component(Kind.DESTINATION, name).implementation_class()
 

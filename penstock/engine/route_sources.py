@@ -1,0 +1,13 @@
+"""The names of the log's partitions that only one route reads."""
+
+from __future__ import annotations
+
+
+def replay_source(route: str) -> str:
+    """For failed records that were put through the route again."""
+    return f"replay:{route}"
+
+
+def control_source(route: str) -> str:
+    """For what its holding step is told: ticks."""
+    return f"control:{route}"

@@ -1,0 +1,146 @@
+"""What a task does with what a shard has released: fetches it from the log, runs the steps, and stages it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.delivery.task import TaskRun
+from penstock.engine.delivery.task_report import TaskReport
+from penstock.engine.route_plan import RoutePlan, links
+from penstock.engine.stateful.scan_task import places_in_records
+from penstock.engine.stateful.shard_decision import ShardReport
+from penstock.engine.stateful.shards import unpack
+from penstock.holding.item import Items
+from penstock.log.fetch import POINTER_SCHEMA
+from penstock.log.local_log import LocalLog
+from penstock.outcome import PLACES_PER_PARTITION, check_count, failures_of, place_key
+from penstock.record import EPOCH, Op, Record, entries, with_places
+from penstock.steps.chain import Chain, labelled
+
+LOST = "lost"
+"""The code of an item that was released and is not there any more."""
+
+
+def run_release(plan: RoutePlan, log: LocalLog, decided: Iterable[pa.RecordBatch]) -> TaskReport:
+    """Stage what the shards of a task have released, and report what they have decided."""
+    assert plan.holding is not None
+    release = _Release(plan, log)
+    with TaskRun(plan, Chain(links(plan.rest[1:])), None) as run:
+        parts = run.stage(release.outcomes(run, decided))
+    return release.report(run.report(parts))
+
+
+class _Release:
+    def __init__(self, plan: RoutePlan, log: LocalLog) -> None:
+        assert plan.holding is not None
+        self._label = plan.holding.label
+        self._log = log
+        self._head = plan.head_chain()
+        self._shards: list[ShardReport] = []
+
+    def outcomes(
+        self, run: TaskRun, decided: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        released = 0
+        for batch in decided:
+            for row in batch.to_pylist():
+                if row["report"] is not None:
+                    self._shards.append(ShardReport.from_json(row["report"]))
+                else:
+                    items = unpack(row["items"])
+                    released += len(items)
+                    yield from self._go_on(run, items)
+        check_count(self._label, released, sum(shard.passed + shard.let_go for shard in self._shards))
+
+    def report(self, report: TaskReport) -> TaskReport:
+        shards, label = self._shards, self._label
+        holds: dict[int, int] = {}
+        for partition, offset in (place for shard in shards for place in shard.holds):
+            holds[partition] = min(offset, holds.get(partition, offset))
+        skipped = dict(report.skipped)
+        if dropped := sum(shard.skipped for shard in shards):
+            skipped[label] = dropped
+        return TaskReport(
+            report.items, report.staged, skipped, report.parts, report.failed, added=report.added,
+            returned={label: sum(shard.given for shard in shards)},
+            waiting=sum(shard.held - shard.let_go for shard in shards),
+            waiting_in_all=sum(shard.waiting for shard in shards),
+            holds=holds, shards=len(shards),
+        )  # fmt: skip
+
+    def _go_on(self, run: TaskRun, items: Items) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        wanted = _Wanted(items)
+        for records in self._log.fetch(wanted.pointers):
+            for read, outcome in self._head.runs(records):
+                rows = wanted.take(outcome.kept)
+                yield from run.run_chain(rows, read)
+            gone = wanted.not_taken_of(records)
+            if gone.num_rows:
+                self._fail(run, gone, "the steps before it no longer let the record through")
+        missing = wanted.not_fetched()
+        if len(missing):
+            self._fail(run, _without_data(missing), "the log no longer has the record")
+
+    def _fail(self, run: TaskRun, records: pa.RecordBatch, message: str) -> None:
+        run.failed.add(records, labelled(failures_of(records, LOST, message), self._label))
+
+
+class _Wanted:
+    """The items of a release, and which of them were found."""
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        self._places = items["partition"].astype(np.int64) * PLACES_PER_PARTITION + items["offset"]
+        self._records, numbers = np.unique(self._places, return_inverse=True)
+        self._room = int(items["item"].max(initial=0)) + 1
+        codes = numbers * self._room + items["item"]
+        self._order = np.argsort(codes)
+        self._codes = codes[self._order]
+        self._taken = np.zeros(len(items), np.bool_)
+        self._fetched = np.zeros(len(items), np.bool_)
+
+    @property
+    def pointers(self) -> pa.RecordBatch:
+        columns = [pa.array(np.ascontiguousarray(self._items[name])) for name in POINTER_SCHEMA.names]
+        return pa.RecordBatch.from_arrays(columns, schema=POINTER_SCHEMA)
+
+    def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are wanted."""
+        if rows.num_rows == 0:
+            return rows
+        numbers, known = _find(self._records, place_key(rows).to_numpy())
+        items = places_in_records(rows)
+        places, found = _find(self._codes, numbers * self._room + items)
+        wanted = known & (items < self._room) & found
+        self._taken[self._order[places[wanted]]] = True
+        return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+    def not_taken_of(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records, each as often as items of it are wanted and were not taken."""
+        places = place_key(records).to_numpy()
+        rows, here = _find(places, self._places)
+        self._fetched |= here
+        return records.take(pa.array(rows[here & ~self._taken]))
+
+    def not_fetched(self) -> Items:
+        """The items whose records were not there."""
+        return self._items[~self._fetched]
+
+
+def _find(ascending: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The place of each value, and whether it is there."""
+    places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return places, ascending[places] == values
+
+
+def _without_data(items: Items) -> pa.RecordBatch:
+    """Records of which only the pointer is left."""
+    left = entries(Record(None, op=Op.NOOP, timestamp=EPOCH) for _ in items)
+    batches = [
+        with_places(left.slice(at, 1), int(item["partition"]), pa.array([int(item["offset"])], pa.int64()))
+        for at, item in enumerate(items)
+    ]
+    return pa.concat_batches(batches)

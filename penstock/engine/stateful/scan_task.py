@@ -1,0 +1,79 @@
+"""What a task does where the log is read: runs the steps before the holding step, and scans what they let through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.config.component import namespace_pattern
+from penstock.engine.delivery.task import TaskRun, write_task_report
+from penstock.engine.route_plan import RoutePlan
+from penstock.engine.route_sources import control_source, replay_source
+from penstock.engine.stateful.shards import BYPASS, TICK, pack
+from penstock.holding.item import ITEM, Items
+from penstock.log.local_log import LocalLog
+from penstock.log.read_ranges import Stretch
+from penstock.log.record_order import RangeOrder
+from penstock.outcome import place_key
+from penstock.record import int64_values
+from penstock.steps.chain import matching_namespaces
+
+
+def run_scan(
+    plan: RoutePlan, log: LocalLog, batches: Iterable[pa.RecordBatch], stretch: Stretch, source: str
+) -> Iterator[pa.RecordBatch]:
+    """Yields what the holding step needs to decide, by shard; the report goes into the stage folder. ``source`` is
+    whose records the stretch has: replayed ones were released once, so they go on at once."""
+    assert plan.holding is not None
+    step, label = plan.holding_step(), plan.holding.label
+    namespaces = namespace_pattern(plan.holding.config.namespace) if plan.holding.config.namespace else None
+    found: list[Items] = []
+    with TaskRun(plan, plan.head_chain(), stretch) as run:
+        if source == control_source(plan.name):
+            found.extend(_ticks(batch) for batch in batches)
+        else:
+            replayed = source == replay_source(plan.name)
+            order = RangeOrder(log, {stretch.partition: (stretch.start, stretch.end)})
+            for _, kept in run.outcomes(batches, None):
+                run.given[label] += kept.num_rows
+                if kept.num_rows:
+                    items = _items(kept, order)
+                    scan = step.scan(kept, plan.key_secret)
+                    items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
+                    goes_on = ~scan.keyed | replayed | ~_is_meant(kept, namespaces)
+                    items["bits"][goes_on] |= BYPASS
+                    found.append(items)
+    yield pack(np.concatenate([np.empty(0, ITEM), *found]))
+    write_task_report(plan, f"scan-{stretch.partition}-{stretch.start}-{stretch.end}", run.report())
+
+
+def places_in_records(rows: pa.RecordBatch) -> np.ndarray:
+    """The place of each row among those of its record, which stand together."""
+    keys = place_key(rows).to_numpy()
+    first = np.append(True, keys[1:] != keys[:-1])
+    numbers = np.arange(len(keys))
+    return numbers - np.maximum.accumulate(np.where(first, numbers, 0))
+
+
+def _items(rows: pa.RecordBatch, order: RangeOrder) -> Items:
+    items = np.zeros(rows.num_rows, ITEM)
+    items["partition"], items["offset"] = (rows.column(name).to_numpy() for name in ("partition", "offset"))
+    items["item"] = places_in_records(rows)
+    items["time"] = int64_values(rows.column("timestamp"))
+    items["order"] = order.stamps(items["partition"], items["offset"])
+    return items
+
+
+def _ticks(records: pa.RecordBatch) -> Items:
+    items = np.zeros(records.num_rows, ITEM)
+    items["time"] = int64_values(records.column("timestamp"))
+    items["bits"] = TICK
+    return items
+
+
+def _is_meant(rows: pa.RecordBatch, namespaces: re.Pattern[str] | None) -> np.ndarray:
+    meant = None if namespaces is None else matching_namespaces(rows, namespaces)
+    return np.ones(rows.num_rows, np.bool_) if meant is None else meant.to_numpy(zero_copy_only=False)

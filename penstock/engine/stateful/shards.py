@@ -1,0 +1,71 @@
+"""The shards of a holding step: every key belongs to one, and each has its own state and its own task.
+
+Spark places a shard by the hash of its number. The numbers are chosen so that every task gets exactly one shard.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.holding.item import ITEM, Items
+
+SHARDS = 4
+"""For every route. State is kept by shard: another number would not find it again."""
+
+BYPASS = np.uint32(1 << 31)
+"""The bit of an item that goes on whatever the state says."""
+TICK = np.uint32(1 << 30)
+"""The bit of an item that is no record but a tick."""
+
+PACKED_SCHEMA: pa.Schema = pa.schema(
+    [pa.field("shard", pa.int32(), nullable=False), pa.field("items", pa.binary(), nullable=False)]
+)
+"""What travels from scan to decide: all items of a task for a shard, in one row. A shard gets a row from every task,
+also an empty one: without input it would not say what it holds."""
+
+
+@cache
+def shard_numbers(shards: int = SHARDS) -> tuple[int, ...]:
+    """The numbers of the shards, in the order of the tasks that they go to."""
+    found: dict[int, int] = {}
+    for number in count():
+        found.setdefault(_hash(number) % shards, number)
+        if len(found) == shards:
+            return tuple(found[task] for task in range(shards))
+    raise AssertionError
+
+
+def pack(items: Items) -> pa.RecordBatch:
+    """The items by shard. Ticks go to all of them."""
+    shard_of = items["high"] % np.uint64(SHARDS)
+    ticks = (items["bits"] & TICK) != 0
+    blobs = [items[(shard_of == place) | ticks].tobytes() for place in range(SHARDS)]
+    columns = [pa.array(shard_numbers(), pa.int32()), pa.array(blobs, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
+
+
+def unpack(blob: bytes) -> Items:
+    return np.frombuffer(blob, ITEM)
+
+
+def _hash(number: int) -> int:
+    """As Spark hashes an integer to place its row (Murmur3 with 32 bits and the seed 42)."""
+    mixed = _rotate(number * 0xCC9E2D51, 15) * 0x1B873593
+    code = _rotate(42 ^ mixed & _WORD, 13) * 5 + 0xE6546B64 & _WORD
+    code ^= 4
+    code = (code ^ code >> 16) * 0x85EBCA6B & _WORD
+    code = (code ^ code >> 13) * 0xC2B2AE35 & _WORD
+    code ^= code >> 16
+    return code - (1 << 32) if code >= 1 << 31 else code
+
+
+_WORD = 0xFFFFFFFF
+
+
+def _rotate(word: int, bits: int) -> int:
+    word &= _WORD
+    return (word << bits | word >> 32 - bits) & _WORD

@@ -1,0 +1,41 @@
+"""An item: a pointer into the log, and the few numbers that a decision needs. Never the data itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+ITEM = np.dtype(
+    [
+        ("high", "<u8"),
+        ("low", "<u8"),
+        ("offset", "<i8"),
+        ("time", "<i8"),
+        ("order", "<i8"),
+        ("partition", "<i4"),
+        ("item", "<i4"),
+        ("bits", "<u4"),
+    ]
+)
+"""An item: its key's hash, its pointer, its time (µs), its stamp, which gives the order of the log over all partitions,
+and what a step knows of it."""
+
+UNTIMED = 2**62
+"""The time of an item that waits for the next tick to give it one."""
+
+KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
+
+Items = npt.NDArray[np.void]
+"""Rows of ``ITEM``."""
+Keys = npt.NDArray[np.void]
+"""Rows of ``KEY``."""
+
+
+def sorted_by_log(items: Items) -> npt.NDArray[np.int64]:
+    """The places of items in the order of the log."""
+    return np.lexsort((items["item"], items["offset"], items["partition"], items["order"]))
+
+
+def sorted_by_key(items: Items) -> npt.NDArray[np.int64]:
+    """The places of items by key, each in the order of the log."""
+    return np.lexsort((items["item"], items["offset"], items["partition"], items["order"], items["low"], items["high"]))

@@ -1,0 +1,35 @@
+"""Keeps the records of a key back until one of them closes it, or for so long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.holding.field_keys import FieldKeys
+from penstock.holding.waiting_groups import CLOSES, WaitingGroups
+from penstock.steps.condition import Condition
+from penstock.steps.contract import HoldingStep, Scan
+from penstock.steps.expression.parse import parse
+from penstock.steps.fields import field_path
+from penstock.steps.gather.config import GatherConfig
+
+SLOWEST_TICK = 30.0
+FASTEST_TICK = 0.1
+
+
+class Gather(HoldingStep[GatherConfig]):
+    def __init__(self, config: GatherConfig) -> None:
+        super().__init__(config)
+        self._until = Condition(parse(config.until))
+        self.tick_every = min(max(config.at_most / 10, FASTEST_TICK), SLOWEST_TICK)
+
+    def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
+        keys = FieldKeys([field_path(text) for text in self.config.key], secret)
+        high, low, keyed = keys.hash(batch.column("data"))
+        closes = self._until.judge(batch).true
+        return Scan(high, low, keyed, np.where(closes, np.uint32(CLOSES), np.uint32(0)))
+
+    def restore(self, blobs: Iterable[bytes]) -> WaitingGroups:
+        return WaitingGroups.restore(round(self.config.at_most * 1e6), blobs)

@@ -1,0 +1,137 @@
+"""A route with a holding step, run without Spark: its scan, its shards and its release, one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.config.pipeline_config import PipelineConfig
+from penstock.engine.delivery.task import read_failed, read_task_reports
+from penstock.engine.delivery.task_report import BatchReport, add_up
+from penstock.engine.pipeline import route_plan
+from penstock.engine.route_plan import RoutePlan
+from penstock.engine.spark import shard_processor
+from penstock.engine.spark.shard_processor import ShardProcessor
+from penstock.engine.stateful.release_task import run_release
+from penstock.engine.stateful.scan_task import run_scan
+from penstock.log.local_log import LocalLog
+from penstock.log.read_ranges import Stretch
+from penstock.record import Record, entries
+
+DECIDED = pa.schema([pa.field("report", pa.string()), pa.field("items", pa.binary())])
+
+
+class Value:
+    """A value state, as Spark has it: what is not committed is gone with its task."""
+
+    def __init__(self, store: dict[Any, Any]) -> None:
+        self._store = store
+
+    def get(self) -> Any:
+        return self._store.get("value")
+
+    def update(self, value: Any) -> None:
+        self._store["value"] = value
+
+
+class Map:
+    def __init__(self, store: dict[Any, Any]) -> None:
+        self._store = store
+
+    def getValue(self, key: Any) -> Any:
+        return self._store.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:
+        self._store[key] = value
+
+    def removeKey(self, key: Any) -> None:
+        del self._store[key]
+
+
+@dataclass
+class Store:
+    """The state of all shards; a copy of it is what Spark goes back to."""
+
+    states: dict[tuple[int, str], dict[Any, Any]] = field(default_factory=dict)
+
+    def copy(self) -> Store:
+        return Store({name: dict(state) for name, state in self.states.items()})
+
+    def handle(self, shard: int) -> Handle:
+        return Handle(self, shard)
+
+    @property
+    def blobs(self) -> int:
+        return sum(len(state) for (_, name), state in self.states.items() if name.endswith("blobs"))
+
+
+@dataclass
+class Handle:
+    store: Store
+    shard: int
+
+    def getValueState(self, name: str, schema: str) -> Value:
+        return Value(self.store.states.setdefault((self.shard, name), {}))
+
+    def getMapState(self, name: str, key: str, value: str) -> Map:
+        return Map(self.store.states.setdefault((self.shard, name), {}))
+
+
+@dataclass
+class Ran:
+    report: BatchReport
+    rows: list[dict[str, Any]]
+    failed: list[dict[str, Any]]
+
+
+class HoldingRoute:
+    def __init__(self, folder: Path, steps: Sequence[Mapping[str, Any]]) -> None:
+        raw = {
+            "name": "shop", "data_dir": str(folder / "data"),
+            "sources": {"web": {"type": "file", "path": str(folder / "none")}},
+            "routes": {"out": {"from": "web", "steps": list(steps), "to": {"type": "file", "path": str(folder / "o")}}},
+        }  # fmt: skip
+        plan = route_plan(PipelineConfig.model_validate(raw), "out")
+        self.plan: RoutePlan = replace(plan, key_secret=bytes(16))
+        self.log = LocalLog(folder / "log")
+        self.store = Store()
+
+    def append(self, source: str, *records: Record) -> Stretch:
+        with self.log.writer(source) as writer:
+            taken = writer.append(entries(records))
+            return Stretch(writer.partition, taken.start, taken.stop)
+
+    def run(self, *stretches: Stretch) -> Ran:
+        """A batch of these stretches."""
+        for left in self.plan.stage_dir.glob("*"):
+            left.unlink()
+        packed: dict[int, list[dict[str, Any]]] = {}
+        owners = self.log.partitions()
+        for each in stretches:
+            read = self.log.read(each.partition, each.start, each.end)
+            for batch in run_scan(self.plan, self.log, read, each, owners[each.partition].source):
+                for row in batch.to_pylist():
+                    packed.setdefault(row["shard"], []).append(row)
+        released = [run_release(self.plan, self.log, self._decide(shard, rows)) for shard, rows in packed.items()]
+        report = add_up([*released, *read_task_reports(self.plan)])
+        lines = [line for part in report.parts for line in Path(part.path).read_text().splitlines()]
+        failed = [row for file in report.failed for batch in read_failed(file.path) for row in batch.to_pylist()]
+        return Ran(report, [json.loads(line) for line in lines], failed)
+
+    def _decide(self, shard: int, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        processor = ShardProcessor(self.plan)
+        processor.init(self.store.handle(shard))  # type: ignore[arg-type]
+        decided = processor.handleInputRows((shard,), iter(rows), None)  # type: ignore[arg-type]
+        yield pa.RecordBatch.from_pylist([row.asDict() for row in decided], schema=DECIDED)
+
+    def move_to_another_worker(self) -> None:
+        shard_processor._states.clear()
+
+
+def record(number: int, **data: Any) -> Record:
+    return Record(json.dumps({"n": number, **data}).encode(), namespace="web")
