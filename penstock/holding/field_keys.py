@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.compiled import Bytes, compiled
-from penstock.json.find import Spans, find
+from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
 from penstock.json.strings import has_escape, unescape
 from penstock.json.tokens import FLOAT, INT, NULL, STRING
@@ -34,12 +34,16 @@ class FieldKeys:
 
     def hash(self, data: pa.Array) -> tuple[Words, Words, Flags]:
         """The two halves of every record's key, and which records have one: all fields are there and not null."""
-        found = find(data, self._paths)
+        return self.hash_found(find(data, self._paths))
+
+    def hash_found(self, found: Found) -> tuple[Words, Words, Flags]:
+        """The same, where the key's fields were found already, before others."""
+        fields = len(self._paths)
+        kind, starts, ends = found.kind[:, :fields], found.value_start[:, :fields], found.value_end[:, :fields]
         high, low = np.empty((2, len(found.valid)), np.uint64)
-        kept = found.valid & (found.kind > NULL).all(axis=1)
-        longest = int((found.value_end - found.value_start).max(initial=0))
-        scratch = np.empty(longest, np.uint8)
-        _hash_all(found.buffer, found.kind, found.value_start, found.value_end, kept, scratch, *self._secret, high, low)
+        kept = found.valid & (kind > NULL).all(axis=1)
+        scratch = np.empty(int((ends - starts).max(initial=0)), np.uint8)
+        _hash_all(found.buffer, kind, starts, ends, kept, scratch, *self._secret, high, low)
         return high, low, kept
 
 

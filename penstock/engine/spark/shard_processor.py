@@ -8,7 +8,7 @@ state is read again only where a task has moved, failed or was replayed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +17,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.stateful.shard_decision import ShardReport, decide
-from penstock.engine.stateful.shards import TICK, unpack
-from penstock.holding.decision import Decision
-from penstock.holding.item import ITEM
+from penstock.engine.stateful.shards import TICK, slices, unpack
 from penstock.steps.contract import HoldingState
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
-DECIDED = "report string, items binary"
-"""What a shard yields: first its report, then what it releases, in rows of a bounded size."""
-ITEMS_PER_ROW = 1 << 16
+DECIDED = "task int, report string, items binary"
+"""What a shard yields: its report, and what it releases, each for one of the tasks that follow."""
 
 _states: dict[tuple[str, int], tuple[bytes, HoldingState]] = {}
 """By route and shard, the token of the state that this process has, and the state."""
@@ -47,7 +44,7 @@ class ShardProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N803
         assert self._plan.holding is not None
         shard = int(key[0])
-        items = np.concatenate([np.empty(0, ITEM), *(unpack(row["items"]) for row in rows)])
+        items = unpack(row["items"] for row in rows)
         token, first, following = self._about.get() or (b"", 0, 0)
         # Taken out: a task that fails has changed it in memory only.
         known, state = _states.pop((self._plan.name, shard), (None, None))
@@ -65,7 +62,9 @@ class ShardProcessor(StatefulProcessor):
             token = uuid.uuid4().bytes
             self._about.update((token, first + change.drop, following + len(change.append)))
         _states[self._plan.name, shard] = token, state
-        yield from _rows(decision)
+        yield Row(task=shard, report=ShardReport.of(decision).to_json(), items=None)
+        for task, released in slices(decision.released):
+            yield Row(task=task, report=None, items=released.tobytes())
 
     def close(self) -> None:
         pass
@@ -74,9 +73,3 @@ class ShardProcessor(StatefulProcessor):
         found = self._blobs.getValue((number,))
         assert found is not None
         return bytes(found[0])
-
-
-def _rows(decision: Decision) -> Iterable[Row]:
-    yield Row(report=ShardReport.of(decision).to_json(), items=None)
-    for at in range(0, len(decision.released), ITEMS_PER_ROW):
-        yield Row(report=None, items=decision.released[at : at + ITEMS_PER_ROW].tobytes())

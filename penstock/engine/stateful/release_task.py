@@ -16,10 +16,14 @@ from penstock.engine.stateful.shards import unpack
 from penstock.holding.item import Items
 from penstock.log.fetch import POINTER_SCHEMA
 from penstock.log.local_log import LocalLog
-from penstock.outcome import PLACES_PER_PARTITION, check_count, failures_of, place_key
+from penstock.outcome import PLACES_PER_PARTITION, failures_of, place_key
 from penstock.record import EPOCH, Op, Record, entries, with_places
 from penstock.steps.chain import Chain, labelled
 
+GOES_ON = "what goes on"
+"""Under this label the shards count what they release, and the tasks that read it what they were given."""
+ROWS_AT_A_TIME = 32
+"""Of released items, so that memory stays bounded."""
 LOST = "lost"
 """The code of an item that was released and is not there any more."""
 
@@ -40,20 +44,22 @@ class _Release:
         self._log = log
         self._head = plan.head_chain()
         self._shards: list[ShardReport] = []
+        self._released = 0
 
     def outcomes(
         self, run: TaskRun, decided: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        released = 0
+        waiting: list[bytes] = []
         for batch in decided:
             for row in batch.to_pylist():
                 if row["report"] is not None:
                     self._shards.append(ShardReport.from_json(row["report"]))
                 else:
-                    items = unpack(row["items"])
-                    released += len(items)
-                    yield from self._go_on(run, items)
-        check_count(self._label, released, sum(shard.passed + shard.let_go for shard in self._shards))
+                    waiting.append(row["items"])
+                if len(waiting) == ROWS_AT_A_TIME:
+                    yield from self._go_on(run, unpack(waiting))
+                    waiting.clear()
+        yield from self._go_on(run, unpack(waiting))
 
     def report(self, report: TaskReport) -> TaskReport:
         shards, label = self._shards, self._label
@@ -65,13 +71,15 @@ class _Release:
             skipped[label] = dropped
         return TaskReport(
             report.items, report.staged, skipped, report.parts, report.failed, added=report.added,
-            returned={label: sum(shard.given for shard in shards)},
+            returned={label: sum(shard.given for shard in shards), GOES_ON: self._released},
+            given={GOES_ON: sum(shard.passed + shard.let_go for shard in shards)},
             waiting=sum(shard.held - shard.let_go for shard in shards),
             waiting_in_all=sum(shard.waiting for shard in shards),
             holds=holds, shards=len(shards),
         )  # fmt: skip
 
     def _go_on(self, run: TaskRun, items: Items) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        self._released += len(items)
         wanted = _Wanted(items)
         for records in self._log.fetch(wanted.pointers):
             for read, outcome in self._head.runs(records):

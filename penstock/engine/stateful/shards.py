@@ -5,6 +5,7 @@ Spark places a shard by the hash of its number. The numbers are chosen so that e
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import count
 
@@ -20,6 +21,11 @@ BYPASS = np.uint32(1 << 31)
 """The bit of an item that goes on whatever the state says."""
 TICK = np.uint32(1 << 30)
 """The bit of an item that is no record but a tick."""
+
+OFFSETS_PER_SLICE_BITS = 14
+"""A slice is longer than a frame, so that few frames are read by two tasks."""
+ITEMS_PER_ROW = 1 << 16
+"""What is released travels in rows of a bounded size."""
 
 PACKED_SCHEMA: pa.Schema = pa.schema(
     [pa.field("shard", pa.int32(), nullable=False), pa.field("items", pa.binary(), nullable=False)]
@@ -48,8 +54,18 @@ def pack(items: Items) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
 
 
-def unpack(blob: bytes) -> Items:
-    return np.frombuffer(blob, ITEM)
+def unpack(blobs: Iterable[bytes]) -> Items:
+    return np.concatenate([np.empty(0, ITEM), *(np.frombuffer(blob, ITEM) for blob in blobs)])
+
+
+def slices(released: Items) -> Iterator[tuple[int, Items]]:
+    """What a shard releases, by the part of the log that it is in: each part goes to one task, so that the log is read
+    once for all shards. Yields the number of the task's rows, as of a shard, and the items."""
+    places = (released["partition"] + (released["offset"] >> OFFSETS_PER_SLICE_BITS)) % SHARDS
+    for place, number in enumerate(shard_numbers()):
+        items = released[places == place]
+        for at in range(0, len(items), ITEMS_PER_ROW):
+            yield number, items[at : at + ITEMS_PER_ROW]
 
 
 def _hash(number: int) -> int:

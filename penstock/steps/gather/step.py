@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.holding.field_keys import FieldKeys
 from penstock.holding.waiting_groups import CLOSES, WaitingGroups
+from penstock.json.find import find
 from penstock.steps.condition import Condition
 from penstock.steps.contract import HoldingStep, Scan
 from penstock.steps.expression.parse import parse
@@ -26,9 +27,10 @@ class Gather(HoldingStep[GatherConfig]):
         self.tick_every = min(max(config.at_most / 10, FASTEST_TICK), SLOWEST_TICK)
 
     def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
-        keys = FieldKeys([field_path(text) for text in self.config.key], secret)
-        high, low, keyed = keys.hash(batch.column("data"))
-        closes = self._until.judge(batch).true
+        paths = [field_path(text) for text in self.config.key]
+        found = find(batch.column("data"), [*paths, *self._until.paths])
+        high, low, keyed = FieldKeys(paths, secret).hash_found(found)
+        closes = self._until.judge(batch, found.paths_from(len(paths))).true
         return Scan(high, low, keyed, np.where(closes, np.uint32(CLOSES), np.uint32(0)))
 
     def restore(self, blobs: Iterable[bytes]) -> WaitingGroups:

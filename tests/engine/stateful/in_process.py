@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
 from penstock.record import Record, entries
 
-DECIDED = pa.schema([pa.field("report", pa.string()), pa.field("items", pa.binary())])
+DECIDED = pa.schema([("task", pa.int32()), ("report", pa.string()), ("items", pa.binary())])
 
 
 class Value:
@@ -117,17 +117,22 @@ class HoldingRoute:
             for batch in run_scan(self.plan, self.log, read, each, owners[each.partition].source):
                 for row in batch.to_pylist():
                     packed.setdefault(row["shard"], []).append(row)
-        released = [run_release(self.plan, self.log, self._decide(shard, rows)) for shard, rows in packed.items()]
+        decided = [row for shard, rows in packed.items() for row in self._decide(shard, rows)]
+        tasks = {task: [row for row in decided if row["task"] == task] for task in {row["task"] for row in decided}}
+        released = [
+            run_release(self.plan, self.log, [pa.RecordBatch.from_pylist(rows, schema=DECIDED)])
+            for rows in tasks.values()
+        ]
         report = add_up([*released, *read_task_reports(self.plan)])
         lines = [line for part in report.parts for line in Path(part.path).read_text().splitlines()]
         failed = [row for file in report.failed for batch in read_failed(file.path) for row in batch.to_pylist()]
         return Ran(report, [json.loads(line) for line in lines], failed)
 
-    def _decide(self, shard: int, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    def _decide(self, shard: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         processor = ShardProcessor(self.plan)
         processor.init(self.store.handle(shard))  # type: ignore[arg-type]
         decided = processor.handleInputRows((shard,), iter(rows), None)  # type: ignore[arg-type]
-        yield pa.RecordBatch.from_pylist([row.asDict() for row in decided], schema=DECIDED)
+        return [row.asDict() for row in decided]
 
     def move_to_another_worker(self) -> None:
         shard_processor._states.clear()
