@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.secrets import is_secret_name
 from penstock.engine.ledger.accounts import EARLIER
-from penstock.engine.ledger.ledger_tables import LEDGER_VERSION, Tables, tables
+from penstock.engine.ledger.ledger_tables import LEDGER_VERSION, Tables, create_statements, tables
 from penstock.errors import LedgerError, LedgerUnavailable
 from penstock.redaction import MASK, redacted
 
@@ -83,7 +83,9 @@ class Database:
     def _upgrade_tables(self, connection: sa.Connection, schema: str | None) -> None:
         """Add what an older ledger lacks: tables, columns, constraints, and the totals that its lists give."""
         there = set(sa.inspect(connection).get_table_names(schema))
-        self._t.metadata.create_all(connection)
+        for name, statement in create_statements(schema, connection.dialect.name).items():
+            if name not in there:
+                connection.exec_driver_sql(statement)
         if not there:
             return
         for table in self._t.metadata.tables.values():

@@ -105,6 +105,14 @@ tables = cache(Tables)
 """Built once per process: that takes milliseconds."""
 
 
+@cache
+def create_statements(schema: str | None, dialect: str) -> dict[str, str]:
+    """How each table is created."""
+    spelled = sa.make_url(f"{dialect}://").get_dialect()()
+    created = tables(schema).metadata.tables.values()
+    return {table.name: str(sa.schema.CreateTable(table).compile(dialect=spelled)) for table in created}
+
+
 def _key(**kinds: sa.types.TypeEngine[Any]) -> list[sa.Column[Any]]:
     return [sa.Column(name, kind, primary_key=True, autoincrement=False) for name, kind in kinds.items()]
 
