@@ -11,7 +11,8 @@ from penstock.outcome import check_count
 
 @dataclass(frozen=True)
 class StateChange:
-    """State is a row of blobs, oldest first: the ``drop`` oldest are removed, then ``append`` become the newest."""
+    """State is a row of blobs, oldest first: the ``drop`` oldest are removed, then ``append`` become the newest. Where
+    nothing is appended nothing has changed."""
 
     append: Sequence[bytes] = ()
     drop: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,19 +49,19 @@ class SeenKeys:
         self._forgotten_at = _LONG_AGO
         self._blobs: deque[_Times] = deque()
 
-    @classmethod
-    def restore(cls, window: int, blobs: Iterable[bytes]) -> SeenKeys:
-        seen = cls(window)
-        for blob in blobs:
-            now, forgotten_at = _HEAD.unpack_from(blob)
-            rows = np.frombuffer(blob, _SEEN, offset=_HEAD.size)
-            numbers = seen._numbers(rows)
-            seen._times[numbers] = rows["time"]
-            seen._now = now
-            if forgotten_at != seen._forgotten_at:
-                seen._forget()
-            seen._blobs.append(_times(rows))
-        return seen
+    def apply(self, blob: bytes) -> None:
+        now, forgotten_at = _HEAD.unpack_from(blob)
+        rows = np.frombuffer(blob, _SEEN, offset=_HEAD.size)
+        numbers = self._numbers(rows)
+        self._times[numbers] = rows["time"]
+        self._now = now
+        if forgotten_at != self._forgotten_at:
+            self._forget()
+        self._blobs.append(_times(rows))
+
+    def drop(self, blobs: int) -> None:
+        for _ in range(blobs):
+            self._blobs.popleft()
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -10,7 +10,7 @@ than twice the bytes of what waits, or are many, what waits is written anew and 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -42,18 +42,16 @@ class WaitingGroups:
         self._sizes: list[int] = []
         """The bytes of every blob."""
 
-    @classmethod
-    def restore(cls, at_most: int, blobs: Iterable[bytes]) -> WaitingGroups:
-        groups = cls(at_most)
-        for blob in blobs:
-            groups._now, keys, ticked = _HEAD.unpack_from(blob)
-            released = np.frombuffer(blob, KEY, keys, _HEAD.size)
-            added = np.frombuffer(blob, ITEM, offset=_HEAD.size + released.nbytes)
-            groups._held.apply(Delta(released, added))
-            if ticked:
-                groups._held.set_times(groups._now)
-            groups._sizes.append(len(blob))
-        return groups
+    def apply(self, blob: bytes) -> None:
+        self._now, keys, ticked = _HEAD.unpack_from(blob)
+        released = np.frombuffer(blob, KEY, keys, _HEAD.size)
+        self._held.apply(Delta(released, np.frombuffer(blob, ITEM, offset=_HEAD.size + released.nbytes)))
+        if ticked:
+            self._held.set_times(self._now)
+        self._sizes.append(len(blob))
+
+    def drop(self, blobs: int) -> None:
+        del self._sizes[:blobs]
 
     def __len__(self) -> int:
         """How many items wait."""

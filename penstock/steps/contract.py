@@ -14,7 +14,7 @@ the rows of one record share them, and stand together.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
@@ -106,12 +106,18 @@ class Scan:
 
 
 class HoldingState(Protocol):
-    """What a holding step remembers of one shard. Kept in memory while it can be, and restored from its blobs when not:
-    both must decide alike, because batches are replayed."""
+    """What a holding step remembers of one shard. It is kept in memory, and as a row of blobs that build the same state
+    again, whoever decided on them: both must decide alike, because batches are replayed."""
 
     def decide(self, items: Items, ticks: Sequence[int]) -> Decision:
         """What becomes of the items of a batch, in any order, and of those that waited. ``ticks`` are the times (µs)
         that the batch has. No other clock counts."""
+
+    def apply(self, blob: bytes) -> None:
+        """Make the change that the next blob describes."""
+
+    def drop(self, blobs: int) -> None:
+        """So many of the oldest blobs were removed, because the others say all that they said."""
 
 
 class HoldingStep(ABC, Generic[ConfigT]):
@@ -136,5 +142,5 @@ class HoldingStep(ABC, Generic[ConfigT]):
         """``secret``, of 16 bytes, is for the hash of the key: the same for all batches of a route."""
 
     @abstractmethod
-    def restore(self, blobs: Iterable[bytes]) -> HoldingState:
-        """The state that these blobs describe; an empty one if there are none."""
+    def new_state(self) -> HoldingState:
+        """A state that has seen nothing."""

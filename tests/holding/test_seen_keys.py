@@ -28,6 +28,13 @@ def items(keyed: list[tuple[int, int]], order: int) -> Items:
     return np.array([(key, key, order + n, time, order + n, 0, 0, 0) for n, (key, time) in enumerate(keyed)], ITEM)
 
 
+def restored(blobs: list[bytes]) -> SeenKeys:
+    state = SeenKeys(WINDOW)
+    for blob in blobs:
+        state.apply(blob)
+    return state
+
+
 def after(blobs: list[bytes], decision: Decision) -> list[bytes]:
     return [*blobs[decision.change.drop :], *decision.change.append]
 
@@ -61,7 +68,7 @@ def test_what_was_seen_in_the_window_is_skipped_and_a_restart_changes_nothing(
         blobs = after(blobs, decision)
         order += len(keyed)
         if restarts:
-            seen = SeenKeys.restore(WINDOW, blobs)
+            seen = restored(blobs)
             assert len(seen) == len(undisturbed)
 
 

@@ -55,6 +55,13 @@ def tidies_up_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_groups, "ITEMS_PER_BLOB", 3)
 
 
+def restored(blobs: list[bytes]) -> WaitingGroups:
+    state = WaitingGroups(AT_MOST)
+    for blob in blobs:
+        state.apply(blob)
+    return state
+
+
 def after(blobs: list[bytes], decision: Decision) -> list[bytes]:
     return [*blobs[decision.change.drop :], *decision.change.append]
 
@@ -80,7 +87,7 @@ def test_every_item_goes_on_once_with_its_group(taken: list[tuple[list[tuple[int
         blobs = after(blobs, decision)
         order += len(rows)
         if restarts:
-            groups = WaitingGroups.restore(AT_MOST, blobs)
+            groups = restored(blobs)
             assert len(groups) == waiting
 
 

@@ -62,7 +62,7 @@ def _warm_up_holding(config: dict[str, Any], batch: pa.RecordBatch) -> None:
     scan = step.scan(batch, bytes(16))
     items = np.zeros(batch.num_rows, ITEM)
     items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
-    state = step.restore(())
+    state = step.new_state()
     for later in range(3):
         items["time"] += later
         state.decide(items, [later * 10**7])

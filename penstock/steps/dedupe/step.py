@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 
@@ -20,5 +18,5 @@ class Dedupe(HoldingStep[DedupeConfig]):
         high, low, keyed = keys.hash(batch.column("data"))
         return Scan(high, low, keyed, np.zeros(len(keyed), np.uint32))
 
-    def restore(self, blobs: Iterable[bytes]) -> SeenKeys:
-        return SeenKeys.restore(round(self.config.window * 1e6), blobs)
+    def new_state(self) -> SeenKeys:
+        return SeenKeys(round(self.config.window * 1e6))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 
@@ -33,5 +31,5 @@ class Gather(HoldingStep[GatherConfig]):
         closes = self._until.judge(batch, found.paths_from(len(paths))).true
         return Scan(high, low, keyed, np.where(closes, np.uint32(CLOSES), np.uint32(0)))
 
-    def restore(self, blobs: Iterable[bytes]) -> WaitingGroups:
-        return WaitingGroups.restore(round(self.config.at_most * 1e6), blobs)
+    def new_state(self) -> WaitingGroups:
+        return WaitingGroups(round(self.config.at_most * 1e6))

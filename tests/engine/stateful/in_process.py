@@ -100,6 +100,7 @@ class HoldingRoute:
         self.plan: RoutePlan = replace(plan, key_secret=bytes(16))
         self.log = LocalLog(folder / "log")
         self.store = Store()
+        self._elsewhere: dict[tuple[str, int], Any] = {}
 
     def append(self, source: str, *records: Record) -> Stretch:
         with self.log.writer(source) as writer:
@@ -135,7 +136,10 @@ class HoldingRoute:
         return [row.asDict() for row in decided]
 
     def move_to_another_worker(self) -> None:
+        """To one that knows less: the state that it has is older, or none."""
+        self._elsewhere, here = shard_processor._states.copy(), self._elsewhere
         shard_processor._states.clear()
+        shard_processor._states.update(here)
 
 
 def record(number: int, **data: Any) -> Record:
