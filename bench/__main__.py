@@ -28,6 +28,7 @@ BENCHMARKS = (
     "events_to_postgres",
     "transport",
     "mirror",
+    "waiting",
     "latency",
     "memory",
 )

@@ -299,7 +299,7 @@ def _told(runs: list[Delivered]) -> list[str]:
     """What the figure leaves out."""
     notes = [
         f"from the start of the first batch to the last commit ({median(run.seconds for run in runs):.1f} s,"
-        f" {runs[0].batches} batches); the whole command with the JVM's start:"
+        f" {len(runs[0].batches)} batches); the whole command with the JVM's start:"
         f" {median(run.command_seconds for run in runs):.1f} s"
     ]
     later = [run.later for run in runs if run.later is not None]

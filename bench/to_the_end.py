@@ -51,7 +51,8 @@ class Delivered:
     """The whole command: Python, Spark and its JVM have to start and to end."""
     later: float | None
     """Events per second without the first batch, which starts the Python workers."""
-    batches: int
+    batches: Sequence[float]
+    """The seconds of every batch, in order."""
     peak: Mapping[Part, float]
     """Resident MiB of each part when all of them together were at their highest."""
 
@@ -65,18 +66,24 @@ class Delivered:
 
 
 def deliver(
-    log: Path, folder: Path, destination: Options, max_records: int, events: int, steps: Sequence[Step] = ()
+    log: Path,
+    folder: Path,
+    destination: Options,
+    max_records: int,
+    events: int,
+    steps: Sequence[Step] = (),
+    waiting: int = 0,
 ) -> Delivered:
-    """Run a route from a copy of ``log`` to the destination, until every event is delivered."""
+    """Run a route from a copy of ``log`` to the destination, until every event is delivered but those that wait."""
     # Hard links: a run only ever adds files to a log.
     shutil.copytree(log, folder / "data" / "log", copy_function=os.link)
     token = {"id": "site", "client_secret": "unused"}
     source = {"type": "http", "listen": f"127.0.0.1:{free_port()}", "tokens": [token]}
-    return run_project(write_project(folder, source, destination, max_records, steps), events)
+    return run_project(write_project(folder, source, destination, max_records, steps), events, waiting)
 
 
-def run_project(config: Path, events: int) -> Delivered:
-    """``penstock run --once`` of a project with one route, until every event is delivered."""
+def run_project(config: Path, events: int, waiting: int = 0) -> Delivered:
+    """``penstock run --once`` of a project with one route, until every event is delivered but those that wait."""
     folder = config.parent
     command = [sys.executable, "-m", "penstock.cli.main", "run", "--once", "-c", str(config)]
     with (folder / "output.txt").open("wb") as output:
@@ -94,12 +101,13 @@ def run_project(config: Path, events: int) -> Delivered:
     batches = pipeline.ledger.batches(ROUTE, last=1_000_000)
     totals = pipeline.ledger.totals(ROUTE)
     pipeline.ledger.close()
-    if totals.loaded != events or totals.items != events:
+    if totals.loaded != events - waiting or totals.items != events or totals.waiting != waiting:
         raise RuntimeError(f"of {events:,} events {totals.loaded:,} were loaded: {totals}")
     first, last = batches[-1], batches[0]
     between = last.committed_at - first.committed_at
     later = (events - first.items) / between if between else None
-    return Delivered(events, between + first.seconds, command_seconds, later, len(batches), peak)
+    seconds = [batch.seconds for batch in reversed(batches)]
+    return Delivered(events, between + first.seconds, command_seconds, later, seconds, peak)
 
 
 def write_project(
