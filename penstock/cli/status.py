@@ -128,6 +128,8 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
             }
             for name, waiting in route.waiting.items()
         },
+        "held_by_steps": route.held_by_steps,
+        "held_bytes": route.held_bytes,
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
 
@@ -161,6 +163,9 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
             yield _batch_line(route.route, route.under_way)
         if route.message:
             yield f"{route.route}: {printable(route.message)}"
+        if route.held_by_steps:
+            records = counted(route.held_by_steps, "record")
+            yield f"{route.route}: its steps keep {records} back, and the log keeps {size(route.held_bytes)} for them"
         for name, waiting in route.waiting.items():
             yield _waiting_line(route.route, name, waiting)
     yield from overflow_lines(found)

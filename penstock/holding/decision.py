@@ -21,7 +21,7 @@ class StateChange:
 @dataclass(frozen=True)
 class Decision:
     """Every item of the batch is in one place: passed on, skipped, or held. What is passed on, and what is let go of
-    earlier batches, is in ``released``."""
+    earlier batches, is in ``released``, in any order."""
 
     released: Items
     passed: int

@@ -33,9 +33,16 @@ Keys = npt.NDArray[np.void]
 
 def sorted_by_log(items: Items) -> npt.NDArray[np.int64]:
     """The places of items in the order of the log."""
-    return np.lexsort((items["item"], items["offset"], items["partition"], items["order"]))
+    return np.lexsort([np.ascontiguousarray(items[name]) for name in ("item", "offset", "partition", "order")])
 
 
 def sorted_by_key(items: Items) -> npt.NDArray[np.int64]:
     """The places of items by key, each in the order of the log."""
-    return np.lexsort((items["item"], items["offset"], items["partition"], items["order"], items["low"], items["high"]))
+    in_order = sorted_by_log(items)
+    high, low = items["high"][in_order], items["low"][in_order]
+    # Keys are hashes: few share their first half, and sorting by one number is several times as fast.
+    by_half = np.argsort(high, kind="stable")
+    repeated = high[by_half][1:] == high[by_half][:-1]
+    if repeated.any() and (low[by_half][1:] != low[by_half][:-1])[repeated].any():
+        by_half = np.lexsort((low, high))
+    return in_order[by_half]

@@ -77,7 +77,7 @@ class WaitingGroups:
             overdue, late = self._held.release(self._overdue(), since=mark)
         gone = np.concatenate([let_go, overdue])
         return Decision(
-            released=_by_group(np.concatenate([gone, closed, late])),
+            released=np.concatenate([gone, closed, late]),
             passed=len(closed) + len(late),
             let_go=len(gone),
             held=len(stays) - len(late),
@@ -116,17 +116,6 @@ def _up_to_last_close(rows: Items) -> np.ndarray:
     last_close = np.full(int(key[-1]) + 1, -1)
     np.maximum.at(last_close, key, closes)
     return np.arange(len(rows)) <= last_close[key]
-
-
-def _by_group(items: Items) -> Items:
-    """Group after group, each in the order of the log; groups in the order of their last items."""
-    if len(items) == 0:
-        return items
-    by_key = items[sorted_by_key(items)]
-    last_of_key = _last_of_key(by_key)
-    rank = np.empty(len(items), np.int64)
-    rank[sorted_by_log(by_key)] = np.arange(len(items))
-    return by_key[np.argsort(rank[last_of_key][_key_numbers(last_of_key)], kind="stable")]
 
 
 def _has_key_of(items: Items, others: Items) -> np.ndarray:

@@ -156,6 +156,12 @@ def test_a_jvm_that_finds_no_room_for_its_connection_is_given_up_at_once_and_sta
             jvm.kill()
 
 
+def test_what_a_jvm_unpacks_is_removed_with_its_scratch_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "with a space"
+    options = session_settings("shop", "local[1]", folder, {})["spark.driver.extraJavaOptions"]
+    assert f"-Djava.io.tmpdir={folder}" in shlex.split(options)
+
+
 @pytest.mark.parametrize("error", [Py4JNetworkError("Error while sending or receiving"), ConnectionRefusedError()])
 def test_a_jvm_that_ends_while_spark_starts_is_started_again(error: Exception) -> None:
     with pytest.raises(JvmDied), explain_start_errors():

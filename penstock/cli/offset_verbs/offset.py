@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli._support.open_pipeline import open_pipeline
 from penstock.cli._support.options import CONFIG, ConfigOption, JsonOption
-from penstock.cli._support.screen import JsonValue, count, moment_of, note, print_json, printable, show, table
+from penstock.cli._support.screen import JsonValue, count, moment_of, note, print_json, printable, show, size, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,6 +109,7 @@ def position_object(position: RoutePosition) -> dict[str, JsonValue]:
         "hold": position.hold,
         "end": position.end,
         "lag": position.lag,
+        "held_bytes": position.held_bytes,
     }
 
 
@@ -121,8 +122,15 @@ def batch_object(batch: CommittedBatch) -> dict[str, JsonValue]:
 
 
 def positions_table(found: Sequence[RoutePosition]) -> Table:
-    numbers = ("partition", "committed", "hold", "end", "lag")
-    rows = [(p.route, str(p.partition), p.source, *map(count, (p.committed, p.hold, p.end, p.lag))) for p in found]
+    holds = any(p.held_bytes for p in found)
+    numbers = ("partition", "committed", "hold", "end", "lag", *(["held"] if holds else []))
+    rows = [
+        (
+            p.route, str(p.partition), p.source, *map(count, (p.committed, p.hold, p.end, p.lag)),
+            *([size(p.held_bytes)] if holds else []),
+        )
+        for p in found
+    ]  # fmt: skip
     return table("route", "partition", "source", *numbers[1:], rows=rows, numbers=numbers)
 
 

@@ -20,6 +20,8 @@ class RoutePosition:
     """The lowest offset that something still waits on."""
     oldest: int
     end: int
+    held_bytes: int = 0
+    """About how many bytes of the log, as records have them in memory, are kept for what waits."""
 
     @property
     def lag(self) -> int:
@@ -39,5 +41,6 @@ def positions_at(pipeline: Pipeline, route: str, known: Mapping[int, Position]) 
         bounds = pipeline.log.bounds(partition)
         position = known.get(partition)
         committed, hold = (position.committed, position.hold) if position else (bounds.oldest, bounds.oldest)
-        found.append(RoutePosition(route, partition, owner.source, committed, hold, bounds.oldest, bounds.end))
+        held = pipeline.log.reader(partition).measure(hold, committed)[1] if hold < committed else 0
+        found.append(RoutePosition(route, partition, owner.source, committed, hold, bounds.oldest, bounds.end, held))
     return found

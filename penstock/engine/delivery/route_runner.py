@@ -23,7 +23,7 @@ from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
-from penstock.engine.ledger import Ledger, Operator, RouteState
+from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.lost_workers.isolation import Isolation
 from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, LostCode, WorkerLost, lost_worker
 from penstock.engine.lost_workers.task_note import unfinished_tasks
@@ -39,6 +39,7 @@ from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, 
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.control import Ticker
 from penstock.engine.stateful.shards import SHARDS
+from penstock.engine.stateful.state_recovery import give_up_state, recover_state
 from penstock.errors import LedgerUnavailable, TransientError
 from penstock.log.read_ranges import offsets_to_json
 from penstock.log.record_order import Offsets
@@ -206,7 +207,7 @@ class RouteRunner(threading.Thread):
                 # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
                 if self.plan.holding and (isinstance(error, StateBehind) or STATE_UNREADABLE in str(error)):
-                    self._give_up_state()
+                    give_up_state(self._ledger, route)
                     continue
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
@@ -218,23 +219,6 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         events.route_stopped(route)
-
-    def _recover_state(self) -> None:
-        """A step whose state is gone, or that has left the config, must not leave behind what waits in it."""
-        route, step = self.plan.name, self.plan.holding
-        if step is not None and has_batches(self._select_checkpoint()):
-            return
-        if self._ledger.held(route):
-            self._give_up_state()
-        elif step is not None and any(position.committed for position in self._ledger.offsets(route).values()):
-            events.state_empty(route, step.label)
-
-    def _give_up_state(self) -> None:
-        """Go back to what waits, and begin with an empty state there."""
-        route = self.plan.name
-        waiting = self._ledger.totals(route).waiting
-        reason = "the state of its step is gone"
-        events.state_lost(route, waiting, self._ledger.return_to_holds(route, Operator("penstock", reason)))
 
     def _wait_for_tables(self) -> bool:
         """Wait until every table has got the rows it waits for. ``False`` if that takes too long."""
@@ -327,7 +311,7 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
-        self._recover_state()
+        recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
         source = route_source(plan)
         self._spark.dataSource.register(source)
         reader = self._spark.readStream.format(source.name()).options(**self._options())

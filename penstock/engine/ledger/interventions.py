@@ -91,8 +91,10 @@ class Interventions(Batches):
         targets: Mapping[int, int],
         operator: Operator,
         copies: Stretches = MappingProxyType({}),
+        has_state: bool = False,
     ) -> None:
-        """Move the route back to these offsets. ``copies`` of what comes again are acknowledged.
+        """Move the route back to these offsets. ``copies`` of what comes again are acknowledged. If the route
+        ``has_state``, which is lost, no batch under way can stay.
 
         A batch under way that begins there stays under way, so that tables which have their part of it do not get it
         twice. Refused if such tables may lack records that were acknowledged in it: those could not come again before
@@ -113,7 +115,7 @@ class Interventions(Batches):
             starts = {p: targets.get(p, held.get(p, position.committed)) for p, position in standing.positions.items()}
             self._set_held(connection, route, dict.fromkeys(held))
             self._release_rewound_parts(connection, route, starts)
-            if _goes_on(standing, starts):
+            if not has_state and _goes_on(standing, starts):
                 self._refuse_unsettled_acks(connection, standing, targets)
             else:
                 self._refuse_duplicates(connection, standing, targets)

@@ -143,7 +143,8 @@ def rewind(pipeline: Pipeline, stretches: Sequence[RewindRange], operator: Opera
         _require_no_engine(pipeline, route)
         targets = {each.partition: each.start for each in stretches if each.route == route}
         with block_engine_start(pipeline):
-            pipeline.ledger.rewind(route, targets, operator, passed_copies(pipeline, route, stretches))
+            copies, has_state = passed_copies(pipeline, route, stretches), pipeline.plan(route).holding is not None
+            pipeline.ledger.rewind(route, targets, operator, copies, has_state)
 
 
 def passed_copies(pipeline: Pipeline, route: str, stretches: Sequence[RewindRange]) -> dict[int, list[tuple[int, int]]]:

@@ -62,6 +62,13 @@ class RouteStatus:
     """The record that the route has stopped at, if it has."""
     waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
     """Tables that were unavailable when their batches were committed; the retry lane tries them again."""
+    held_bytes: int = 0
+    """About how much of the log, as records have it in memory, is kept for what waits."""
+
+    @property
+    def held_by_steps(self) -> int:
+        """How many records its steps keep back."""
+        return self.totals.waiting - sum(table.rows for table in self.waiting.values())
 
     @property
     def lag(self) -> int:
@@ -111,7 +118,8 @@ def status(pipeline: Pipeline) -> PipelineStatus:
 def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> RouteStatus:
     # The ledger first, then the log's ends: what arrives in between is behind, and nothing is counted twice.
     account = pipeline.ledger.account(route)
-    lag = sum(position.lag for position in positions_at(pipeline, route, account.standing.positions))
+    places = positions_at(pipeline, route, account.standing.positions)
+    lag = sum(place.lag for place in places)
     under_way = _under_way(account)
     recent = pipeline.ledger.batches(route, last=200)
     now = time.time()
@@ -133,6 +141,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
         last_commit=recent[0].committed_at if recent else None,
         halt=account.standing.halt,
         waiting=account.waiting,
+        held_bytes=sum(place.held_bytes for place in places),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -115,5 +116,6 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
-        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+        # What the JVM unpacks goes there too: a JVM that is killed does not remove it, the next start does.
+        JAVA_OPTIONS: shlex.join([f"-Dlog4j2.configurationFile=file:{_LOGGING}", f"-Djava.io.tmpdir={scratch}"]),
     }

@@ -109,37 +109,37 @@ class HoldingRoute:
 
     def run(self, *stretches: Stretch) -> Ran:
         """A batch of these stretches."""
-        for left in self.plan.stage_dir.glob("*"):
-            left.unlink()
-        packed: dict[int, list[dict[str, Any]]] = {}
-        owners = self.log.partitions()
-        for each in stretches:
-            read = self.log.read(each.partition, each.start, each.end)
-            for batch in run_scan(self.plan, self.log, read, each, owners[each.partition].source):
-                for row in batch.to_pylist():
-                    packed.setdefault(row["shard"], []).append(row)
-        decided = [row for shard, rows in packed.items() for row in self._decide(shard, rows)]
-        tasks = {task: [row for row in decided if row["task"] == task] for task in {row["task"] for row in decided}}
-        released = [
-            run_release(self.plan, self.log, [pa.RecordBatch.from_pylist(rows, schema=DECIDED)])
-            for rows in tasks.values()
-        ]
-        report = add_up([*released, *read_task_reports(self.plan)])
+        report = run_tasks(self.plan, self.log, self.store, stretches)
         lines = [line for part in report.parts for line in Path(part.path).read_text().splitlines()]
         failed = [row for file in report.failed for batch in read_failed(file.path) for row in batch.to_pylist()]
         return Ran(report, [json.loads(line) for line in lines], failed)
-
-    def _decide(self, shard: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        processor = ShardProcessor(self.plan)
-        processor.init(self.store.handle(shard))  # type: ignore[arg-type]
-        decided = processor.handleInputRows((shard,), iter(rows), None)  # type: ignore[arg-type]
-        return [row.asDict() for row in decided]
 
     def move_to_another_worker(self) -> None:
         """To one that knows less: the state that it has is older, or none."""
         self._elsewhere, here = shard_processor._states.copy(), self._elsewhere
         shard_processor._states.clear()
         shard_processor._states.update(here)
+
+
+def run_tasks(plan: RoutePlan, log: LocalLog, store: Store, stretches: Sequence[Stretch]) -> BatchReport:
+    """The tasks of a batch: those that read, those of the shards, and those that release."""
+    for left in plan.stage_dir.glob("*"):
+        left.unlink()
+    packed: dict[int, list[dict[str, Any]]] = {}
+    owners = log.partitions()
+    for each in stretches:
+        read = log.read(each.partition, each.start, each.end)
+        for batch in run_scan(plan, log, read, each, owners[each.partition].source):
+            for row in batch.to_pylist():
+                packed.setdefault(row["shard"], []).append(row)
+    tasks: dict[int, list[dict[str, Any]]] = {}
+    for shard, rows in packed.items():
+        processor = ShardProcessor(plan)
+        processor.init(store.handle(shard))  # type: ignore[arg-type]
+        for row in processor.handleInputRows((shard,), iter(rows), None):  # type: ignore[arg-type]
+            tasks.setdefault(row["task"], []).append(row.asDict())
+    decided = [pa.RecordBatch.from_pylist(rows, schema=DECIDED) for rows in tasks.values()]
+    return add_up([*(run_release(plan, log, [batch]) for batch in decided), *read_task_reports(plan)])
 
 
 def record(number: int, **data: Any) -> Record:

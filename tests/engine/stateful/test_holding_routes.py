@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import duckdb
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
 from penstock.testing.waiting import HANG, eventually
+from tests.cli.projects import Project
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main", "run"]
 PIPELINE = """\
@@ -87,6 +89,10 @@ def test_nothing_is_lost_or_doubled_and_what_waits_outlives_its_state(tmp_path: 
     assert ledger.totals("together") == Totals(items=300, loaded=284, skipped=1, waiting=15)
     assert ledger.held("together") == {0: 0}
     assert ledger.offsets("together")[0].hold == 0
+    shown = Project(tmp_path).penstock("status")
+    assert re.search(r"together: its steps keep 15 records back, and the log keeps \d+(\.\d)? KiB for them", shown.out)
+    (row, *_) = json.loads(Project(tmp_path).penstock("offset", "list", "--json").out)[-1:]
+    assert (row["route"], row["hold"], row["held_bytes"] > 0) == ("together", 0, True)
 
     # The state of one route is gone. It goes back to its oldest record that waits, which is the first of all.
     shutil.rmtree(layout.checkpoint("together", ledger.scope, ledger.generation("together")))

@@ -1,0 +1,26 @@
+"""What a route does when the state of its holding step is gone, or not the one that belongs to its ledger."""
+
+from __future__ import annotations
+
+from penstock.engine import events
+from penstock.engine.ledger import Ledger, Operator
+from penstock.engine.route_plan import RoutePlan
+
+_REASON = "the state of its step is gone"
+
+
+def recover_state(ledger: Ledger, plan: RoutePlan, has_state: bool) -> None:
+    """Before the route starts: a step whose state is gone, or that has left the config, must not leave behind what
+    waits in it. Nor can a batch under way be tried again: it would have other rows."""
+    if plan.holding is not None and has_state:
+        return
+    if ledger.held(plan.name) or (plan.holding is not None and ledger.standing(plan.name).pending is not None):
+        give_up_state(ledger, plan.name)
+    elif plan.holding is not None and any(position.committed for position in ledger.offsets(plan.name).values()):
+        events.state_empty(plan.name, plan.holding.label)
+
+
+def give_up_state(ledger: Ledger, route: str) -> None:
+    """Go back to what waits, and begin with an empty state there."""
+    waiting = ledger.totals(route).waiting
+    events.state_lost(route, waiting, ledger.return_to_holds(route, Operator("penstock", _REASON)))

@@ -1,0 +1,366 @@
+"""A route that keeps records back, against a reference of a few lists: whatever dies, is lost or put back between its
+batches, and whatever an operator or retention does.
+
+Spark's part is played as Spark plays it: a batch's range is fixed before it runs, state has a version per batch, and a
+batch that was not noted as done is run again, on the state before it. Log, ledger, tasks, state and delivery are real.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from penstock import faults
+from penstock.destinations.contract import (
+    NULL_TABLE_BOOK,
+    Batch,
+    Destination,
+    Part,
+    Receipt,
+    Stager,
+    TableBook,
+    TableReceipt,
+)
+from penstock.destinations.file.config import FileConfig
+from penstock.destinations.file.line_files import LineStager
+from penstock.engine.delivery.deliver_batch import Delivery, StateBehind
+from penstock.engine.ledger import Operator
+from penstock.engine.operate.offset_control import acknowledge, plan_rewind, rewind
+from penstock.engine.pipeline import Pipeline
+from penstock.engine.route_sources import control_source
+from penstock.engine.spark import shard_processor
+from penstock.engine.stateful.state_recovery import give_up_state, recover_state
+from penstock.errors import PenstockError
+from penstock.log.read_ranges import Stretch
+from penstock.record import EPOCH, Record, entries
+from tests.engine.projects import append_all, pipeline
+from tests.engine.stateful.in_process import Store, run_tasks
+
+CONFIG = """\
+name: shop
+log: {segment_bytes: 4KB, retention: {max_age: 1ms}}
+sources: {web: {type: file, path: ./web.ndjson}}
+routes:
+  out:
+    from: web
+    steps: [{where: "n % 7 <> 6"}, {gather: {key: k, until: done, at_most: 10s}}]
+    to: {type: file, path: ./out}
+"""
+ROUTE = "out"
+ADA = Operator("ada@example")
+AT_MOST = 10
+POINTS = (
+    "tasks",
+    "route.range_fixed",
+    "route.destination_done",
+    "route.before_ledger_commit",
+    "route.ledger_committed",
+)
+
+rows = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([False, False, True])), min_size=1, max_size=10)
+
+
+class Table(Destination[FileConfig]):
+    """A table with transactions in memory: a batch that it has changes nothing."""
+
+    def __init__(self, config: FileConfig) -> None:
+        super().__init__(config)
+        self.batches: dict[int, list[int]] = {}
+
+    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
+        return LineStager(directory, "file", whole_records=False)
+
+    def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
+        found = [json.loads(line)["n"] for part in parts for line in Path(part.path).read_text().splitlines()]
+        kept = self.batches.setdefault(batch.number, found)
+        assert sorted(kept) == sorted(found), "a batch that is written again has the same rows"
+        return Receipt([TableReceipt("file", len(kept))] if parts else [])
+
+    @property
+    def rows(self) -> Counter[int]:
+        return Counter(number for batch in self.batches.values() for number in batch)
+
+
+@dataclass
+class Query:
+    """Spark's checkpoint: where each batch ends, the state before each, and how many are done."""
+
+    start: dict[int, int]
+    ends: list[dict[int, int]] = field(default_factory=list)
+    states: list[Store] = field(default_factory=lambda: [Store()])
+    done: int = 0
+
+
+@dataclass
+class Expected:
+    """What the reference knows of the route: how far it is in each partition, and which records wait, by key."""
+
+    committed: dict[int, int]
+    waiting: dict[int, list[int]] = field(default_factory=dict)
+    since: dict[int, int] = field(default_factory=dict)
+    now: int = -1
+    rows: Counter[int] = field(default_factory=Counter)
+
+    def take(self, records: Sequence[tuple[int, int, bool]], ticks: Sequence[int]) -> list[int]:
+        """The numbers that go on. ``records`` are number, key and whether it closes its group."""
+        gone: list[int] = []
+        for number, key, closes in records:
+            if number % 7 == 6:
+                continue
+            self.waiting.setdefault(key, []).append(number)
+            if closes:
+                gone += self.release(key)
+        if self.waiting and ticks and max(ticks) > self.now:
+            self.now = max(ticks)
+            for key in list(self.waiting):
+                if self.since.setdefault(key, self.now) <= self.now - AT_MOST:
+                    gone += self.release(key)
+        return gone
+
+    def release(self, key: int) -> list[int]:
+        self.since.pop(key, None)
+        return self.waiting.pop(key)
+
+    @property
+    def lowest(self) -> int | None:
+        return min((min(own) for own in self.waiting.values()), default=None)
+
+    def go_back(self, to: dict[int, int]) -> None:
+        self.committed |= to
+        self.waiting, self.since, self.now = {}, {}, -1
+
+
+class HoldingMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        shard_processor._states.clear()
+        self.folder = tempfile.TemporaryDirectory(prefix="penstock-holding-")
+        self.opened: Pipeline = pipeline(Path(self.folder.name), CONFIG)
+        self.records: list[tuple[int, int, bool]] = []
+        self.ticks: list[int] = []
+        self.elsewhere: dict[tuple[str, int], shard_processor._Known] = {}
+        self.older: Query | None = None
+
+    @initialize(come=rows)
+    def begin(self, come: list[tuple[int, bool]]) -> None:
+        self.opened.log.writer(control_source(ROUTE)).close()
+        self.append(come)
+        (self.control,) = self.opened.log.partitions([control_source(ROUTE)])
+        (self.web,) = self.opened.log.partitions(["web"])
+        plan = self.opened.plan(ROUTE)
+        assert isinstance(plan.destination_config, FileConfig)
+        self.table = Table(plan.destination_config)
+        self.opened.ledger.open_route(ROUTE, {self.web: 0, self.control: 0})
+        self.expected = Expected({self.web: 0, self.control: 0})
+        self.query = Query(dict(self.expected.committed))
+
+    def teardown(self) -> None:
+        self.opened.ledger.close()
+        self.folder.cleanup()
+
+    # What happens
+
+    @rule(come=rows)
+    def append(self, come: list[tuple[int, bool]]) -> None:
+        data = []
+        for key, closes in come:
+            number = len(self.records)
+            pad = random.Random(number).randbytes(200).hex()
+            data.append(json.dumps({"n": number, "k": key, "done": closes, "pad": pad}).encode())
+            self.records.append((number, key, closes))
+        append_all(self.opened, "web", data)
+
+    @rule(later=st.integers(1, 12))
+    def tick(self, later: int) -> None:
+        now = (self.ticks[-1] if self.ticks else 0) + later
+        self.ticks.append(now)
+        with self.opened.log.writer(control_source(ROUTE)) as writer:
+            writer.append(entries([Record(None, "tick", timestamp=EPOCH + timedelta(seconds=now))]))
+
+    @rule(size=st.integers(1, 12))
+    def deliver(self, size: int) -> None:
+        self.run_batch(size, None)
+
+    @rule(size=st.integers(1, 12), point=st.sampled_from(POINTS))
+    def be_killed_while_delivering(self, size: int, point: str) -> None:
+        self.run_batch(size, point)
+
+    @rule()
+    def move_to_another_worker(self) -> None:
+        here = dict(shard_processor._states)
+        shard_processor._states.clear()
+        shard_processor._states.update(self.elsewhere)
+        self.elsewhere = here
+
+    @rule()
+    def start_again(self) -> None:
+        shard_processor._states.clear()
+        self.elsewhere.clear()
+
+    @rule()
+    def copy_the_checkpoint(self) -> None:
+        self.older = deepcopy(self.query)
+
+    @rule()
+    def put_the_older_checkpoint_back(self) -> None:
+        if self.older is not None:
+            self.query = deepcopy(self.older)
+            if not self.query.ends:
+                self.lose_the_checkpoint()
+
+    @rule()
+    def lose_the_checkpoint(self) -> None:
+        self.note_unfinished()
+        recover_state(self.opened.ledger, self.opened.plan(ROUTE), has_state=False)
+        self.go_back()
+        self.new_query()
+
+    @rule(back=st.integers(0, 20))
+    def rewind(self, back: int) -> None:
+        to = max(0, self.expected.committed[self.web] - back)
+        if to < self.opened.log.bounds(self.web).oldest or not back:
+            return
+        pending = self.opened.ledger.standing(ROUTE).pending
+        found = plan_rewind(self.opened, ROUTE, to, self.web)
+        if not found:
+            return
+        if pending is not None and self.control in pending.ranges and self.table.batches.get(pending.number):
+            # Its ticks would not come again, and its rows would.
+            with suppress(PenstockError):
+                rewind(self.opened, found, ADA)
+                raise AssertionError("a rewind that doubles rows nobody asked for is refused")
+            return
+        rewind(self.opened, found, ADA)
+        if pending is not None:
+            self.expected.rows.update(self.table.batches.get(pending.number, []))
+        self.expected.go_back({self.web: to})
+        self.new_query()
+
+    @rule()
+    def acknowledge(self) -> None:
+        with pytest.raises(PenstockError, match="PEN-ENG-075"):
+            acknowledge(self.opened, ROUTE, self.expected.committed[self.web], None, self.web, ADA)
+
+    @rule()
+    def retention(self) -> None:
+        self.opened.log.apply_retention(self.opened.floors(), datetime.now(UTC) + timedelta(days=1))
+
+    # How Spark and the route's thread do it
+
+    def run_batch(self, size: int, dies_at: str | None) -> None:
+        query, opened = self.query, self.opened
+        start = query.ends[query.done - 1] if query.done else query.start
+        if query.done == len(query.ends):
+            ends = {p: min(opened.log.bounds(p).end, at + size) for p, at in start.items()}
+            if ends == start:
+                return
+            pending = opened.ledger.standing(ROUTE).pending
+            if pending is not None and all(start[p] == first for p, (first, _) in pending.ranges.items()):
+                ends = start | {p: end for p, (_, end) in pending.ranges.items()}
+            query.ends.append(ends)
+        end = query.ends[query.done]
+        ranges = {p: (start[p], end[p]) for p in end if start[p] < end[p]}
+        store = query.states[query.done].copy()
+        report = run_tasks(opened.plan(ROUTE), opened.log, store, [Stretch(p, *each) for p, each in ranges.items()])
+        if dies_at == "tasks":
+            return
+        delivery = Delivery(opened.plan(ROUTE), self.table, opened.log, opened.ledger, opened.failed_store, Event())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(faults, "_armed", faults.parse(f"{dies_at}=raise" if dies_at else ""))
+            try:
+                delivery.deliver(report)
+            except faults.InjectedFault:
+                self.note_committed(ranges)
+                return
+            except StateBehind:
+                assert self.is_behind(ranges), "the state is the one that belongs to the ledger"
+                self.note_unfinished()
+                give_up_state(opened.ledger, ROUTE)
+                self.go_back()
+                self.new_query()
+                return
+        self.note_committed(ranges)
+        if dies_at is None:
+            del query.states[query.done + 1 :]
+            query.states.append(store)
+            query.done += 1
+            opened.log.holds.set(ROUTE, end)
+
+    def is_behind(self, ranges: dict[int, tuple[int, int]]) -> bool:
+        return any(start != self.expected.committed[p] for p, (start, _) in ranges.items()) or self.older is not None
+
+    def note_committed(self, ranges: dict[int, tuple[int, int]]) -> None:
+        """What the ledger has committed is counted in the reference too."""
+        committed = {p: position.committed for p, position in self.opened.ledger.offsets(ROUTE).items()}
+        if committed == self.expected.committed:
+            return
+        before = dict(self.expected.committed)
+        self.expected.committed = committed
+        records = self.records[before[self.web] : committed[self.web]]
+        ticks = self.ticks[before[self.control] : committed[self.control]]
+        self.expected.rows.update(self.expected.take(records, ticks))
+
+    def note_unfinished(self) -> None:
+        """What the target got from a batch that is given up stays there, beside what it gets again."""
+        pending = self.opened.ledger.standing(ROUTE).pending
+        if pending is not None:
+            self.expected.rows.update(self.table.batches.get(pending.number, []))
+
+    def go_back(self) -> None:
+        lowest = self.expected.lowest
+        self.expected.go_back({} if lowest is None else {self.web: lowest})
+
+    def new_query(self) -> None:
+        """A new checkpoint begins where the ledger stands."""
+        assert self.opened.ledger.standing(ROUTE).pending is None
+        self.older = None
+        self.query = Query(dict(self.expected.committed))
+
+    # What must hold
+
+    @invariant()
+    def the_target_has_what_the_reference_has(self) -> None:
+        if not hasattr(self, "table"):
+            return
+        pending = self.opened.ledger.standing(ROUTE).pending
+        begun = Counter(self.table.batches.get(pending.number, []) if pending is not None else [])
+        assert self.table.rows - begun == self.expected.rows
+
+    @invariant()
+    def the_books_say_what_waits_and_where(self) -> None:
+        if not hasattr(self, "table"):
+            return
+        ledger = self.opened.ledger
+        totals = ledger.totals(ROUTE)
+        assert totals.adds_up
+        assert totals.waiting == sum(map(len, self.expected.waiting.values()))
+        lowest = self.expected.lowest
+        assert ledger.held(ROUTE) == ({} if lowest is None else {self.web: lowest})
+        positions = ledger.offsets(ROUTE)
+        assert {p: position.committed for p, position in positions.items()} == self.expected.committed
+        hold = self.expected.committed[self.web] if lowest is None else lowest
+        assert positions[self.web].hold == hold
+
+    @invariant()
+    def the_log_has_what_is_needed(self) -> None:
+        if hasattr(self, "table"):
+            needed = self.opened.ledger.offsets(ROUTE)[self.web].hold
+            assert self.opened.log.bounds(self.web).oldest <= needed
+
+
+TestHolding = HoldingMachine.TestCase
+TestHolding.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
