@@ -137,6 +137,7 @@ class Engine:
 
     def _build_runner(self, spark: SparkSession, name: str, config: RouteConfig) -> RouteRunner:
         pipeline, plan = self._pipeline, self._pipeline.plan(name)
+        plan.check_steps()
         destination = plan.destination()
         # Report a cast or template that the destination cannot use now, in words, and not in every task.
         plan.stage_dir.mkdir(parents=True, exist_ok=True)

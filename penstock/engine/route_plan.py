@@ -16,6 +16,7 @@ from penstock.config.component import DestinationConfig, StepConfig
 from penstock.config.pipeline_config import OnError
 from penstock.config.secrets import secrets_in_options
 from penstock.destinations.contract import AnyDestination
+from penstock.errors import RouteError
 from penstock.redaction import add_secrets
 from penstock.registry import Kind, component
 from penstock.steps.contract import ArrowStep, HoldingStep, SparkStep, namespace_pattern
@@ -78,6 +79,19 @@ class RoutePlan:
     def holding(self) -> PlannedStep | None:
         """The step that keeps records back, if there is one: then all steps behind it are Arrow steps."""
         return next((step for step in self.steps if step.config.holds), None)
+
+    def check_steps(self) -> None:
+        """Refuse steps that cannot run beside each other."""
+        if self.holding is None:
+            return
+        other = next((step for step in self.steps if step is not self.holding and not step.is_arrow), None)
+        if other is not None:
+            raise RouteError(
+                "PEN-STP-004",
+                f"route '{self.name}' has the steps '{self.holding.label}', which keeps records back, and"
+                f" '{other.label}', which runs in Spark.",
+                "Let each of them have a route of its own.",
+            )
 
     def holding_step(self) -> HoldingStep[Any]:
         """Builds that step."""

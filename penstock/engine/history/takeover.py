@@ -45,7 +45,11 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     Writes nothing to the destination. When the route starts, it counts what it has adopted and loads what is
     missing of it.
     """
-    refuse_if_holding(pipeline, route, "what another has delivered does not tell what waits in it")
+    refuse_if_holding(
+        pipeline, route, "what was delivered does not tell what waits in it",
+        f"Deliver everything again: penstock offset rewind {route} --to 0. Or begin at the end of the log: penstock run"
+        " --from now",
+    )  # fmt: skip
     pipeline.sources_of(route)
     pipeline.check_log()
     renamed = other != route and other in pipeline.ledger.routes()

@@ -62,7 +62,10 @@ def acknowledge(
 ) -> Acknowledged:
     """Acknowledge the records ``first..last`` (both included; ``None``: up to the newest): they are not sent, and count
     as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
-    refuse_if_holding(pipeline, route, "some of its records cannot be acknowledged: its state knows them")
+    refuse_if_holding(
+        pipeline, route, "its records cannot be acknowledged, because others wait around them",
+        "Skip them in a step before it (`where`).",
+    )  # fmt: skip
     positions = _open_route(pipeline, route)
     halt = pipeline.ledger.standing(route).halt
     asked = halt.partition if partition is None and halt is not None else partition
@@ -217,16 +220,12 @@ def _partition(pipeline: Pipeline, route: str, asked: int | None, also: Collecti
     raise PenstockError("PEN-ENG-013", f"route '{route}' {what}.", f"Say which with --partition; it reads: {listed}.")
 
 
-def refuse_if_holding(pipeline: Pipeline, route: str, why: str) -> None:
+def refuse_if_holding(pipeline: Pipeline, route: str, why: str, fix: str) -> None:
     """Refuse what cannot be done to a route with a holding step."""
     step = pipeline.plan(route).holding if route in pipeline.config.routes else None
     if step is not None:
-        raise PenstockError(
-            "PEN-ENG-075",
-            f"route '{route}' has the step '{step.label}', which decides over several batches: {why}.",
-            "Skip the records in a step before it (`where`), or rewind the route: penstock offset rewind"
-            f" {route} --to ...",
-        )
+        what = f"route '{route}' has the step '{step.label}', which decides over several batches: {why}."
+        raise PenstockError("PEN-ENG-075", what, fix)
 
 
 def _require_no_engine(pipeline: Pipeline, route: str) -> None:
