@@ -46,6 +46,7 @@ SLOWEST = (
     "chaos/test_conservation.py",
     "cli/test_run.py",
     "cli/test_lost_workers.py",
+    "engine/stateful/test_holding_routes.py",
     "cli/test_hanging.py",
     "chaos/test_mirror.py",
     "cli/test_refused.py",

@@ -11,3 +11,8 @@ def replay_source(route: str) -> str:
 def control_source(route: str) -> str:
     """For what its holding step is told: ticks."""
     return f"control:{route}"
+
+
+def own_sources(route: str) -> tuple[str, ...]:
+    """All of them: an operator who names no partition does not mean these."""
+    return replay_source(route), control_source(route)

@@ -14,13 +14,14 @@ STANDING = {
     "hold": 6,
     "end": 8,
     "lag": 2,
+    "held_bytes": 0,
 }
 
 
 def test_every_route_is_listed_also_one_that_has_not_begun(shop: Project) -> None:
     assert json.loads(shop.penstock("offset", "list", "--json").out) == [
         STANDING,
-        {**STANDING, "route": "audit", "committed": 0, "hold": 0, "lag": 8},
+        {**STANDING, "route": "audit", "committed": 0, "hold": 0, "lag": 8, "held_bytes": 0},
     ]
 
 

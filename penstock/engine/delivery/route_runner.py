@@ -34,7 +34,7 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.holding_frame import apply_holding_step
 from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import route_source
-from penstock.engine.spark.spark_checkpoints import batch_end, has_batches
+from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.control import Ticker
@@ -348,7 +348,7 @@ class RouteRunner(threading.Thread):
             "path": str(self._layout.log),
             "sources": ",".join(self.plan.sources),
             "consumer": route,
-            "startingOffsets": _json(starts),
+            "startingOffsets": _json(keep_start(self._select_checkpoint(), starts) if self.plan.holding else starts),
             "maxRecordsPerTrigger": str(self._pace.max_records),
             "maxBytesPerTrigger": str(self._pace.max_bytes),
         }
@@ -480,7 +480,8 @@ class RouteRunner(threading.Thread):
         """Run the batch's tasks, in one action, and add up their reports: a row per task, never data."""
         staged = [TaskReport.from_json(row.report) for row in frame.collect()]
         report = add_up([*staged, *read_task_reports(plan)])
-        if plan.holding:
+        # Without a record in its range it has no task.
+        if plan.holding and report.ranges:
             check_count(plan.holding.label, SHARDS, report.shards)
         return report
 

@@ -20,7 +20,7 @@ from penstock.engine.ledger import Advance, Operator, Position, RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.engine_lock import EngineLock
 from penstock.engine.processes.presence import engine_pid
-from penstock.engine.route_sources import replay_source
+from penstock.engine.route_sources import own_sources
 from penstock.errors import PenstockError
 from penstock.log.logical_clock import UNSTAMPED
 
@@ -210,7 +210,7 @@ def _partition(pipeline: Pipeline, route: str, asked: int | None, also: Collecti
     """The partition to work on: offsets count per partition."""
     own = pipeline.log.partitions(pipeline.sources_of(route))
     if asked is None:
-        plain = [p for p, owner in own.items() if owner.source != replay_source(route)]
+        plain = [p for p, owner in own.items() if owner.source not in own_sources(route)]
         if len(plain) == 1:
             return plain[0]
     elif asked in own or asked in also:
@@ -268,7 +268,7 @@ def _since(
     own = pipeline.log.partitions(pipeline.sources_of(route))
     chosen = [_partition(pipeline, route, asked)] if asked is not None else list(own)
     for partition in chosen:
-        if asked is None and own[partition].source == replay_source(route):
+        if asked is None and own[partition].source in own_sources(route):
             continue
         start, oldest = pipeline.log.offset_at(partition, time), pipeline.log.first_offset(partition)
         committed = positions[partition].committed

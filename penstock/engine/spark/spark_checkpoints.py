@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.log.read_ranges import offsets_from_json
+from penstock.log.read_ranges import offsets_from_json, offsets_to_json
 
 
 def checkpoints_of(folder: Path, route: str) -> list[Path]:
@@ -17,6 +18,18 @@ def checkpoints_of(folder: Path, route: str) -> list[Path]:
 def has_batches(checkpoint: Path) -> bool:
     """Whether Spark has begun a batch with it."""
     return any(path.name.isdigit() for path in (checkpoint / "offsets").glob("*"))
+
+
+def keep_start(checkpoint: Path, positions: Mapping[int, int]) -> dict[int, int]:
+    """Where the first batch of a checkpoint begins, whenever it is asked. Spark does not note that: it asks the source
+    again when it replays the batch, and the ledger may be past it by then. The first batch begins at ``positions``."""
+    file = checkpoint / "first-batch.json"
+    if not has_batches(checkpoint) or not file.exists():
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        scratch = file.with_suffix(".new")
+        scratch.write_text(json.dumps(offsets_to_json(dict(positions))))
+        scratch.replace(file)
+    return offsets_from_json(json.loads(file.read_text()))
 
 
 def batch_end(checkpoint: Path, batch: int) -> dict[int, int]:
