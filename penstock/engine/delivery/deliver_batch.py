@@ -128,7 +128,7 @@ class Delivery:
             events.batch_known(self.plan.name)
             return
         if self.plan.holding:
-            self._deliver_held(ranges, left, report, started)
+            self._deliver_held(ranges, left, report, standing.pending is not None, started)
             return
         todo = deque(_plan_pieces({**self._pending_of_dropped_sources(standing), **left}, standing, self._order))
         while todo:
@@ -149,7 +149,9 @@ class Delivery:
             if todo and self.stopping.is_set():
                 raise Stopped
 
-    def _deliver_held(self, ranges: Ranges, left: Ranges, report: BatchReport | None, started: float) -> None:
+    def _deliver_held(
+        self, ranges: Ranges, left: Ranges, report: BatchReport | None, again: bool, started: float
+    ) -> None:
         """Deliver a batch of a route with a holding step: in one piece, because what it has staged depends on state,
         and cannot be staged anew from its range."""
         if report is None or left != {p: stretch for p, stretch in ranges.items() if stretch[0] < stretch[1]}:
@@ -157,7 +159,7 @@ class Delivery:
         # What the state says that it holds and what the ledger counts are two books: both must say the same.
         if report.waiting_in_all != self.ledger.totals(self.plan.name).waiting + report.waiting:
             raise StateBehind
-        self._deliver_piece(Piece(ranges), report, NOTHING, 0, started)
+        self._deliver_piece(Piece(ranges, again=again), report, NOTHING, 0, started)
 
     def _pending_of_dropped_sources(self, standing: Standing) -> Ranges:
         """The part of the pending batch from sources that the route no longer reads: it is settled as it was begun."""
@@ -249,7 +251,10 @@ class Delivery:
             self.destination, self.ledger, self.stopping, all_or_nothing, self.watch, self.patience, self._check_target,
             may_defer=not self.plan.holding,
             passes_over=bool(passed_over),
-            acks_changed=lambda: self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over,
+            # A holding route takes no acknowledgements: it could not leave records out of what it has staged.
+            acks_changed=lambda: (
+                not self.plan.holding and self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over
+            ),
         )  # fmt: skip
         try:
             receipts = writer.write(replace(batch, order=self._order_in(batch)), parts, again)

@@ -125,6 +125,8 @@ class RouteRunner(threading.Thread):
         self._crashes: Counter[bool] = Counter()
         """Since the last batch; ``True`` counts those where a process was only slow to start."""
         self._cause: Exception | None = None
+        self._state_behind = False
+        """Whether the state of the route's holding step was found to be of no use."""
         self.finished = False
         self.halted = False
 
@@ -206,9 +208,7 @@ class RouteRunner(threading.Thread):
                     backoff.reset()
                 # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
-                if self.plan.holding and (isinstance(error, StateBehind) or STATE_UNREADABLE in str(error)):
-                    give_up_state(self._ledger, route)
-                    continue
+                self._state_behind = isinstance(error, StateBehind) or STATE_UNREADABLE in str(error)
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
                 if self._should_give_up(error):
@@ -311,6 +311,9 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
+        if plan.holding and self._state_behind:
+            give_up_state(self._ledger, plan.name)
+            self._state_behind = False
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
         source = route_source(plan)
         self._spark.dataSource.register(source)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock.log.format.log_files import replace_durably
 from penstock.log.read_ranges import offsets_from_json, offsets_to_json
 
 
@@ -26,9 +27,7 @@ def keep_start(checkpoint: Path, positions: Mapping[int, int]) -> dict[int, int]
     file = checkpoint / "first-batch.json"
     if not has_batches(checkpoint) or not file.exists():
         checkpoint.mkdir(parents=True, exist_ok=True)
-        scratch = file.with_suffix(".new")
-        scratch.write_text(json.dumps(offsets_to_json(dict(positions))))
-        scratch.replace(file)
+        replace_durably(file, json.dumps(offsets_to_json(dict(positions))).encode())
     return offsets_from_json(json.loads(file.read_text()))
 
 
