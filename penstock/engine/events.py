@@ -103,7 +103,7 @@ def state_lost(route: str, waiting: int, back_to: Mapping[int, int]) -> None:
     places = ", ".join(f"offset {offset} of partition {partition}" for partition, offset in sorted(back_to.items()))
     log.warning(
         "route %s: the state of its step is gone, and %d records waited in it; it goes back to %s, and delivers again"
-        " what it had delivered from there on", route, waiting, places or "nothing",
+        " what it had delivered from there on", route, waiting, places,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.holding_frame import apply_holding_step
 from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import route_source
-from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start
+from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start, lacks_state
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.control import Ticker
@@ -64,9 +64,6 @@ ONCE_TRIES = 5
 
 ONCE_TRIES_WHEN_BUSY = 20
 """How often, if only a Python process of Spark's was slow to start."""
-
-STATE_UNREADABLE = "CANNOT_LOAD_STATE_STORE"
-"""What Spark says of a checkpoint whose state is missing or broken."""
 
 _STARTING = threading.Lock()
 """Held while a query starts: it takes the session's settings at that moment."""
@@ -126,7 +123,7 @@ class RouteRunner(threading.Thread):
         """Since the last batch; ``True`` counts those where a process was only slow to start."""
         self._cause: Exception | None = None
         self._state_behind = False
-        """Whether the state of the route's holding step was found to be of no use."""
+        """Whether the state of the route's holding step was found not to belong to its ledger."""
         self.finished = False
         self.halted = False
 
@@ -208,7 +205,7 @@ class RouteRunner(threading.Thread):
                     backoff.reset()
                 # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
-                self._state_behind = isinstance(error, StateBehind) or STATE_UNREADABLE in str(error)
+                self._state_behind = isinstance(error, StateBehind)
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
                 if self._should_give_up(error):
@@ -311,7 +308,7 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
-        if plan.holding and self._state_behind:
+        if plan.holding and (self._state_behind or lacks_state(self._select_checkpoint())):
             give_up_state(self._ledger, plan.name)
             self._state_behind = False
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))

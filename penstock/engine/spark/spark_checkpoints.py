@@ -21,6 +21,11 @@ def has_batches(checkpoint: Path) -> bool:
     return any(path.name.isdigit() for path in (checkpoint / "offsets").glob("*"))
 
 
+def lacks_state(checkpoint: Path) -> bool:
+    """Whether batches were completed with it, and what they left as state is gone. Of a query that has state."""
+    return any((checkpoint / "commits").glob("*")) and not any((checkpoint / "state").glob("*"))
+
+
 def keep_start(checkpoint: Path, positions: Mapping[int, int]) -> dict[int, int]:
     """Where the first batch of a checkpoint begins, whenever it is asked. Spark does not note that: it asks the source
     again when it replays the batch, and the ledger may be past it by then. The first batch begins at ``positions``."""

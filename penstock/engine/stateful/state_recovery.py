@@ -23,4 +23,6 @@ def recover_state(ledger: Ledger, plan: RoutePlan, has_state: bool) -> None:
 def give_up_state(ledger: Ledger, route: str) -> None:
     """Go back to what waits, and begin with an empty state there."""
     waiting = ledger.totals(route).waiting
-    events.state_lost(route, waiting, ledger.return_to_holds(route, Operator("penstock", _REASON)))
+    back_to = ledger.return_to_holds(route, Operator("penstock", _REASON))
+    if back_to:
+        events.state_lost(route, waiting, back_to)
