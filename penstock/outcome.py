@@ -14,11 +14,16 @@ FAILURE_SCHEMA: pa.Schema = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
+        pa.field("item", pa.int64(), nullable=False),
         pa.field("code", pa.string(), nullable=False),
         pa.field("message", pa.string(), nullable=False),
     ]
 )
-"""Which record failed and why. The step's name is added by the chain; the original bytes by the engine."""
+"""Which item failed and why. The step's name is added by the chain; the original bytes by the engine."""
+
+PLACE_SCHEMA: pa.Schema = pa.schema([FAILURE_SCHEMA.field(name) for name in ("partition", "offset", "item")])
+PLACE_COLUMNS: list[str] = PLACE_SCHEMA.names
+"""They name a row: the place of its record in the log, and which item of the record it is."""
 
 PLACES_PER_PARTITION = 1 << 48
 
@@ -59,7 +64,7 @@ def failures_of(rows: pa.RecordBatch, code: str, message: str | pa.StringArray) 
     """A failure for every row, all of one code; with one message for all, or one for each."""
     codes = pa.repeat(pa.scalar(code), rows.num_rows)
     messages = pa.repeat(pa.scalar(message), rows.num_rows) if isinstance(message, str) else message
-    places = [rows.column("partition"), rows.column("offset")]
+    places = [rows.column(name) for name in PLACE_COLUMNS]
     return pa.RecordBatch.from_arrays([*places, codes, messages], schema=FAILURE_SCHEMA)
 
 

@@ -1,8 +1,8 @@
 """The one message that flows through Penstock, and its Arrow schemas.
 
 A source appends *entries* (``ENTRY_SCHEMA``); the log gives each one a place, and from then on it is a *record*
-(``RECORD_SCHEMA`` = partition and offset, then the entry). Records travel as Arrow record batches; ``Record`` is the
-one-at-a-time view for people and tests, never for the hot path.
+(``RECORD_SCHEMA`` = partition and offset, the entry, and its item). Records travel as Arrow record batches; ``Record``
+is the one-at-a-time view for people and tests, never for the hot path.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class Header(StrEnum):
     table has no key."""
     REPLAY_OF = "replay_of"
     """Of a record that was put through its route again: the place of its original, ``partition:offset``."""
+    REPLAY_ITEM = "replay_item"
+    """The only item of it that is meant; absent if all of it is."""
 
 
 ENTRY_SCHEMA: pa.Schema = pa.schema(
@@ -81,8 +83,10 @@ RECORD_SCHEMA: pa.Schema = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
         *ENTRY_SCHEMA,
+        pa.field("item", pa.int64(), nullable=False),
     ]
 )
+"""``item`` is 0 for the record itself; the rows that a step makes of it are numbered (``penstock/items.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,8 @@ def with_places(batch: pa.RecordBatch, partition: int, offsets: pa.Array) -> pa.
     """Entries as records at the given offsets."""
     numbers = pa.py_buffer(np.full(batch.num_rows, partition, np.int32))
     partitions = pa.Array.from_buffers(pa.int32(), batch.num_rows, [None, numbers])
-    return pa.RecordBatch.from_arrays([partitions, offsets, *batch.columns], schema=RECORD_SCHEMA)
+    items = int64_array(np.zeros(batch.num_rows, np.int64))
+    return pa.RecordBatch.from_arrays([partitions, offsets, *batch.columns, items], schema=RECORD_SCHEMA)
 
 
 def records(batch: pa.RecordBatch) -> list[Record]:

@@ -17,16 +17,15 @@ from functools import partial
 from pathlib import Path
 
 import orjson
-import pyarrow as pa
 
 from bench.log_open import build
 from bench.measure import Comparison, Figure, Goal, Role, Setting, seconds_of
 from bench.processes import SOURCE
 from penstock.config.loading import load
-from penstock.engine.delivery.task import FAILED_RECORD_SCHEMA
+from penstock.engine.failed.failed_items import FailedItem
 from penstock.engine.ledger import Settlement
 from penstock.engine.pipeline import Pipeline
-from penstock.record import Record, records
+from penstock.record import records
 
 SHOWN = 10
 FAILED = 100
@@ -131,19 +130,10 @@ def _deliver(pipeline: Pipeline, route: str, end: int) -> None:
         size, failed = stop - start, FAILED if route == BEHIND and stop == end else 0
         extent = None
         if failed:
-            rows = [_failure(r) for each in pipeline.log.read(partition, stop - failed, stop) for r in records(each)]
-            lines = pa.RecordBatch.from_pylist(rows, schema=FAILED_RECORD_SCHEMA)
-            extent = pipeline.failed_store.append(route, batch.number, ledger.failed_extent(route), [lines])
+            found = [r for each in pipeline.log.read(partition, stop - failed, stop) for r in records(each)]
+            items = [FailedItem(record, 0, "stage", "refused", "the target refused it") for record in found]
+            extent = pipeline.failed_store.append(route, batch.number, ledger.failed_extent(route), items)
         ledger.commit(batch, Settlement(size, size - failed, failed=failed, failed_extent=extent, seconds=1.0))
-
-
-def _failure(record: Record) -> dict[str, object]:
-    return {
-        "partition": record.partition, "offset": record.offset, "timestamp": record.timestamp,
-        "namespace": record.namespace, "op": str(record.op), "mode": str(record.mode), "key": record.key,
-        "headers": list(record.headers.items()), "data": record.data,
-        "code": "refused", "message": "the target refused it", "step": "stage",
-    }  # fmt: skip
 
 
 def _time_of(config: Path, offset: int) -> str:

@@ -181,7 +181,7 @@ def entry_object(entry: FailedEntry) -> dict[str, JsonValue]:
 
 
 def entry_line(entry: FailedEntry, route_width: int) -> str:
-    place = f"{entry.record.partition}:{entry.record.offset}"
+    place = f"{entry.record.partition}:{entry.record.offset}" + (f":{entry.item}" if entry.item else "")
     reason = f"{printable(entry.step)}  {printable(entry.code)}  {printable(entry.error)}"
     return f"{entry.route:<{route_width}}  {entry.id:>6}  {moment(entry.failed_at)}  {place:<10}  {reason}"
 
@@ -198,7 +198,8 @@ def _facts(entry: FailedEntry, action: str | None) -> dict[str, str]:
         "error": entry.error,
         "settled": action or "no",
         "event id": entry.event_id or "-",
-        "place": f"partition {record.partition}, offset {record.offset}",
+        "place": f"partition {record.partition}, offset {record.offset}"
+        + (f", item {entry.item}" if entry.item else ""),
         "time": moment(record.timestamp),
         "namespace": record.namespace,
         "op, mode": f"{record.op}, {record.mode}",

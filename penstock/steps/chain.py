@@ -1,8 +1,8 @@
 """Arrow steps in a row, as one function over record batches, with every record accounted for.
 
 The chain adds what no single step does: the route's filters (namespace, tokens), failing the records that their source
-could not read, the per-step namespace, and the check that each step's outcome adds up. It also makes a record that a
-step turned into several rows fail as a whole: a replay repeats the whole record.
+could not read, the per-step namespace, and the check that each step's outcome adds up. It numbers the rows that a step
+makes of one, so that each fails, and is replayed, alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.items import ItemKeys, number_items
 from penstock.outcome import FAILURE_SCHEMA, Outcome, check_count, failures_of, place_key
 from penstock.record import Header
 from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.current_step import enter_step
+from penstock.steps.replayed_items import ReplayedItems
 
 SOURCE_LABEL = "source"
 NAMESPACE_LABEL = "namespace"
 ONLY_KEYS_LABEL = "only_keys"
 OF_FAILED_LABEL = "of_failed"
-"""The skip label of rows whose record failed by another of its rows."""
+"""The skip label of rows whose item failed by another of its rows."""
+OF_REPLAYED_LABEL = "of_replayed"
+"""The skip label of what a record became besides the item that is replayed."""
 
 STEP_FAILURE_SCHEMA: pa.Schema = FAILURE_SCHEMA.append(pa.field("step", pa.string(), nullable=False))
 
@@ -46,7 +50,7 @@ class ChainOutcome:
     kept: pa.RecordBatch
     skipped: Mapping[str, int] = field(default_factory=dict)
     failures: Sequence[pa.RecordBatch] = ()
-    """Batches of ``STEP_FAILURE_SCHEMA``; each record is in them once at most."""
+    """Batches of ``STEP_FAILURE_SCHEMA``; each item is in them once at most."""
     added: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -57,6 +61,8 @@ class Chain:
     links: Sequence[Link]
     pattern: re.Pattern[str] | None = None
     only_keys: Sequence[str] = ()
+    numbers_items: bool = True
+    """``False`` behind a step in Spark: it returns the rows of a record in any order."""
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, ChainOutcome]]:
         """Run the batch, or its pieces in order if it is too large; yields each with what became of it."""
@@ -74,6 +80,7 @@ class Chain:
         skipped: dict[str, int] = {}
         added: dict[str, int] = {}
         failures: list[pa.RecordBatch] = []
+        replayed = ReplayedItems.of(batch)
 
         if self.pattern is not None:
             wanted = matching_namespaces(batch, self.pattern)
@@ -97,8 +104,13 @@ class Chain:
             batch = _settle(link.label, batch, outcome, skipped, failures)
             if outcome.added > 0:
                 added[link.label] = outcome.added
+                batch = number_items(batch) if self.numbers_items else batch
         if failures:
             batch = _fail_as_a_whole(batch, skipped, failures)
+        if replayed is not None:
+            batch, failures, left_out = replayed.leave_out_neighbours(batch, failures)
+            if left_out:
+                skipped[OF_REPLAYED_LABEL] = left_out
         return ChainOutcome(batch, skipped, failures, added)
 
 
@@ -159,15 +171,16 @@ def _apply(link: Link, batch: pa.RecordBatch) -> Outcome:
 
 
 def _fail_as_a_whole(kept: pa.RecordBatch, skipped: dict[str, int], failures: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Remove the other rows of the records that failed; keeps the first failure of a record."""
+    """Remove the other rows of the items that failed; keeps the first failure of an item."""
     named = pa.concat_batches(failures)
-    _, first = np.unique(place_key(named).to_numpy(), return_index=True)
-    held_back = pc.is_in(place_key(kept), value_set=place_key(named))
-    surplus = named.num_rows - len(first) + (pc.sum(held_back).as_py() or 0)
+    failed = ItemKeys.of(named)
+    held_back = ItemKeys.of(kept).within(failed)
+    first = failed.first() & ~failed.made_of(failed)
+    surplus = np.count_nonzero(~first) + np.count_nonzero(held_back)
     if surplus:
-        failures[:] = [named.take(pa.array(np.sort(first)))]
-        skipped[OF_FAILED_LABEL] = surplus
-        kept = kept.filter(pc.invert(held_back))
+        failures[:] = [named.filter(pa.array(first))]
+        skipped[OF_FAILED_LABEL] = int(surplus)
+        kept = kept.filter(pa.array(~held_back))
     return kept
 
 

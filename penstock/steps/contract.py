@@ -7,8 +7,9 @@ No record is ever lost silently. Of the rows that go into ``ArrowStep.apply``, e
 in ``kept`` (perhaps changed), counted in ``skipped``, or named in ``failures``. A step that makes several rows of one
 counts those beyond the first in ``added``. The chain (``steps/chain.py``) checks the sum of every batch of every step.
 
-``partition`` and ``offset`` identify the record of a row. Until a step adds rows they also identify the row; after it
-the rows of one record share them, and stand together.
+``partition`` and ``offset`` identify the record of a row, ``item`` which part of it the row is: 0 for all of it. The
+rows that a step adds stand together, under the place of the row that they were made of; the chain numbers them, unless
+the step has (``penstock/items.py``).
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ ConfigT = TypeVar("ConfigT", bound=StepConfig)
 class ArrowStep(ABC, Generic[ConfigT]):
     """A stateless function over record batches of ``RECORD_SCHEMA``, run inside the process that reads the log.
 
-    ``apply`` must keep the order of rows, must not change ``partition`` and ``offset``, must return the schema it was
-    given, and must put a row that it cannot treat into ``failures`` with a short stable ``code`` and a ``message`` for
-    a person. It raises only for bugs, and ``TooMuch``. The same batch gives the same outcome, always: batches are
-    replayed.
+    ``apply`` must keep the order of rows, must not change ``partition``, ``offset`` and ``item``, must return the
+    schema it was given, and must put a row that it cannot treat into ``failures`` with a short stable ``code`` and a
+    ``message`` for a person. It raises only for bugs, and ``TooMuch``. The same batch gives the same outcome, always:
+    batches are replayed.
     """
 
     def __init__(self, config: ConfigT) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.json.document_problems import problem
 from penstock.json.documents import documents
-from penstock.outcome import NO_FAILURES, Outcome, failures_of
+from penstock.outcome import NO_FAILURES, PLACE_COLUMNS, Outcome, failures_of
 
 NOT_JSON = "not_json"
 PATH_BLOCKED = "path_blocked"
@@ -28,7 +28,7 @@ def failures(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], code: str, mess
     """The failures of some rows of a batch, all of one code."""
     if len(rows) == 0:
         return NO_FAILURES
-    chosen = batch.select(["partition", "offset"]).take(pa.array(rows))
+    chosen = batch.select(PLACE_COLUMNS).take(pa.array(rows))
     return failures_of(chosen, code, pa.array(messages, pa.string()))
 
 

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.config.loading import load
 from penstock.destinations.contract import TableReceipt
-from penstock.engine.delivery.task import failed_records
+from penstock.engine.failed.failed_items import failed_items
 from penstock.engine.ledger import RouteState, Settlement
 from penstock.engine.pipeline import Pipeline
-from penstock.record import Record, entries, placed
+from penstock.record import Record, entries
 from penstock.steps.chain import STEP_FAILURE_SCHEMA
 
 CONFIG = """\
@@ -96,7 +96,6 @@ def project_with_history(folder: Path) -> Project:
     ledger.commit(first, Settlement(3, 2, {"where": 1}, tables=[TableReceipt("out", 2)], seconds=0.5))
     second = ledger.begin("warehouse", {partition: (3, 6)})
     assert second is not None
-    placed_records = placed(entries(records), partition, 0)
     failures = pa.RecordBatch.from_pylist(
         [
             _failure(partition, 3, "where", "not_json", "this is not JSON: nonsense"),
@@ -105,7 +104,7 @@ def project_with_history(folder: Path) -> Project:
         schema=STEP_FAILURE_SCHEMA,
     )
     extent = pipeline.failed_store.append(
-        "warehouse", second.number, ledger.failed_extent("warehouse"), [failed_records(placed_records, failures)]
+        "warehouse", second.number, ledger.failed_extent("warehouse"), failed_items(pipeline.log, [failures])
     )
     settlement = Settlement(3, 1, failed=2, tables=[TableReceipt("out", 1)], failed_extent=extent)
     ledger.commit(second, settlement)
@@ -119,4 +118,4 @@ def _record(number: int, data: bytes) -> Record:
 
 
 def _failure(partition: int, offset: int, step: str, code: str, message: str) -> dict[str, object]:
-    return {"partition": partition, "offset": offset, "code": code, "message": message, "step": step}
+    return {"partition": partition, "offset": offset, "item": 0, "code": code, "message": message, "step": step}

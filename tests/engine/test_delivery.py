@@ -98,7 +98,7 @@ def test_rows_that_the_destination_refuses_one_by_one_are_found_again_in_the_log
 
     class Picky(Awkward):
         def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
-            row = {"partition": partition, "offset": 1, "code": "refused", "message": "3 is unlucky"}
+            row = {"partition": partition, "offset": 1, "item": 0, "code": "refused", "message": "3 is unlucky"}
             (table,) = self.real.write(batch, parts).tables
             failures = pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA)
             return Receipt([replace(table, rows=table.rows - 1, failures=failures)])

@@ -1,4 +1,4 @@
-"""Records that a step made several rows of: counted to the last row, failed and replayed once, as they came."""
+"""Records that a step made several rows of: counted to the last row, each of which fails alone."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def deliver(opened: Pipeline, destination: Any = None, start: int = 0, source: s
     Delivery(plan, chosen, opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 
 
-def failed(opened: Pipeline) -> list[tuple[int, str, str]]:
+def failed(opened: Pipeline) -> list[tuple[int, int, str, str]]:
     entries = opened.failed_store.read("out", opened.ledger.failed_extent("out"))
-    return sorted((json.loads(e.record.data or b"")["id"], e.step, e.code) for e in entries)
+    return sorted((json.loads(e.record.data or b"")["id"], e.item, e.step, e.code) for e in entries)
 
 
 def test_in_and_added_is_loaded_and_skipped_and_failed(tmp_path: Path) -> None:
@@ -73,17 +73,19 @@ def test_in_and_added_is_loaded_and_skipped_and_failed(tmp_path: Path) -> None:
     assert [(line["id"], line["lines"].get("sku")) for line in lines] == [
         (1, "a"),
         (1, "b"),
+        (2, "c"),
+        (2, "d"),
         (4, "e"),
         (4, None),
         (4, None),
     ]
-    # Order 2 fails as a whole by its broken line; order 3 because there is nothing to set a field in.
-    assert failed(opened) == [(2, "set", "path_blocked"), (3, "set", "path_blocked")]
-    assert opened.ledger.totals("out") == Totals(items=4, added=2 + 3 + 2, loaded=5, skipped=2 + 2, failed=2)
+    # Order 3 fails because there is nothing to set a field in.
+    assert failed(opened) == [(2, 2, "set", "path_blocked"), (3, 0, "set", "path_blocked")]
+    assert opened.ledger.totals("out") == Totals(items=4, added=2 + 3 + 2, loaded=7, skipped=2, failed=2)
     assert opened.ledger.account("out").added_by == {"split": 7}
 
 
-def test_a_batch_that_is_refused_keeps_each_record_once(tmp_path: Path) -> None:
+def test_a_batch_that_is_refused_keeps_each_item_once(tmp_path: Path) -> None:
     opened = pipeline(tmp_path, TO_FILES)
     append_all(opened, "web", ORDERS)
     real = opened.plan("out").destination()
@@ -93,13 +95,12 @@ def test_a_batch_that_is_refused_keeps_each_record_once(tmp_path: Path) -> None:
             raise RefusedError("PEN-TST-002", "no.")
 
     deliver(opened, Refusing(real.config))
-    assert [order for order, _, _ in failed(opened)] == [1, 2, 3, 4]
-    totals = opened.ledger.totals("out")
-    assert (totals.items, totals.added, totals.loaded, totals.failed) == (4, 7, 0, 4)
-    assert totals.skipped == 7
+    items = [(1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 0), (4, 1), (4, 2), (4, 3)]
+    assert [(order, item) for order, item, _, _ in failed(opened)] == items
+    assert opened.ledger.totals("out") == Totals(items=4, added=7, skipped=2, failed=9)
 
 
-def test_rows_that_are_refused_one_by_one_keep_their_record_once(tmp_path: Path) -> None:
+def test_rows_that_are_refused_one_by_one_fail_alone(tmp_path: Path) -> None:
     opened = pipeline(tmp_path, TO_FILES)
     partition = append_all(opened, "web", ORDERS)
     real = opened.plan("out").destination()
@@ -108,24 +109,24 @@ def test_rows_that_are_refused_one_by_one_keep_their_record_once(tmp_path: Path)
         def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
             row = {"partition": partition, "offset": 3, "code": "refused", "message": "no sku"}
             (table,) = super().write(batch, parts).tables
-            failures = pa.RecordBatch.from_pylist([row, row], schema=FAILURE_SCHEMA)
+            refused = [{**row, "item": 2}, {**row, "item": 3}]
+            failures = pa.RecordBatch.from_pylist(refused, schema=FAILURE_SCHEMA)
             return Receipt([replace(table, rows=table.rows - 2, failures=failures)])
 
     deliver(opened, Picky(real.config))
-    assert failed(opened)[-1] == (4, "destination", "refused")
-    assert opened.ledger.totals("out") == Totals(items=4, added=7, loaded=3, skipped=4 + 1, failed=3)
+    assert failed(opened)[-2:] == [(4, 2, "destination", "refused"), (4, 3, "destination", "refused")]
+    assert opened.ledger.totals("out") == Totals(items=4, added=7, loaded=5, skipped=2, failed=4)
 
 
-def test_a_row_that_does_not_fit_its_table_fails_alone_and_its_record_is_kept_once(tmp_path: Path) -> None:
+def test_a_row_that_does_not_fit_its_table_fails_alone(tmp_path: Path) -> None:
     opened = pipeline(tmp_path, TO_DUCKDB)
     append_all(opened, "web", ORDERS)
     deliver(opened)
     with open_file(tmp_path / "out.duckdb", read_only=True) as connection:
         loaded = connection.execute("SELECT id, lines_sku FROM lines ORDER BY 2").fetchall()
-    assert loaded == [(1, "a"), (1, "b"), (4, "e")]
-    assert (4, "destination", "no_key") in failed(opened)
-    assert len(failed(opened)) == 3
-    assert opened.ledger.totals("out") == Totals(items=4, added=7, loaded=3, skipped=4 + 1, failed=3)
+    assert loaded == [(1, "a"), (1, "b"), (2, "c"), (2, "d"), (4, "e")]
+    assert failed(opened)[-2:] == [(4, 2, "destination", "no_key"), (4, 3, "destination", "no_key")]
+    assert opened.ledger.totals("out") == Totals(items=4, added=7, loaded=5, skipped=2, failed=4)
 
 
 TWO_ROUTES = """\

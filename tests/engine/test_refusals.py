@@ -12,9 +12,10 @@ import pytest
 from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook, TableReceipt
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped
-from penstock.engine.delivery.refusals import original_records
+from penstock.engine.delivery.refusals import refused_items
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport
+from penstock.engine.failed.failed_items import failed_items
 from penstock.engine.ledger import Act, Halt, Operator, RouteState, Totals
 from penstock.errors import RefusedError, RouteError, TransientError
 from penstock.log.local_log import LocalLog
@@ -234,7 +235,7 @@ def test_a_destination_that_cannot_take_rows_back_stops_behind_the_batch_with_th
 
     class Hasty(Awkward):
         def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
-            row = {"partition": partition, "offset": 1, "code": "refused", "message": "3 is unlucky"}
+            row = {"partition": partition, "offset": 1, "item": 0, "code": "refused", "message": "3 is unlucky"}
             (table,) = self.real.write(batch, parts).tables
             failures = pa.RecordBatch.from_pylist([row], schema=FAILURE_SCHEMA)
             return Receipt([replace(table, rows=table.rows - 1, failures=failures)])
@@ -317,8 +318,8 @@ def test_a_refused_record_that_the_log_has_lost_stops_the_batch(tmp_path: Path) 
     log = LocalLog(tmp_path)
     with log.writer("web") as writer:
         writer.append(entries(Record(b"{}", namespace="web") for _ in range(3)))
-    named = [{"partition": 0, "offset": offset, "code": "refused", "message": "no"} for offset in (1, 2, 7)]
-    kept = original_records(log, [pa.RecordBatch.from_pylist(named[:2], schema=FAILURE_SCHEMA)])
-    assert [offset for rows in kept for offset in rows.column("offset").to_pylist()] == [1, 2]
-    with pytest.raises(RouteError, match="given 3 records and accounts for 2"):
-        original_records(log, [pa.RecordBatch.from_pylist(named, schema=FAILURE_SCHEMA)])
+    named = [{"partition": 0, "offset": offset, "item": 0, "code": "refused", "message": "no"} for offset in (1, 2, 7)]
+    kept = failed_items(log, refused_items([pa.RecordBatch.from_pylist(named[:2], schema=FAILURE_SCHEMA)]))
+    assert [each.record.offset for each in kept] == [1, 2]
+    with pytest.raises(RouteError, match="given 1 records and accounts for 0"):
+        list(failed_items(log, refused_items([pa.RecordBatch.from_pylist(named, schema=FAILURE_SCHEMA)])))

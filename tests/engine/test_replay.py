@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from penstock.engine.delivery.task import failed_records
+from penstock.engine.failed.failed_items import FailedItem
 from penstock.engine.failed.failed_store import FailedEntry
-from penstock.engine.failed.replay import replay
+from penstock.engine.failed.replay import repeated_copies, replay
 from penstock.engine.ledger import Extent
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route_sources import replay_source
 from penstock.errors import LogError
-from penstock.record import Record, entries, placed, records
-from penstock.steps.chain import STEP_FAILURE_SCHEMA
+from penstock.record import Header, Record, entries, placed, records
 from tests.engine.projects import pipeline
 
 
 def with_failures(folder: Path, count: int = 3) -> tuple[Pipeline, list[FailedEntry]]:
     found = pipeline(folder)
     batch = placed(entries(Record(b'{"n": %d}' % n, namespace="web") for n in range(count)), 0, 0)
-    reasons = [{"partition": 0, "offset": n, "code": "bad", "message": "no", "step": "map"} for n in range(count)]
-    failed = failed_records(batch, pa.RecordBatch.from_pylist(reasons, schema=STEP_FAILURE_SCHEMA))
-    extent = found.failed_store.append("a", 1, Extent(), [failed])
+    failed = [FailedItem(record, 0, "map", "bad", "no") for record in records(batch)]
+    extent = found.failed_store.append("a", 1, Extent(), failed)
     return found, list(found.failed_store.read("a", extent))
 
 
@@ -72,3 +69,24 @@ def test_two_replays_at_once_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LogError):
         replay("a", failed, found.log, found.ledger)
     writer.close()
+
+
+def test_copies_of_items_are_told_apart_and_come_with_their_record(tmp_path: Path) -> None:
+    found = pipeline(tmp_path)
+    with found.log.writer("web") as writer:
+        writer.append(entries(Record(b"{}", namespace="web") for _ in range(2)))
+        web = writer.partition
+
+    def copy(offset: int, item: int = 0) -> Record:
+        of_item = {Header.REPLAY_ITEM: str(item)} if item else {}
+        return Record(b"{}", "web", headers={Header.REPLAY_OF: f"{web}:{offset}", **of_item})
+
+    with found.log.writer(replay_source("a")) as writer:
+        writer.append(entries([copy(0, 1), copy(0, 2), copy(0, 1), copy(1, 5), copy(1)]))
+        copies = writer.partition
+    behind_originals = {web: 2, copies: 0}
+    assert repeated_copies("a", found.log, behind_originals) == {copies: [3, 0]}
+    before_the_first = {web: 0, copies: 0}
+    assert repeated_copies("a", found.log, before_the_first) == {copies: [4, 3, 2, 1, 0]}
+    between = {web: 1, copies: 1}
+    assert repeated_copies("a", found.log, between) == {copies: [4, 3]}

@@ -15,6 +15,8 @@ from penstock.config.loading import load
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
 from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
+from penstock.engine.failed.replay import replay
+from penstock.engine.failed.selection import Choice, open_entries
 from penstock.engine.ledger import Operator, Totals
 from penstock.engine.pipeline import Pipeline
 from penstock.log.read_ranges import Stretch
@@ -70,9 +72,14 @@ def deliver(config: Path) -> None:
     plan = opened.plan("out")
     plan.stage_dir.mkdir(parents=True, exist_ok=True)
     clean_stage(plan.stage_dir)
-    (partition,) = opened.log.partitions(["web"])
-    start, end = opened.ledger.open_route("out", {partition: 0})[partition].committed, opened.log.bounds(partition).end
-    report = add_up([run_task(plan, opened.log.read(partition, start, end), Stretch(partition, start, end))])
+    partitions = opened.log.partitions(opened.sources_of("out"))
+    positions = opened.ledger.open_route("out", dict.fromkeys(partitions, 0))
+    reports = []
+    for partition in partitions:
+        start, end = positions[partition].committed, opened.log.bounds(partition).end
+        if start < end:
+            reports.append(run_task(plan, opened.log.read(partition, start, end), Stretch(partition, start, end)))
+    report = add_up(reports)
     Delivery(plan, plan.destination(), opened.log, opened.ledger, opened.failed_store, Event()).deliver(report)
 
 
@@ -95,13 +102,19 @@ def loaded(folder: Path) -> list[tuple[int, int]]:
     return rows
 
 
+def let_everything_in(folder: Path) -> None:
+    with open_file(folder / "out.duckdb") as connection:
+        connection.execute("ALTER TABLE lines RENAME TO strict")
+        connection.execute("CREATE TABLE lines AS SELECT * FROM strict; DROP TABLE strict")
+
+
 def lines_of(amounts: dict[int, list[int]]) -> list[tuple[int, int]]:
     return sorted((number, amount) for number, each in amounts.items() for amount in each)
 
 
-def failed(opened: Pipeline) -> list[tuple[bytes | None, str]]:
+def failed(opened: Pipeline) -> list[tuple[bytes | None, int, str]]:
     entries = opened.failed_store.read("out", opened.ledger.failed_extent("out"))
-    return [(entry.record.data, entry.step) for entry in entries]
+    return [(entry.record.data, entry.item, entry.step) for entry in entries]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -120,21 +133,32 @@ def test_a_route_that_splits_is_killed_and_every_row_is_there_once(point: str, t
     ("point", "refused"),
     [(None, [-1]), (None, [-1, -2]), (None, [-1, -2, -3]), *((point, [-1, -2]) for point in POINTS)],
 )
-def test_rows_that_a_table_refuses_fail_alone_and_their_record_is_kept_once(
+def test_rows_that_a_table_refuses_fail_alone_and_are_replayed_alone(
     point: str | None, refused: list[int], tmp_path: Path
 ) -> None:
+    config, bad = tmp_path / "pipeline.yaml", [n + 1 for n in range(len(refused))]
     taken = [1, 2, 3][len(refused) :]
-    opened = shop(tmp_path, DEAD_LETTER, {**AMOUNTS, 3: [*refused, *taken]})
+    amounts = {**AMOUNTS, 3: [*refused, *taken]}
+    opened = shop(tmp_path, DEAD_LETTER, amounts)
     if point is not None:
-        kill_at(tmp_path / "pipeline.yaml", point)
-    deliver(tmp_path / "pipeline.yaml")
+        kill_at(config, point)
+    deliver(config)
     assert loaded(tmp_path) == lines_of({**AMOUNTS, 3: taken})
-    assert failed(opened) == [(order(3, [*refused, *taken]), "destination")]
+    assert failed(opened) == [(order(3, amounts[3]), item, "destination") for item in bad]
     assert opened.ledger.totals("out") == Totals(
-        items=5, added=15, loaded=15 - len(refused), skipped=5 + len(refused) - 1, failed=1
+        items=5, added=15, loaded=15 - len(refused), skipped=5, failed=len(refused)
     )
-    others = {"of_failed": len(refused) - 1} if len(refused) > 1 else {}
-    assert opened.ledger.account("out").skipped_by == {"skip": 5, **others}
+    assert opened.ledger.account("out").skipped_by == {"skip": 5}
+
+    let_everything_in(tmp_path)
+    replay("out", list(open_entries(opened, Choice("out"))), opened.log, opened.ledger)
+    if point is not None:
+        kill_at(config, point)
+    deliver(config)
+    assert loaded(tmp_path) == lines_of(amounts)
+    totals = opened.ledger.totals("out")
+    assert (totals.loaded, totals.failed, totals.adds_up) == (15, len(refused), True)
+    assert opened.ledger.account("out").skipped_by == {"skip": 5 + len(refused), "of_replayed": 2 * len(refused)}
 
 
 @pytest.mark.parametrize("point", [None, "route.batch_cut", *POINTS])
@@ -151,9 +175,7 @@ def test_a_route_that_stops_at_a_refused_row_has_delivered_nothing_of_its_record
     assert opened.ledger.totals("out") == Totals(items=2, added=6, loaded=6, skipped=2)
     assert opened.ledger.offsets("out")[0].committed == 2
     assert failed(opened) == []
-    with open_file(tmp_path / "out.duckdb") as connection:
-        connection.execute("ALTER TABLE lines RENAME TO strict")
-        connection.execute("CREATE TABLE lines AS SELECT * FROM strict; DROP TABLE strict")
+    let_everything_in(tmp_path)
     opened.ledger.resume("out", Operator("ada"))
     deliver(config)
     assert loaded(tmp_path) == lines_of(AMOUNTS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.config.component import StepConfig
 from penstock.errors import RouteError
-from penstock.outcome import FAILURE_SCHEMA, Outcome
+from penstock.outcome import FAILURE_SCHEMA, PLACE_COLUMNS, Outcome
 from penstock.record import Record, entries, placed
 from penstock.steps.chain import Chain, Link, tokens
 from penstock.steps.contract import ArrowStep, namespace_pattern
@@ -33,9 +33,8 @@ class DropB(ArrowStep[StepConfig]):
         data = pc.cast(batch.column("data"), pa.string())
         failing = batch.filter(pc.equal(data, "c"))
         texts = [pa.array([text] * failing.num_rows, pa.string()) for text in ("bad", "c is not allowed")]
-        failures = pa.RecordBatch.from_arrays(
-            [failing.column("partition"), failing.column("offset"), *texts], schema=FAILURE_SCHEMA
-        )
+        places = [failing.column(name) for name in PLACE_COLUMNS]
+        failures = pa.RecordBatch.from_arrays([*places, *texts], schema=FAILURE_SCHEMA)
         kept = batch.filter(pc.invert(pc.is_in(data, pa.array(["b", "c"]))))
         return Outcome(kept, batch.num_rows - kept.num_rows - failing.num_rows, failures)
 
@@ -151,7 +150,7 @@ def test_skips_and_failures_are_counted_under_the_step_that_made_them() -> None:
     assert out.skipped == {"drop": 1}
     (failures,) = out.failures
     assert failures.to_pylist() == [
-        {"partition": 3, "offset": 102, "code": "bad", "message": "c is not allowed", "step": "drop"}
+        {"partition": 3, "offset": 102, "item": 0, "code": "bad", "message": "c is not allowed", "step": "drop"}
     ]
 
 

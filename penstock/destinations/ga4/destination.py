@@ -75,7 +75,7 @@ class Ga4Destination(Destination[Ga4Config]):
                 faults.reach("destination.writing")
         faults.reach("destination.committed")
         rows = sum(part.rows for part in parts)
-        failures = failure_batch([(*place[:2], *why) for place, why in sorted(progress.failures.items())])
+        failures = failure_batch([(*place[:3], *why) for place, why in sorted(progress.failures.items())])
         return Receipt([TableReceipt(TABLE, rows - failures.num_rows, failures if failures.num_rows else None)])
 
     def write_all_or_nothing(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:

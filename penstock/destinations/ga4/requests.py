@@ -16,20 +16,21 @@ WINDOW = 5_000
 """How many events are grouped by owner at a time: as many are held in memory."""
 
 
-Place = tuple[int, int, int]
+Place = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Staged:
     partition: int
     offset: int
+    item: int
     nth: int
-    """Which of the record's rows this is."""
+    """Which of the item's rows this is."""
     event: Event
 
     @property
     def place(self) -> Place:
-        return self.partition, self.offset, self.nth
+        return self.partition, self.offset, self.item, self.nth
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def staged_events(parts: Iterable[Part]) -> Iterator[Staged]:
         with Path(part.path).open(encoding="utf-8") as lines:
             for line in lines:
                 read = json.loads(line)
-                yield Staged(read.pop("partition"), read.pop("offset"), read.pop("nth"), Event(**read))
+                partition, offset, item, nth = (read.pop(name) for name in ("partition", "offset", "item", "nth"))
+                yield Staged(partition, offset, item, nth, Event(**read))
 
 
 def requests(events: Iterable[Staged], most: int = limits.MAX_EVENTS) -> Iterator[Request]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
-from penstock.outcome import Outcome, failure_batch
+from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
 
 TABLE = "ga4"
 
@@ -22,33 +22,32 @@ class EventStager(Stager):
         self._path = directory / f"{uuid.uuid4().hex}.ndjson"
         self._mapper = mapper
         self._first: tuple[int, int] | None = None
-        self._last: tuple[int, int] | None = None
+        self._last: tuple[int, int, int] | None = None
         self._nth = 0
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         # Record by record: each is checked by many rules, and the network is slower than this.
         kept = np.zeros(batch.num_rows, bool)
-        failures: list[tuple[int, int, str, str]] = []
+        failures: list[tuple[int, int, int, str, str]] = []
         lines: list[str] = []
-        columns = [batch.column(name).to_pylist() for name in ("partition", "offset", "data", "timestamp")]
-        for row, (partition, offset, data, came) in enumerate(zip(*columns, strict=True)):
-            # Rows of one record are adjacent, and are numbered from 0 at every try.
-            self._nth = self._nth + 1 if (partition, offset) == self._last else 0
-            self._last = partition, offset
+        columns = [batch.column(name).to_pylist() for name in (*PLACE_COLUMNS, "data", "timestamp")]
+        for row, (partition, offset, item, data, came) in enumerate(zip(*columns, strict=True)):
+            # Rows of one item, which a step in Spark has made, are adjacent, and are numbered from 0 at every try.
+            self._nth = self._nth + 1 if (partition, offset, item) == self._last else 0
+            self._last = partition, offset, item
             if not data:
                 continue
             try:
-                name = f"{partition}-{offset}" + (f"-{self._nth}" if self._nth else "")
+                name = f"{partition}-{offset}" + (f"-{item}" if item else "") + (f".{self._nth}" if self._nth else "")
                 event = self._mapper.event(data, came, name)
             except BrokenRule as broken:
-                failures.append((partition, offset, broken.code, broken.message))
+                failures.append((partition, offset, item, broken.code, broken.message))
                 continue
             if event is not None:
                 kept[row] = True
-                lines.append(
-                    json.dumps({"partition": partition, "offset": offset, "nth": self._nth, **asdict(event)}) + "\n"
-                )
+                place = {"partition": partition, "offset": offset, "item": item, "nth": self._nth}
+                lines.append(json.dumps({**place, **asdict(event)}) + "\n")
                 self._first = self._first or (partition, offset)
         if lines:
             with self._path.open("a", encoding="utf-8") as file:

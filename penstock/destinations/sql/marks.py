@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch
-from penstock.outcome import failure_batch
+from penstock.outcome import PLACE_COLUMNS, failure_batch
 
 MARKS = "_penstock_loads"
 """The table of marks: one per loaded batch and table. A mark is written with its batch, so the two never differ."""
@@ -57,10 +57,8 @@ def mark_text(
     if failures.num_rows:
         reasons = list(zip(failures.column("code").to_pylist(), failures.column("message").to_pylist(), strict=True))
         numbers = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
-        places = zip(
-            failures.column("partition").to_pylist(), failures.column("offset").to_pylist(), reasons, strict=True
-        )
-        kept |= {"reasons": list(numbers), "rows": [[p, o, numbers[reason]] for p, o, reason in places]}
+        places = zip(*(failures.column(name).to_pylist() for name in PLACE_COLUMNS), reasons, strict=True)
+        kept |= {"reasons": list(numbers), "rows": [[p, o, numbers[reason], item] for p, o, item, reason in places]}
     return json.dumps(kept) if kept else ""
 
 
@@ -69,7 +67,8 @@ def failures_in(text: str) -> pa.RecordBatch | None:
     kept = json.loads(text or "{}")
     if "rows" not in kept:
         return None
-    rows = [(partition, offset, *kept["reasons"][reason]) for partition, offset, reason in kept["rows"]]
+    # An older release kept no item.
+    rows = [(p, o, *(item or (0,)), *kept["reasons"][reason]) for p, o, reason, *item in kept["rows"]]
     return failure_batch(rows)
 
 

@@ -44,6 +44,7 @@ from penstock.engine.delivery.passed_records import NOTHING, Stretches, stage_wi
 from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task import fail_ranges, stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
+from penstock.engine.failed.failed_items import failed_items
 from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.history.adoption import account_for
 from penstock.engine.history.batch_origin import Origin
@@ -234,9 +235,7 @@ class Delivery:
             receipts += written
         found = Receipt(receipts).failures
         refused_rows = sum(rows.num_rows for rows in found)
-        self._settle(
-            batch, report, receipts, refusals.original_records(self.log, found), refused_rows, started, deferred
-        )
+        self._settle(batch, report, receipts, refusals.refused_items(found), refused_rows, started, deferred)
 
     def _begin(self, ranges: Ranges) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
@@ -334,11 +333,11 @@ class Delivery:
                     Halt(*place, refusals.DESTINATION_LABEL, refusals.REFUSED, error.what)
                 ) from error
             events.record_refused(self.plan.name, batch.number, behind, error.what)
-            records = refusals.refused_records(self.plan, self.destination, self.log, report.ranges, error.what)
-            self._settle(batch, report, (), records, report.staged, started)
+            items = refusals.items_of_refused(self.plan, self.destination, self.log, report.ranges, error.what)
+            self._settle(batch, report, (), items, report.staged, started)
             return ()
         found = Receipt(receipts).failures
-        refused = refusals.original_records(self.log, found)
+        refused = refusals.refused_items(found)
         report = with_already_loaded(report, receipts, sum(part.rows for part in deferred))
         self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, deferred)
         if stops and (missing := refusals.fixable(refusals.all_failed(report, refused))):
@@ -386,13 +385,14 @@ class Delivery:
     def store_failed(
         self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int
     ) -> Settlement:
-        """Store the records of ``rows`` rows that failed, and count them. The caller holds ``settle_lock``."""
+        """Store what failed, ``rows`` rows in all, and count it. The caller holds ``settle_lock``."""
         if not rows:
             return settlement
         route, counted = self.plan.name, refusals.CountedBatches(failed)
-        extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), counted)
+        items = failed_items(self.log, counted)
+        extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), items)
         skipped = dict(settlement.skipped)
-        # After the steps the rows of one record fail one by one; the record is kept, and replayed, once.
+        # Rows that a step in Spark made of one item fail one by one; the item is kept, and replayed, once.
         if counted.rows < rows:
             skipped[OF_FAILED_LABEL] = skipped.get(OF_FAILED_LABEL, 0) + rows - counted.rows
         return replace(settlement, skipped=skipped, failed=counted.rows, failed_extent=extent)

@@ -1,4 +1,5 @@
-"""The records that were refused: which one comes first, and their original bytes from the log."""
+"""What has failed in a batch, in steps, staging and at the destination: which comes first, and all of it, each item
+once."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import AnyDestination, Stager
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.task import failed_records, read_failed
+from penstock.engine.delivery.task import read_failed
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Halt
 from penstock.engine.route_plan import RoutePlan
+from penstock.items import ItemKeys
 from penstock.log.local_log import LocalLog
 from penstock.log.record_order import RangeOrder
-from penstock.outcome import check_count, failures_of, place_key
+from penstock.outcome import failures_of
 from penstock.steps.chain import SOURCE_LABEL, labelled
 
 DESTINATION_LABEL = "destination"
@@ -48,33 +50,23 @@ def first_failure(failed: Iterable[pa.RecordBatch], log: LocalLog, ranges: Range
     return Halt(**row)
 
 
-def original_records(log: LocalLog, failures: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The records, as they are in the log, whose rows the destination refused. A record that became several rows comes
-    once: it is replayed as a whole, or not at all."""
-    if not failures:
-        return []
-    named = labelled(_unique_records(pa.concat_batches(failures)), DESTINATION_LABEL)
-    found = [
-        failed_records(rows, named.filter(pc.is_in(place_key(named), value_set=place_key(rows))))
-        for rows in log.fetch(named)
-    ]
-    # The log keeps what is not settled. If it has lost a record all the same, its failure must not vanish with it.
-    check_count(DESTINATION_LABEL, named.num_rows, sum(rows.num_rows for rows in found))
-    return found
+def refused_items(failures: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """What the destination has refused, by its receipts: each item once."""
+    return [labelled(_unique_items(pa.concat_batches(failures)), DESTINATION_LABEL)] if failures else []
 
 
-def refused_records(
+def items_of_refused(
     plan: RoutePlan, destination: AnyDestination, log: LocalLog, ranges: Ranges, message: str
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ranges that the destination refused as a whole: all records that the steps let through."""
+    """The items of ranges that the destination refused as a whole: all that the steps let through."""
     steps = plan.head_chain()
     stager = destination.stager(plan.stage_dir, plan.casts)
     for partition, (start, end) in ranges.items():
         for rows, outcome in (ran for read in log.read(partition, start, end) for ran in steps.runs(read)):
             # After a step that runs in Spark it is not known here which records are left; such ranges hold one record.
             taken = outcome.kept if plan.rest else stager.add(outcome.kept, rows).kept
-            refused = _unique_records(failures_of(taken, REFUSED, message))
-            yield failed_records(rows, labelled(refused, DESTINATION_LABEL))
+            refused = _unique_items(failures_of(taken, REFUSED, message))
+            yield labelled(refused, DESTINATION_LABEL)
     _discard(stager)
 
 
@@ -86,14 +78,13 @@ def first_record_in(log: LocalLog, ranges: Ranges) -> tuple[int, int]:
     raise ValueError("there is no record in these ranges")
 
 
-def _unique_records(failures: pa.RecordBatch) -> pa.RecordBatch:
-    """Keeps the first failure of each record."""
-    _, first = np.unique(place_key(failures).to_numpy(), return_index=True)
-    return failures if len(first) == failures.num_rows else failures.take(pa.array(np.sort(first)))
+def _unique_items(failures: pa.RecordBatch) -> pa.RecordBatch:
+    """Keeps the first failure of each item."""
+    return failures.filter(pa.array(ItemKeys.of(failures).first()))
 
 
 def all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All records of a batch that go to the failed store, each once."""
+    """All failures of a batch, each item once."""
     found = chain((rows for file in report.failed for rows in read_failed(file.path)), refused)
     return _unique_over_batches(found) if report.added else found
 
@@ -112,12 +103,12 @@ class CountedBatches:
 
 
 def _unique_over_batches(failed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    seen = np.empty(0, np.int64)
+    seen = ItemKeys(np.empty(0, np.int64), np.empty(0, np.int64))
     for rows in failed:
-        places, first = np.unique(place_key(rows).to_numpy(), return_index=True)
-        fresh = np.isin(places, seen, invert=True)
-        seen = np.concatenate([seen, places[fresh]])
-        yield rows.take(pa.array(np.sort(first[fresh])))
+        found = ItemKeys.of(rows)
+        fresh = rows.filter(pa.array(found.first() & ~found.within(seen)))
+        seen = seen.and_of(fresh)
+        yield fresh
 
 
 def _discard(stager: Stager) -> None:

@@ -19,23 +19,21 @@ import pyarrow.compute as pc
 from penstock.destinations.contract import Part
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task_report import BatchReport, FailedFile, TaskReport, add_up
+from penstock.engine.failed.failed_items import LOST
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.lost_workers.task_note import TaskNote
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
-from penstock.outcome import place_key
+from penstock.outcome import PLACE_COLUMNS, failures_of
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
 from penstock.steps.contract import FATE, Fate
 from penstock.steps.current_step import enter_step
-
-FAILED_RECORD_SCHEMA: pa.Schema = pa.schema(
-    [*RECORD_SCHEMA, *(field for field in STEP_FAILURE_SCHEMA if field.name not in RECORD_SCHEMA.names)]
-)
-"""A record as it was in the log, and the code, message and step of its failure."""
+from penstock.steps.replayed_items import ReplayedItems
 
 STAGE_LABEL = "stage"
+REPLAY_LABEL = "replay"
 REPORT_SUFFIX = ".report"
 
 
@@ -123,23 +121,37 @@ class TaskRun:
             self.skipped.update(outcome.skipped)
             self._added.update(outcome.added)
             for failures in outcome.failures:
-                self.failed.add(original, failures)
+                self.failed.add(failures)
             yield original, outcome.kept
             self.note.mark_progress()
 
     def stage(self, outcomes: Iterable[tuple[pa.RecordBatch, pa.RecordBatch]]) -> list[Part]:
         """Stage the rows of outcomes for the plan's destination."""
         stager = self._plan.destination().stager(self._plan.stage_dir, self._plan.casts)
-        for read, kept in outcomes:
+        for read, outcome in outcomes:
             enter_step(STAGE_LABEL)
+            kept = self._fail_unmade_items(read, outcome)
             taken = stager.add(kept, read)
             check_sum(STAGE_LABEL, kept.num_rows, taken)
             self._staged += taken.kept.num_rows
             if taken.skipped:
                 self.skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
-                self.failed.add(read, labelled(taken.failures, STAGE_LABEL))
+                self.failed.add(labelled(taken.failures, STAGE_LABEL))
         return stager.finish()
+
+    def _fail_unmade_items(self, read: pa.RecordBatch, kept: pa.RecordBatch) -> pa.RecordBatch:
+        """What a replayed record became instead of the item that is replayed, because the steps have changed, must not
+        be delivered: it may be there. Returns the other rows."""
+        replayed = ReplayedItems.of(read)
+        if replayed is None:
+            return kept
+        unmade = replayed.unmade(kept)
+        if unmade.any():
+            rows = replayed.as_wanted(kept.filter(pa.array(unmade)))
+            failures = failures_of(rows, LOST, "the steps no longer make this item of its record")
+            self.failed.add(labelled(failures, REPLAY_LABEL))
+        return kept.filter(pa.array(~unmade))
 
     def report(self, parts: Sequence[Part] = ()) -> TaskReport:
         report = TaskReport(
@@ -179,7 +191,7 @@ def fail_ranges(plan: RoutePlan, log: LocalLog, ranges: Ranges, lost: WorkerLost
             items = 0
             for rows in log.read(partition, start, end):
                 items += rows.num_rows
-                failed.add(rows, lost_records(rows, lost))
+                failed.add(lost_records(rows, lost))
         reports.append(TaskReport(items, 0, {}, (), failed.files, partition, start, end))
     return add_up(reports)
 
@@ -188,7 +200,7 @@ def lost_records(rows: pa.RecordBatch, lost: WorkerLost) -> pa.RecordBatch:
     """The failures of records over which a worker was lost."""
     reason = (lost.code.value, str(lost), lost.step or STAGE_LABEL)
     texts = [pa.repeat(pa.scalar(text), rows.num_rows) for text in reason]
-    places = [rows.column("partition"), rows.column("offset")]
+    places = [rows.column(name) for name in PLACE_COLUMNS]
     return pa.RecordBatch.from_arrays([*places, *texts], schema=STEP_FAILURE_SCHEMA)
 
 
@@ -198,18 +210,18 @@ def read_task_reports(plan: RoutePlan) -> list[TaskReport]:
 
 
 class FailedWriter:
-    """Collects the failed records of one task in one Arrow file, opened only if there is one."""
+    """Collects the failures of one task in one Arrow file, opened only if there is one. What failed is in the log."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / f"failed-{uuid.uuid4().hex}.arrow"
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
         self._rows = 0
 
-    def add(self, batch: pa.RecordBatch, failures: pa.RecordBatch) -> None:
-        """``batch`` is the records as they were read; ``failures`` names some of them."""
+    def add(self, failures: pa.RecordBatch) -> None:
+        """``failures``: of ``STEP_FAILURE_SCHEMA``."""
         if self._writer is None:
-            self._writer = pa.ipc.new_file(self._path, FAILED_RECORD_SCHEMA)
-        self._writer.write_batch(failed_records(batch, failures))
+            self._writer = pa.ipc.new_file(self._path, STEP_FAILURE_SCHEMA)
+        self._writer.write_batch(failures)
         self._rows += failures.num_rows
 
     @property
@@ -222,13 +234,6 @@ class FailedWriter:
     def __exit__(self, *exception: object) -> None:
         if self._writer is not None:
             self._writer.close()
-
-
-def failed_records(batch: pa.RecordBatch, failures: pa.RecordBatch) -> pa.RecordBatch:
-    """The named records as they were in the log, each with its failure."""
-    rows = batch.take(pc.index_in(place_key(failures), value_set=place_key(batch)))
-    reasons = [failures.column(name) for name in ("code", "message", "step")]
-    return pa.RecordBatch.from_arrays([*rows.columns, *reasons], schema=FAILED_RECORD_SCHEMA)
 
 
 def read_failed(path: str) -> Iterator[pa.RecordBatch]:

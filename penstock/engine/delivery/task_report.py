@@ -23,7 +23,7 @@ REPORT_SCHEMA: pa.Schema = pa.schema([pa.field("report", pa.string(), nullable=F
 
 @dataclass(frozen=True)
 class FailedFile:
-    """An Arrow file of records that failed, with their original bytes and the reasons."""
+    """An Arrow file of failures (``STEP_FAILURE_SCHEMA``)."""
 
     path: str
     rows: int

@@ -14,22 +14,24 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from penstock.durable import sync_directory
+from penstock.engine.failed.failed_items import FailedItem
 from penstock.engine.ledger import Extent
 from penstock.errors import PenstockError
-from penstock.record import Mode, Op, Record, records
+from penstock.record import Mode, Op, Record
 from penstock.redaction import redacted
 
 
 @dataclass(frozen=True)
 class FailedEntry:
-    """``id`` counts up per route. ``record`` is as it was in the log."""
+    """``id`` counts up per route. ``record`` is as it was in the log, ``item`` what of it has failed: 0 for all of
+    it."""
 
     id: int
     route: str
@@ -39,6 +41,7 @@ class FailedEntry:
     code: str
     error: str
     event_id: str | None
+    item: int
     record: Record
 
     def facts(self) -> dict[str, str | int | None]:
@@ -52,6 +55,7 @@ class FailedEntry:
             "code": self.code,
             "error": self.error,
             "event_id": self.event_id,
+            "item": self.item,
         }
 
 
@@ -62,8 +66,9 @@ class FailedStore:
     def path(self, route: str) -> Path:
         return self._directory / f"failed.dst={route}.log"
 
-    def append(self, route: str, batch: int, extent: Extent, failed: Iterable[pa.RecordBatch]) -> Extent:
-        """Append failed records (``FAILED_RECORD_SCHEMA``) after what ``extent`` covers, durably; the new extent.
+    def append(self, route: str, batch: int, extent: Extent, failed: Iterable[FailedItem]) -> Extent:
+        """Append what failed after what ``extent`` covers, durably; the new extent. Of items that follow each other and
+        share a record only the first has it: a large record may have very many.
 
         Repeating the call with the same extent leaves the same file.
         """
@@ -76,11 +81,13 @@ class FailedStore:
         with path.open("r+b" if not new else "w+b") as file:
             file.truncate(extent.bytes)
             file.seek(extent.bytes)
-            for rows in failed:
-                # One line per failed record: failures are rare, and each one is for a person to read.
-                for record, reason in zip(records(rows.select(_RECORD_COLUMNS)), _reasons(rows), strict=True):
-                    entry = FailedEntry(entries, route, batch, now, *reason, _event_id(record.data), record)
-                    file.write(_line(entry))
+            # One line per failed item: failures are rare, and each one is for a person to read.
+            for record, items in groupby(failed, key=lambda each: each.record):
+                event_id, first = _event_id(record.data), entries
+                for each in items:
+                    reason = each.step, each.code, redacted(each.message)
+                    entry = FailedEntry(entries, route, batch, now, *reason, event_id, each.item, record)
+                    file.write(_line(entry, first))
                     entries += 1
             file.flush()
             os.fsync(file.fileno())
@@ -132,11 +139,15 @@ class FailedStore:
         left = extent.bytes - start
         with path.open("rb") as file:
             file.seek(start)
+            record: Record | None = None
             for line in file:
                 left -= len(line)
                 if left < 0:
                     return
-                yield _entry(json.loads(line))
+                fields = json.loads(line)
+                if record is None or "record_of" not in fields:
+                    record = _record(fields)
+                yield _entry(fields, record)
 
     def _check(self, path: Path, extent: Extent) -> None:
         """Refuse a file that lost entries which the ledger counts."""
@@ -149,22 +160,16 @@ class FailedStore:
             )
 
 
-_RECORD_COLUMNS = ["partition", "offset", "timestamp", "namespace", "op", "mode", "key", "headers", "data"]
+def _line(entry: FailedEntry, record_of: int) -> bytes:
+    """``record_of``: the entry that has the record, this one or one before it."""
+    record = entry.record.facts("original") if record_of == entry.id else {"record_of": record_of}
+    return json.dumps({**entry.facts(), **record}, ensure_ascii=False).encode() + b"\n"
 
 
-def _reasons(rows: pa.RecordBatch) -> list[tuple[str, str, str]]:
-    steps, codes, messages = (rows.column(name).to_pylist() for name in ("step", "code", "message"))
-    return list(zip(steps, codes, map(redacted, messages), strict=True))
-
-
-def _line(entry: FailedEntry) -> bytes:
-    return json.dumps({**entry.facts(), **entry.record.facts("original")}, ensure_ascii=False).encode() + b"\n"
-
-
-def _entry(fields: dict[str, Any]) -> FailedEntry:
+def _record(fields: dict[str, Any]) -> Record:
     original, encoded = fields.get("original"), fields.get("original_base64")
     data = base64.b64decode(encoded) if encoded is not None else None
-    record = Record(
+    return Record(
         data=data if original is None else original.encode(),
         namespace=fields["namespace"],
         op=Op(fields["op"]),
@@ -175,8 +180,13 @@ def _entry(fields: dict[str, Any]) -> FailedEntry:
         partition=fields["partition"],
         offset=fields["offset"],
     )
+
+
+def _entry(fields: dict[str, Any], record: Record) -> FailedEntry:
     facts = {name: fields[name] for name in ("id", "route", "batch", "step", "code", "error", "event_id")}
-    return FailedEntry(**facts, failed_at=datetime.fromisoformat(fields["failed_at"]), record=record)
+    # An older release kept whole records only.
+    item = int(fields.get("item", 0))
+    return FailedEntry(**facts, failed_at=datetime.fromisoformat(fields["failed_at"]), item=item, record=record)
 
 
 def _event_id(data: bytes | None) -> str | None:

@@ -8,6 +8,7 @@ replayed exactly once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
@@ -22,30 +23,49 @@ CHUNK = 5_000
 """Entries per append."""
 
 
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A record that comes again: its first original, and the item of it that is meant, 0 for all of it."""
+
+    origin: Place
+    item: int = 0
+
+
 def repeated_copies(route: str, log: LocalLog, positions: Mapping[int, int]) -> dict[int, list[int]]:
     """Of the replayed records that a route at ``positions`` has before it, those whose original, or a later copy of it,
     is before it too: delivered as well, they would be there twice. By partition, their offsets."""
-    original_of: dict[tuple[int, int], tuple[int, int]] = {}
+    copies: dict[Place, _Copy] = {}
     for partition in log.partitions([replay_source(route)]):
         for batch in log.read(partition, log.bounds(partition).oldest):
-            names = pc.map_lookup(batch.column("headers"), Header.REPLAY_OF, "first").to_pylist()
-            for offset, name in zip(batch.column("offset").to_pylist(), names, strict=True):
+            headers = batch.column("headers")
+            names, items = (
+                pc.map_lookup(headers, name.value, "first").to_pylist()
+                for name in (Header.REPLAY_OF, Header.REPLAY_ITEM)
+            )
+            for offset, name, item in zip(batch.column("offset").to_pylist(), names, items, strict=True):
                 origin = _place(name) if name else (partition, offset)
                 # What failed again is the copy of a copy.
-                original_of[partition, offset] = original_of.get(origin, origin)
-    ahead = {copy: origin for copy, origin in original_of.items() if copy[1] >= positions.get(copy[0], 0)}
+                first = copies[origin].origin if origin in copies else origin
+                copies[partition, offset] = _Copy(first, int(item or 0))
+    ahead = {place: copy for place, copy in copies.items() if place[1] >= positions.get(place[0], 0)}
     known = log.partitions().keys() & positions.keys()
-    there = log.fetch((p, o) for p, o in set(ahead.values()) if p in known and o >= positions[p])
+    origins = {copy.origin for copy in ahead.values()}
+    there = log.fetch((p, o) for p, o in origins if p in known and o >= positions[p])
     comes = {
-        place
+        _Copy(place)
         for batch in there
         for place in zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
     }
+    whole = comes | {copy for copy in ahead.values() if copy.item == 0}
     found: dict[int, list[int]] = {}
-    for (partition, offset), origin in sorted(ahead.items(), reverse=True):
-        if origin in comes:
+    for (partition, offset), copy in sorted(ahead.items(), reverse=True):
+        # The copy of an item comes with any copy of its record, too.
+        if copy in comes or (copy.item and _Copy(copy.origin) in whole):
             found.setdefault(partition, []).append(offset)
-        comes.add(origin)
+        comes.add(copy)
     return found
 
 
@@ -90,4 +110,7 @@ def _place(name: str) -> tuple[int, int]:
 def _replayed_record(entry: FailedEntry) -> Record:
     r = entry.record
     headers = {**r.headers, Header.REPLAY_OF: f"{r.partition}:{r.offset}"}
+    # A record of which one item is replayed can fail in that item alone.
+    if entry.item:
+        headers[Header.REPLAY_ITEM] = str(entry.item)
     return Record(r.data, r.namespace, r.op, r.mode, r.key, headers, r.timestamp)

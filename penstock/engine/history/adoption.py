@@ -269,7 +269,7 @@ def _refused(loads: Sequence[LoadedTable]) -> str:
     rows = []
     for load in loads:
         refused = (load.failures if load.failures is not None else NO_FAILURES).to_pylist()
-        rows += [[row["partition"], row["offset"], row["code"], row["message"]] for row in refused]
+        rows += [[row["partition"], row["offset"], row["code"], row["message"], row["item"]] for row in refused]
     return json.dumps(rows)
 
 
@@ -289,8 +289,13 @@ def account_for(adopted: AdoptedBatch, report: BatchReport) -> tuple[list[TableR
 
 def refused_in(text: str, ranges: Ranges) -> pa.RecordBatch:
     """The rows in these ranges that a table refused."""
+    # An older release kept no item.
     return failure_batch(
-        [row for row in json.loads(text) if row[0] in ranges and ranges[row[0]][0] <= row[1] < ranges[row[0]][1]]
+        [
+            (p, o, *(item or (0,)), code, message)
+            for p, o, code, message, *item in json.loads(text)
+            if p in ranges and ranges[p][0] <= o < ranges[p][1]
+        ]
     )
 
 

@@ -22,7 +22,7 @@ from penstock.engine.delivery.batch_pieces import joined, subtract
 from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.log_gaps import gap_error, gaps_of_waiting
 from penstock.engine.delivery.passed_records import Stretches
-from penstock.engine.delivery.refusals import original_records
+from penstock.engine.delivery.refusals import refused_items
 from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.history.batch_origin import Origin
@@ -182,10 +182,10 @@ class RetryLane:
         known = self.delivery.ledger.tables_of(part)
         return set() if known is None else {each.table for each in report.parts} - known
 
-    def _failed_before(self, part: WaitingPart) -> set[tuple[int, int]]:
+    def _failed_before(self, part: WaitingPart) -> set[tuple[int, int, int]]:
         extent = self.delivery.ledger.failed_extent(self._route)
         entries = self.delivery.failed_store.read(self._route, extent)
-        return {(e.record.partition, e.record.offset) for e in entries if e.batch == part.batch.number}
+        return {(e.record.partition, e.record.offset, e.item) for e in entries if e.batch == part.batch.number}
 
     def _move_part(self, part: Part) -> Part:
         """Move the file to where the next part does not remove it."""
@@ -230,8 +230,7 @@ class RetryLane:
                 "They wait and are tried again. This is a defect of the destination; please report it.",
             )
         settlement = _settlement(part, receipt, failed, staged.acknowledged)
-        records = original_records(self.delivery.log, failures)
-        settlement = self.delivery.store_failed(settlement, part.batch.number, records, failed)
+        settlement = self.delivery.store_failed(settlement, part.batch.number, refused_items(failures), failed)
         faults.reach("retry.before_ledger_commit")
         if self.delivery.ledger.settle_waiting(part, settlement):
             events.table_caught_up(self._route, part.batch.number, part.table, settlement.loaded, settlement.failed)

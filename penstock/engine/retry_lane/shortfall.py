@@ -14,6 +14,7 @@ from penstock.engine.delivery.task import read_failed
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import WaitingPart
 from penstock.errors import RouteError
+from penstock.outcome import PLACE_COLUMNS
 
 MAX_STRETCHES = 5
 """How many stretches of offsets an error lists."""
@@ -27,15 +28,17 @@ class NewFailures:
     reason: str
 
 
-def newly_failing(report: BatchReport, before: Collection[Place]) -> NewFailures | None:
-    """``before``: the records of the batch that are in the failed store."""
-    found: dict[Place, str] = {}
+def newly_failing(report: BatchReport, before: Collection[tuple[int, int, int]]) -> NewFailures | None:
+    """``before``: the items of the batch that are in the failed store, by partition, offset and number."""
+    found: dict[tuple[int, int, int], str] = {}
     for file in report.failed:
         for rows in read_failed(file.path):
-            for row in rows.select(["partition", "offset", "step", "code", "message"]).to_pylist():
-                found[row["partition"], row["offset"]] = f"{row['step']}: {row['code']}: {row['message']}"
-    new = {place: reason for place, reason in found.items() if place not in before}
-    return NewFailures(sorted(new), next(iter(new.values()))) if new else None
+            for row in rows.select([*PLACE_COLUMNS, "step", "code", "message"]).to_pylist():
+                item = row["partition"], row["offset"], row["item"]
+                found[item] = f"{row['step']}: {row['code']}: {row['message']}"
+    new = {item: reason for item, reason in found.items() if item not in before}
+    places = sorted({(partition, offset) for partition, offset, _ in new})
+    return NewFailures(places, next(iter(new.values()))) if new else None
 
 
 def refuse_to_drop(part: WaitingPart, rows: int, failing: NewFailures | None, elsewhere: Collection[str]) -> None:

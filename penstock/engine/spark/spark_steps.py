@@ -64,13 +64,13 @@ def _arrow_steps(plan: RoutePlan, after: str, steps: tuple[PlannedStep, ...], be
         task = 0 if context is None else context.partitionId()
         # Named by its place in the plan, so that a retried task replaces its own report.
         name = f"between-{after}-{task}"
-        yield from run_steps(plan, batches, name, before, chain=Chain(links(steps)), after=after)
+        yield from run_steps(plan, batches, name, before, chain=Chain(links(steps), numbers_items=False), after=after)
 
     return run
 
 
 def _staging(plan: RoutePlan, after: str, steps: tuple[PlannedStep, ...]) -> ArrowFunction:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield run_task(plan, batches, chain=Chain(links(steps)), after=after).to_batch()
+        yield run_task(plan, batches, chain=Chain(links(steps), numbers_items=False), after=after).to_batch()
 
     return run

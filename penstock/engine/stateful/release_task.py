@@ -9,23 +9,21 @@ import pyarrow as pa
 
 from penstock.engine.delivery.task import TaskRun
 from penstock.engine.delivery.task_report import TaskReport
+from penstock.engine.failed.failed_items import LOST
 from penstock.engine.route_plan import RoutePlan, links
-from penstock.engine.stateful.scan_task import places_in_records
 from penstock.engine.stateful.shard_decision import ShardReport
 from penstock.engine.stateful.shards import unpack
 from penstock.holding.item import Items
 from penstock.log.fetch import POINTER_SCHEMA
 from penstock.log.local_log import LocalLog
-from penstock.outcome import PLACES_PER_PARTITION, failures_of, place_key
-from penstock.record import EPOCH, Op, Record, entries, with_places
+from penstock.outcome import PLACE_COLUMNS, PLACES_PER_PARTITION, failures_of, place_key
+from penstock.record import int64_values
 from penstock.steps.chain import Chain, labelled
 
 GOES_ON = "what goes on"
 """Under this label the shards count what they release, and the tasks that read it what they were given."""
 ROWS_AT_A_TIME = 32
 """Of released items, so that memory stays bounded."""
-LOST = "lost"
-"""The code of an item that was released and is not there any more."""
 
 
 def run_release(plan: RoutePlan, log: LocalLog, decided: Iterable[pa.RecordBatch]) -> TaskReport:
@@ -85,15 +83,15 @@ class _Release:
             for read, outcome in self._head.runs(records):
                 rows = wanted.take(outcome.kept)
                 yield from run.run_chain(rows, read)
-            gone = wanted.not_taken_of(records)
-            if gone.num_rows:
-                self._fail(run, gone, "the steps before it no longer let the record through")
-        missing = wanted.not_fetched()
-        if len(missing):
-            self._fail(run, _without_data(missing), "the log no longer has the record")
+            wanted.note_fetched(records)
+        self._fail(run, wanted.not_taken(), "the steps before it no longer let the record through")
+        self._fail(run, wanted.not_fetched(), "the log no longer has the record")
 
-    def _fail(self, run: TaskRun, records: pa.RecordBatch, message: str) -> None:
-        run.failed.add(records, labelled(failures_of(records, LOST, message), self._label))
+    def _fail(self, run: TaskRun, items: Items, message: str) -> None:
+        if len(items):
+            columns = [pa.array(np.ascontiguousarray(items[name])) for name in PLACE_COLUMNS]
+            places = pa.RecordBatch.from_arrays(columns, PLACE_COLUMNS)
+            run.failed.add(labelled(failures_of(places, LOST, message), self._label))
 
 
 class _Wanted:
@@ -103,8 +101,8 @@ class _Wanted:
         self._items = items
         self._places = items["partition"].astype(np.int64) * PLACES_PER_PARTITION + items["offset"]
         self._records, numbers = np.unique(self._places, return_inverse=True)
-        self._room = int(items["item"].max(initial=0)) + 1
-        codes = numbers * self._room + items["item"]
+        self._numbers, in_records = np.unique(items["item"], return_inverse=True)
+        codes = numbers * len(self._numbers) + in_records
         self._order = np.argsort(codes)
         self._codes = codes[self._order]
         self._taken = np.zeros(len(items), np.bool_)
@@ -119,19 +117,19 @@ class _Wanted:
         """The rows that are wanted."""
         if rows.num_rows == 0:
             return rows
-        numbers, known = _find(self._records, place_key(rows).to_numpy())
-        items = places_in_records(rows)
-        places, found = _find(self._codes, numbers * self._room + items)
-        wanted = known & (items < self._room) & found
+        records, known = _find(self._records, place_key(rows).to_numpy())
+        in_records, numbered = _find(self._numbers, int64_values(rows.column("item")))
+        places, found = _find(self._codes, records * len(self._numbers) + in_records)
+        wanted = known & numbered & found
         self._taken[self._order[places[wanted]]] = True
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
-    def not_taken_of(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records, each as often as items of it are wanted and were not taken."""
-        places = place_key(records).to_numpy()
-        rows, here = _find(places, self._places)
-        self._fetched |= here
-        return records.take(pa.array(rows[here & ~self._taken]))
+    def note_fetched(self, records: pa.RecordBatch) -> None:
+        self._fetched |= _find(place_key(records).to_numpy(), self._places)[1]
+
+    def not_taken(self) -> Items:
+        """The items whose records were there without them."""
+        return self._items[self._fetched & ~self._taken]
 
     def not_fetched(self) -> Items:
         """The items whose records were not there."""
@@ -142,13 +140,3 @@ def _find(ascending: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
     """The place of each value, and whether it is there."""
     places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
     return places, ascending[places] == values
-
-
-def _without_data(items: Items) -> pa.RecordBatch:
-    """Records of which only the pointer is left."""
-    left = entries(Record(None, op=Op.NOOP, timestamp=EPOCH) for _ in items)
-    batches = [
-        with_places(left.slice(at, 1), int(item["partition"]), pa.array([int(item["offset"])], pa.int64()))
-        for at, item in enumerate(items)
-    ]
-    return pa.concat_batches(batches)

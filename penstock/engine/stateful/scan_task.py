@@ -17,7 +17,7 @@ from penstock.holding.item import ITEM, Items
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
 from penstock.log.record_order import RangeOrder
-from penstock.outcome import place_key
+from penstock.outcome import PLACE_COLUMNS
 from penstock.record import int64_values
 from penstock.steps.chain import matching_namespaces
 
@@ -50,18 +50,10 @@ def run_scan(
     write_task_report(plan, f"scan-{stretch.partition}-{stretch.start}-{stretch.end}", run.report())
 
 
-def places_in_records(rows: pa.RecordBatch) -> np.ndarray:
-    """The place of each row among those of its record, which stand together."""
-    keys = place_key(rows).to_numpy()
-    first = np.append(True, keys[1:] != keys[:-1])
-    numbers = np.arange(len(keys))
-    return numbers - np.maximum.accumulate(np.where(first, numbers, 0))
-
-
 def _items(rows: pa.RecordBatch, order: RangeOrder) -> Items:
     items = np.zeros(rows.num_rows, ITEM)
-    items["partition"], items["offset"] = (rows.column(name).to_numpy() for name in ("partition", "offset"))
-    items["item"] = places_in_records(rows)
+    for name in PLACE_COLUMNS:
+        items[name] = rows.column(name).to_numpy()
     items["time"] = int64_values(rows.column("timestamp"))
     items["order"] = order.stamps(items["partition"], items["offset"])
     return items

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import RouteError
+from penstock.outcome import PLACE_COLUMNS
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.python.config import PythonConfig, Shape
 from penstock.steps.python.interrupts import Interrupts
@@ -105,7 +106,8 @@ def _from_arrow(result: object) -> pa.RecordBatch:
     if not isinstance(result, pa.Table):
         raise TypeError(f"the function returned {type(result).__name__}, not a pyarrow.Table")
     _require_columns(result.column_names)
-    table = result.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA).combine_chunks()
+    whole = result if "item" in result.column_names else result.append_column("item", pa.array([0] * len(result)))
+    table = whole.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA).combine_chunks()
     table.validate(full=True)
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
@@ -114,7 +116,7 @@ def _from_arrow(result: object) -> pa.RecordBatch:
 def _to_pandas(batch: pa.RecordBatch, numbers: JsonNumbers) -> pd.DataFrame:
     import pandas as pd
 
-    columns: dict[str, Any] = {name: batch.column(name).to_pandas() for name in ("partition", "offset", "timestamp")}
+    columns: dict[str, Any] = {name: batch.column(name).to_pandas() for name in (*PLACE_COLUMNS, "timestamp")}
     for name in ("namespace", "op", "mode", "key"):
         columns[name] = pd.Series(batch.column(name).to_pylist(), dtype=object)
     columns["headers"] = pd.Series([dict(each or ()) for each in batch.column("headers").to_pylist()], dtype=object)
@@ -131,7 +133,7 @@ def _from_pandas(result: object, numbers: JsonNumbers) -> pa.RecordBatch:
     _require_columns(list(result.columns))
     arrays = []
     for field in RECORD_SCHEMA:
-        values: list[Any] = result[field.name].tolist()
+        values: list[Any] = result[field.name].tolist() if field.name in result else [0] * len(result)
         if field.name == "data":
             values = [value if value is None or isinstance(value, bytes) else numbers.write(value) for value in values]
         elif field.name == "headers":
@@ -141,6 +143,7 @@ def _from_pandas(result: object, numbers: JsonNumbers) -> pa.RecordBatch:
 
 
 def _require_columns(names: list[str]) -> None:
-    missing = [name for name in RECORD_SCHEMA.names if name not in names]
+    # A function that makes all columns itself may know nothing of items: without one a row is the record itself.
+    missing = [name for name in RECORD_SCHEMA.names if name not in (*names, "item")]
     if missing:
         raise TypeError(f"the function returned no column '{missing[0]}'")

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.outcome import NO_FAILURES, Outcome, place_key
+from penstock.items import ItemKeys, item_keys, number_items
+from penstock.outcome import NO_FAILURES, PLACE_COLUMNS, Outcome
 from penstock.record import RECORD_SCHEMA, Mode, Op
 from penstock.steps.outcomes import failures
 
@@ -15,23 +16,28 @@ BAD_RESULT = "bad_result"
 _WORDS = {"op": pa.array([op.value for op in Op]), "mode": pa.array([mode.value for mode in Mode])}
 """Columns that have one of a few words."""
 
+_NOT_GIVEN = "the function returned a row with a partition, offset and item that it was not given"
+
 _REQUIRED = [field.name for field in RECORD_SCHEMA if not field.nullable]
 
 
 def accounted(given: pa.RecordBatch, result: pa.RecordBatch) -> Outcome:
     """What came back, in the order of what was given; rows that are missing were skipped, further ones added, and rows
-    that are no records have failed. Raises ``TypeError`` for a row of a record that was not given."""
-    records, place, counts = np.unique(place_key(given).to_numpy(), return_index=True, return_counts=True)
-    came = place_key(result).to_numpy(zero_copy_only=False)
-    which = np.searchsorted(records, came)
-    known = (which < len(records)) & (records[np.minimum(which, len(records) - 1)] == came)
+    that are no records have failed. Raises ``TypeError`` for a row of an item that was not given."""
+    if any(result.column(name).null_count for name in PLACE_COLUMNS):
+        raise TypeError(_NOT_GIVEN)
+    keys, came = item_keys(ItemKeys.of(given), ItemKeys.of(result))
+    items, place, counts = np.unique(keys, return_index=True, return_counts=True)
+    which = np.searchsorted(items, came)
+    known = (which < len(items)) & (items[np.minimum(which, len(items) - 1)] == came)
     if not known.all():
-        raise TypeError("the function returned a row with a partition and offset that it was not given")
-    difference = np.bincount(which, minlength=len(records)) - counts
+        raise TypeError(_NOT_GIVEN)
+    difference = np.bincount(which, minlength=len(items)) - counts
     order = np.argsort(place[which], kind="stable")
     in_order = result if (order == np.arange(len(order))).all() else result.take(pa.array(order))
     skipped, added = -difference[difference < 0].sum(), difference[difference > 0].sum()
-    sound, failed = _sorted_out(in_order)
+    # Each by itself may be no record.
+    sound, failed = _sorted_out(number_items(in_order) if added else in_order)
     return Outcome(sound, int(skipped), failed, int(added))
 
 

@@ -283,9 +283,9 @@ def test_csv_can_hold_the_records_themselves(tmp_path: Path) -> None:
     assert header == RECORD_SCHEMA.names
     at = "2026-03-01T08:00:00.000000Z"
     assert rows == [
-        ["2", "40", at, "web", "insert", "sync", "", '{"token":"site \\"1\\"","endpoint":"js"}', '{"a":"x\\n"}'],
-        ["2", "41", at, "web", "delete", "sync", "7", "{}", ""],
-        ["2", "42", at, "web", "insert", "sync", "", "{}", "\ufffd!"],
+        ["2", "40", at, "web", "insert", "sync", "", '{"token":"site \\"1\\"","endpoint":"js"}', '{"a":"x\\n"}', "0"],
+        ["2", "41", at, "web", "delete", "sync", "7", "{}", "", "0"],
+        ["2", "42", at, "web", "insert", "sync", "", "{}", "\ufffd!", "0"],
     ]
 
 

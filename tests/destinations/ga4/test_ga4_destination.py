@@ -19,6 +19,7 @@ from penstock.destinations.ga4.destination import Ga4Destination
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
 from penstock.destinations.ga4.requests import Staged, requests
 from penstock.errors import RefusedError, TransientError
+from penstock.items import number_items
 from penstock.record import Record, entries, placed
 from penstock.testing.destination import ReadableContract, Staging, batch, delivered_rows
 from tests.destinations.ga4.simulator import SECRET, STREAM, GoogleAnalytics, google_analytics, problem, read
@@ -241,10 +242,13 @@ def test_rows_that_a_step_made_of_one_record_are_told_apart(analytics: GoogleAna
     )
     (tmp_path / "stage").mkdir()
     stager = destination.stager(tmp_path / "stage", {})
+    stager.add(number_items(offsets))
+    # A step in Spark does not number its rows.
     stager.add(offsets.slice(0, 2))
     stager.add(offsets.slice(2))
-    assert destination.write(batch(), stager.finish()).rows == 3
-    assert [event["params"]["penstock_id"] for event in analytics.events] == ["0-5", "0-5-1", "0-5-2"]
+    assert destination.write(batch(), stager.finish()).rows == 6
+    named = ["0-5-1", "0-5-2", "0-5-3", "0-5", "0-5.1", "0-5.2"]
+    assert [event["params"]["penstock_id"] for event in analytics.events] == named
 
 
 def test_a_route_that_stops_at_the_first_bad_record_sends_nothing_of_a_batch_with_one(
@@ -321,5 +325,5 @@ def test_what_passes_our_rules_passes_those_of_the_validation_server(name: str, 
     except BrokenRule:
         return
     if event is not None:
-        (request,) = requests([Staged(0, 0, 0, event)])
+        (request,) = requests([Staged(0, 0, 0, 0, event)])
         assert problem(read(request.body), len(request.body)) is None

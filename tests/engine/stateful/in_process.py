@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.delivery.task import read_failed, read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, add_up
+from penstock.engine.failed.failed_items import FailedItem, failed_items
 from penstock.engine.pipeline import route_plan
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark import shard_processor
@@ -86,7 +87,7 @@ class Handle:
 class Ran:
     report: BatchReport
     rows: list[dict[str, Any]]
-    failed: list[dict[str, Any]]
+    failed: list[FailedItem]
 
 
 class HoldingRoute:
@@ -111,8 +112,8 @@ class HoldingRoute:
         """A batch of these stretches."""
         report = run_tasks(self.plan, self.log, self.store, stretches)
         lines = [line for part in report.parts for line in Path(part.path).read_text().splitlines()]
-        failed = [row for file in report.failed for batch in read_failed(file.path) for row in batch.to_pylist()]
-        return Ran(report, [json.loads(line) for line in lines], failed)
+        failed = failed_items(self.log, (batch for file in report.failed for batch in read_failed(file.path)))
+        return Ran(report, [json.loads(line) for line in lines], list(failed))
 
     def move_to_another_worker(self) -> None:
         """To one that knows less: the state that it has is older, or none."""

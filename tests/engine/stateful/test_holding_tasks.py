@@ -14,7 +14,7 @@ from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.route_sources import control_source, replay_source
 from penstock.engine.spark import shard_processor
 from penstock.engine.stateful.shards import SHARDS, shard_numbers
-from penstock.record import Record
+from penstock.record import Header, Record
 from tests.engine.stateful.in_process import HoldingRoute, record
 
 GATHER = {"gather": {"key": "k", "until": "done", "at_most": "10s"}}
@@ -117,7 +117,8 @@ def test_what_the_log_has_lost_is_named_as_failed(tmp_path: Path) -> None:
     shutil.rmtree(route.log.partition_dir(gone.partition))
     ran = route.run(there)
     assert numbers(ran.rows) == [2]
-    assert [(row["partition"], row["offset"], row["code"]) for row in ran.failed] == [(gone.partition, 0, "lost")]
+    found = [(kept.record.partition, kept.record.offset, kept.record.data, kept.code) for kept in ran.failed]
+    assert found == [(gone.partition, 0, None, "lost")]
 
 
 def test_what_the_steps_before_no_longer_let_through_is_kept_as_failed(tmp_path: Path) -> None:
@@ -127,7 +128,8 @@ def test_what_the_steps_before_no_longer_let_through_is_kept_as_failed(tmp_path:
     changed.store = route.store
     ran = changed.run(changed.append("web", record(3, k=1, done=True)))
     assert numbers(ran.rows) == [2, 3]
-    assert [(row["data"], row["code"], row["step"]) for row in ran.failed] == [(b'{"n": 1, "k": 1}', "lost", "gather")]
+    (kept,) = ran.failed
+    assert (kept.record.data, kept.code, kept.step) == (b'{"n": 1, "k": 1}', "lost", "gather")
 
 
 def test_a_record_that_fails_behind_the_step_is_kept_as_it_was_in_the_log(tmp_path: Path) -> None:
@@ -138,7 +140,26 @@ def test_a_record_that_fails_behind_the_step_is_kept_as_it_was_in_the_log(tmp_pa
     route = HoldingRoute(tmp_path, [{"set": {"x": "1"}}, GATHER, bad])
     ran = route.run(route.append("web", record(1, k=1), record(2, k=1), record(3, k=1, done=True)))
     assert numbers(ran.rows) == [1, 3]
-    assert [row["data"] for row in ran.failed] == [b'{"n": 2, "k": 1}']
+    assert [kept.record.data for kept in ran.failed] == [b'{"n": 2, "k": 1}']
+
+
+def test_items_that_fail_behind_the_step_are_replayed_alone_and_at_once(tmp_path: Path) -> None:
+    gather = {"gather": {"key": "r.k", "until": "r.done", "at_most": "1h"}}
+    route = HoldingRoute(tmp_path, [{"split": "r"}, gather, {"set": {"r.v.x": "1"}}])
+    data = b'{"r": [{"n": 1, "k": 1, "v": 7}, {"n": 2, "k": 1}, {"n": 3, "k": 2}, {"n": 4, "k": 1, "done": true}]}'
+    ran = route.run(route.append("web", Record(data, namespace="web")))
+    assert numbers([row["r"] for row in ran.rows]) == [2, 4]
+    assert [(kept.record.data, kept.item, kept.step) for kept in ran.failed] == [(data, 1, "set")]
+    fixed = HoldingRoute(tmp_path, [{"split": "r"}, gather])
+    fixed.store = route.store
+    replayed = Record(data, "web", headers={Header.REPLAY_ITEM: "1"})
+    ran = fixed.run(fixed.append(replay_source("out"), replayed))
+    assert numbers([row["r"] for row in ran.rows]) == [1]
+    assert (ran.report.waiting, ran.failed, ran.report.skipped) == (0, [], {"of_replayed": 3})
+    without = HoldingRoute(tmp_path, [gather])
+    without.store = route.store
+    ran = without.run(without.append(replay_source("out"), replayed))
+    assert (ran.rows, [(kept.item, kept.step, kept.code) for kept in ran.failed]) == ([], [(1, "replay", "lost")])
 
 
 batches = st.lists(

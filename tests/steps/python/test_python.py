@@ -269,7 +269,7 @@ def test_a_file_that_was_changed_is_read_anew_by_a_new_step(tmp_path: Path, monk
     [
         ("nothing", "TypeError: the function returned NoneType, not a pyarrow.Table"),
         ("no_key", "TypeError: the function returned no column 'key'"),
-        ("moved", "TypeError: the function returned a row with a partition and offset that it was not given"),
+        ("moved", "TypeError: the function returned a row with a partition, offset and item that it was not given"),
         ("nan", "ValueError: Out of range float values are not JSON compliant"),
         ("frame", "KeyError: 'n'"),
     ],

@@ -88,7 +88,7 @@ def test_it_does_what_the_slow_way_does(documents: list[bytes]) -> None:
 SPLIT = Link("split", Split(SplitConfig.model_validate("a")))
 
 
-def test_a_record_that_fails_in_one_of_its_rows_fails_as_a_whole() -> None:
+def test_an_item_that_fails_leaves_its_neighbours_alone() -> None:
     """``a.x`` cannot be set where the element is a number."""
     links = [
         SPLIT,
@@ -100,11 +100,15 @@ def test_a_record_that_fails_in_one_of_its_rows_fails_as_a_whole() -> None:
     assert [json.loads(each) for each in outcome.kept.column("data").to_pylist()] == [
         {"a": {"x": 1}},
         {"a": {"y": 2, "x": 1}},
+        {"a": {"x": 1}},
+        {"a": {"x": 1}},
     ]
+    assert outcome.kept.column("item").to_pylist() == [1, 2, 1, 5]
     (failures,) = outcome.failures
-    assert [(row["offset"], row["step"]) for row in failures.to_pylist()] == [(101, "set"), (102, "set")]
+    found = [(row["offset"], row["item"], row["step"]) for row in failures.to_pylist()]
+    assert found == [(101, 2, "set"), (101, 4, "set"), (102, 0, "set")]
     assert outcome.added == {"split": 1 + 4}
-    assert outcome.skipped == {"skip": 1, "of_failed": 3}
+    assert outcome.skipped == {"skip": 1}
     assert batch.num_rows + 5 == outcome.kept.num_rows + sum(outcome.skipped.values()) + failures.num_rows
 
 
@@ -121,11 +125,13 @@ def test_in_and_added_is_out_and_no_record_is_in_two_places(data: list[bytes | N
     ]
     batch = batch_of(*data)
     outcome = Chain(links).run(batch)
-    lost = [row["offset"] for failures in outcome.failures for row in failures.to_pylist()]
+    lost = [(row["offset"], row["item"]) for failures in outcome.failures for row in failures.to_pylist()]
     rows_out = outcome.kept.num_rows + sum(outcome.skipped.values()) + len(lost)
     assert batch.num_rows + sum(outcome.added.values()) == rows_out
     assert len(lost) == len(set(lost))
-    assert not set(lost) & set(outcome.kept.column("offset").to_pylist())
+    kept_items = [(row["offset"], row["item"]) for row in outcome.kept.select(["offset", "item"]).to_pylist()]
+    assert len(kept_items) == len(set(kept_items))
+    assert not set(lost) & set(kept_items)
 
 
 def test_rows_of_other_namespaces_stay_between_those_that_are_split() -> None:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pyarrow as pa
 
-from penstock.outcome import FAILURE_SCHEMA, Outcome
+from penstock.outcome import FAILURE_SCHEMA, PLACE_COLUMNS, Outcome
 from penstock.steps.contract import ArrowStep
 from penstock_example.sample.config import SampleConfig
 
@@ -21,9 +21,9 @@ class Sample(ArrowStep[SampleConfig]):
                 kept.append(self._wants(data))
             except ValueError as error:
                 kept.append(False)
-                partition, offset = (batch.column(name)[row].as_py() for name in ("partition", "offset"))
+                place = {name: batch.column(name)[row].as_py() for name in PLACE_COLUMNS}
                 # A record that cannot be treated is named, with a stable code: it is never dropped, and never raises.
-                failures.append({"partition": partition, "offset": offset, "code": "not_json", "message": str(error)})
+                failures.append({**place, "code": "not_json", "message": str(error)})
         remaining = batch.filter(pa.array(kept, pa.bool_()))
         skipped = batch.num_rows - remaining.num_rows - len(failures)
         return Outcome(remaining, skipped, pa.RecordBatch.from_pylist(failures, schema=FAILURE_SCHEMA))

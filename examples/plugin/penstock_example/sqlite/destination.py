@@ -29,7 +29,7 @@ from penstock.destinations.contract import (
     TableReceipt,
 )
 from penstock.errors import ContradictionError, TransientError
-from penstock.outcome import FAILURE_SCHEMA, Outcome
+from penstock.outcome import FAILURE_SCHEMA, PLACE_COLUMNS, Outcome
 from penstock_example.sqlite.config import SqliteConfig
 
 MARKS = """CREATE TABLE IF NOT EXISTS _batches (
@@ -143,8 +143,8 @@ class JsonStager(Stager):
             self._file.write(pa.RecordBatch.from_arrays([kept.column("data").cast(pa.string())], schema=self._schema))
             self._rows += kept.num_rows
         failures = [
-            {"partition": place["partition"], "offset": place["offset"], "code": "not_json", "message": problem}
-            for place, problem in zip(batch.select(["partition", "offset"]).to_pylist(), problems, strict=True)
+            {**place, "code": "not_json", "message": problem}
+            for place, problem in zip(batch.select(PLACE_COLUMNS).to_pylist(), problems, strict=True)
             if problem is not None
         ]
         return Outcome(kept, failures=pa.RecordBatch.from_pylist(failures, schema=FAILURE_SCHEMA))

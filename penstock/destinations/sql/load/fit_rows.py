@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.readable_json import readable_json
 from penstock.destinations.sql.schema.schema_operations import Table
-from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
+from penstock.destinations.sql.stage.stager import PLACE
 from penstock.destinations.sql.unmapped.unmapped_values import parse_unmapped
 from penstock.flatten.casts import DEFAULT_SCALE, Cast
 from penstock.flatten.column import Column
@@ -183,7 +183,7 @@ class Fitting:
             found.append((missing, "no_key", f"there is no value for the key column '{name}'"))
         if not found:
             return np.empty(0, np.int64), NO_FAILURES
-        # By the row's number: its partition and offset are those of its record, which may have other rows.
+        # By the row's number: behind a step in Spark several rows may be of one item.
         numbers = np.concatenate([np.flatnonzero(_flags(chosen)) for chosen, _, _ in found])
         failures = pa.concat_batches([_failed(rows, *each) for each in found])
         failing, first = np.unique(numbers, return_index=True)
@@ -254,6 +254,6 @@ def _into_wide_decimal(staged: pa.DataType, target: Cast) -> bool:
 
 
 def _failed(rows: pa.RecordBatch, chosen: pa.Array, code: str, message: str) -> pa.RecordBatch:
-    picked = rows.select([PARTITION, OFFSET]).filter(chosen)
+    picked = rows.select(PLACE).filter(chosen)
     texts = [pa.repeat(pa.scalar(text), picked.num_rows) for text in (code, message)]
     return pa.RecordBatch.from_arrays([*picked.columns, *texts], schema=FAILURE_SCHEMA)

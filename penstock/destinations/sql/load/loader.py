@@ -29,7 +29,7 @@ from penstock.destinations.sql.schema.schema_operations import Table, is_ours
 from penstock.destinations.sql.session import known_load
 from penstock.destinations.sql.stage.file_header import merge as merge_headers
 from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
-from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, PLACE
 from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 from penstock.outcome import FAILURE_SCHEMA, concat_failures
@@ -314,7 +314,7 @@ class _Loader:
     def _refused_failures(self, refused: dict[int, str]) -> pa.RecordBatch:
         places = _places(self.rows.files).take(pa.array(list(refused), pa.int64()))
         codes = pa.repeat(pa.scalar("refused"), len(refused))
-        columns = [places.column(0), places.column(1), codes, pa.array(refused.values(), pa.string())]
+        columns = [*places.columns, codes, pa.array(refused.values(), pa.string())]
         return pa.table(columns, schema=FAILURE_SCHEMA).combine_chunks().to_batches()[0]
 
 
@@ -326,5 +326,5 @@ def all_rows_failed(files: Sequence[StagedFile], code: str, message: str) -> pa.
 
 
 def _places(files: Sequence[StagedFile]) -> pa.Table:
-    rows = [rows.select([PARTITION, OFFSET]) for file in files for rows in file.batches()]
+    rows = [rows.select(PLACE) for file in files for rows in file.batches()]
     return pa.Table.from_batches(rows).combine_chunks()

@@ -17,13 +17,15 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.stage.table_files import CreateFile, HeldRows, TableFiles, create_arrow_file
 from penstock.destinations.sql.stage.table_name import TableChooser
 from penstock.flatten.table import Flattened, flatten_pieces
-from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, Outcome, failures_of, place_key
+from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, PLACE_COLUMNS, Outcome, failures_of, place_key
 from penstock.record import Op
 from penstock.steps.outcomes import settle
 
 PARTITION = "@partition"
 OFFSET = "@offset"
+ITEM = "@item"
 """The columns of a row's place in the log. No data column has such a name: those are letters, digits and ``_``."""
+PLACE = [PARTITION, OFFSET, ITEM]
 
 _ROW_OPS = pa.array([Op.INSERT, Op.UPDATE], pa.string())
 
@@ -76,7 +78,7 @@ class TypedStager(Stager):
                     piece = rows.slice(first, len(flat.rows) + len(flat.empty) + len(flat.failures))
                     failures.append(_unreadable(piece, flat))
                     if len(flat.rows):
-                        self._append(choice.table, piece.select(["partition", "offset"]), flat)
+                        self._append(choice.table, piece.select(PLACE_COLUMNS), flat)
                         kept = flat.rows.to_numpy() + first
                         taken[kept if choice.rows is None else choice.rows[kept]] = True
         flush_many(self._tables.values())
@@ -97,10 +99,10 @@ class TypedStager(Stager):
     def _append(self, table: str, places: pa.RecordBatch, flat: Flattened) -> None:
         if len(flat.rows) != places.num_rows:
             places = places.take(flat.rows)
-        partition, offset = places.columns
         rows = flat.table
         if self._with_places:
-            rows = rows.append_column(PARTITION, partition).append_column(OFFSET, offset)
+            for name, column in zip(PLACE, places.columns, strict=True):
+                rows = rows.append_column(name, column)
         files = self._tables.get(table)
         if files is None:
             files = self._tables[table] = TableFiles(self._directory, table, self._create)
@@ -120,5 +122,5 @@ def _unreadable(rows: pa.RecordBatch, flat: Flattened) -> pa.RecordBatch:
     records = pa.array([problem.record for problem in flat.failures], pa.int64())
     codes = pa.array([problem.code for problem in flat.failures], pa.string())
     messages = pa.array([problem.message for problem in flat.failures], pa.string())
-    places = rows.select(["partition", "offset"]).take(records)
+    places = rows.select(PLACE_COLUMNS).take(records)
     return pa.RecordBatch.from_arrays([*places.columns, codes, messages], schema=FAILURE_SCHEMA)

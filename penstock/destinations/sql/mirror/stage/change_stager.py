@@ -21,7 +21,7 @@ from penstock.destinations.contract import Part, Stager
 from penstock.destinations.sql.mirror.fold_changes import Bools, Change, Kinds, Numbers
 from penstock.destinations.sql.mirror.stage.change_header import MirrorColumn, MirrorHeader, merge_headers
 from penstock.destinations.sql.mirror.stage.mirror_names import MirrorTableChooser
-from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, flush_many
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, PLACE, flush_many
 from penstock.destinations.sql.stage.table_files import FILE_ROWS, HeldRows, create_arrow_file
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.values.text_values import verbatim_array
@@ -32,7 +32,7 @@ from penstock.json.find import find
 from penstock.json.leaves import Leaves, fields
 from penstock.json.paths import parse_path
 from penstock.json.tokens import NULL, TRUE, Kind
-from penstock.outcome import Outcome, failures_of
+from penstock.outcome import PLACE_COLUMNS, Outcome, failures_of
 from penstock.record import Header, Mode, Op
 from penstock.steps.outcomes import settle
 
@@ -93,8 +93,8 @@ class MirrorStager(Stager):
         taken[found.record] = True
         broken = {**_unreadable_rows(found, ~truncates), **_unreadable_rows(moved, moved.documents.valid)}
         taken[list(broken)] = False
-        places = rows.select(["partition", "offset"]).filter(pa.array(taken))
-        arrays = {PARTITION: places.column(0), OFFSET: places.column(1), CHANGE: pa.array(piece.change[taken])}
+        places = rows.select(PLACE_COLUMNS).filter(pa.array(taken))
+        arrays = {**dict(zip(PLACE, places.columns, strict=True)), CHANGE: pa.array(piece.change[taken])}
         columns = []
         for source, spans in _in_order(found, taken, piece.columns):
             columns.append(self._column(source, piece.columns.get(source), spans))

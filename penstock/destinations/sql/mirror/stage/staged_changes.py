@@ -17,7 +17,7 @@ from penstock.destinations.contract import Order, Part
 from penstock.destinations.sql.mirror.fold_changes import Kinds, Numbers
 from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, decode, merge_headers
 from penstock.destinations.sql.mirror.stage.change_stager import CHANGE, OLD, VALUE
-from penstock.destinations.sql.stage.stager import OFFSET, PARTITION
+from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, PLACE
 
 Place = tuple[int, int]
 """Partition and offset of one record."""
@@ -83,7 +83,7 @@ class Stretch(_Changes):
 
     @property
     def places(self) -> pa.Table:
-        return self.rows.select([PARTITION, OFFSET])
+        return self.rows.select(PLACE)
 
     @cached_property
     def carried(self) -> Mapping[str, pa.ChunkedArray]:
