@@ -129,6 +129,7 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
             for name, waiting in route.waiting.items()
         },
         "held_by_steps": route.held_by_steps,
+        "waits_at_destination": route.postponed,
         "held_bytes": route.held_bytes,
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
@@ -166,6 +167,8 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
         if route.held_by_steps:
             records = counted(route.held_by_steps, "record")
             yield f"{route.route}: its steps keep {records} back, and the log keeps {size(route.held_bytes)} for them"
+        if route.postponed:
+            yield f"{route.route}: the destination does not take {counted(route.postponed, 'record')} yet; tried again"
         for name, waiting in route.waiting.items():
             yield _waiting_line(route.route, name, waiting)
     yield from overflow_lines(found)

@@ -17,6 +17,10 @@ A destination says which of two things went wrong, and the engine acts on it:
   of the batch may be written, now or by an earlier attempt: the engine cuts the batch in two and tries the halves, each
   as a batch of its own, down to the single refused records. A destination that can do better finds the rows itself and
   names them in its receipt; one that writes table by table must do so once a table has its rows.
+
+A third thing is not an error: *not yet*, for some of the rows, while others are taken. The limit of one key, an object
+that others must come before. A destination that ``leaves_waiting`` names such rows in its receipt, in groups, and the
+engine gives them to it again when they are due, in a batch without a range.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ class Capabilities:
 
     transactions: bool = False
     """A batch and its mark are written together or not at all: delivered exactly once."""
+    leaves_waiting: bool = False
+    """Its receipts may say that rows wait."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Batch:
     route: str
     number: int
     ranges: Mapping[int, tuple[int, int]]
-    """Per log partition the offsets ``[start, end)``."""
+    """Per log partition the offsets ``[start, end)``. Empty for rows that have waited at the destination."""
     origin: str = ""
     """Which records these are, as text: the log's identity, the ranges and who wrote them. The same number with another
     origin is another batch (an older ledger was restored). Empty if unknown."""
@@ -87,8 +93,25 @@ class Batch:
     batch. A destination that remembers batches keeps them from that number on, and stores this mapping with them."""
     waiting_as: Sequence[str] = field(default=(), compare=False)
     """Earlier names of the route, from before it was renamed, under which some of these parts wait."""
+    waiting_groups: Collection[str] = field(default=(), compare=False, repr=False)
+    """Groups of the route whose rows wait at the destination, but for those that are given to it now. What it gets for
+    such a group must wait too, if order matters to it."""
     order: Order | None = field(default=None, compare=False, repr=False)
     """The order of records that change the same row; ``None``: by (partition, offset)."""
+
+
+@dataclass(frozen=True)
+class WaitingRows:
+    """Rows that the target does not take yet, and that belong together."""
+
+    group: str
+    """What they have in common: a key, say; never empty. Of one group the rows that came first are given to the target
+    first."""
+    places: pa.RecordBatch
+    """Which rows (``PLACE_SCHEMA``)."""
+    reason: str
+    due: float
+    """Seconds until they are to be tried again."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,17 @@ class TableReceipt:
     """How many of ``rows`` were folded into another row of the same key before they were written."""
     meant_for: Sequence[str] = ()
     """The tables that its rows were staged for, if not for this one."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Rows that the target does not need, by the reason."""
+    waiting: Sequence[WaitingRows] = ()
+    """Rows that it does not take yet."""
+
+    @property
+    def accounted(self) -> int:
+        """How many rows of its parts it says something about."""
+        failed = self.failures.num_rows if self.failures is not None else 0
+        waiting = sum(int(rows.places.num_rows) for rows in self.waiting)
+        return self.rows + int(failed) + sum(self.skipped.values()) + waiting
 
     @property
     def staged_as(self) -> Sequence[str]:

@@ -89,6 +89,19 @@ def table_caught_up(route: str, number: int, table: str, loaded: int, failed: in
     )  # fmt: skip
 
 
+def items_retried(route: str, number: int, loaded: int, skipped: int, failed: int, waiting: int) -> None:
+    for outcome, items in (("loaded", loaded), ("skipped", skipped), ("failed", failed)):
+        _ITEMS.labels(route, outcome).inc(items)
+    log.info(
+        "route %s: retry %d of what waited: %d loaded, %d skipped, %d failed, %d still wait",
+        route, number, loaded, skipped, failed, waiting,
+    )  # fmt: skip
+
+
+def retry_not_taken(route: str, items: int, reason: str, wait: float) -> None:
+    log.warning("route %s: %d items still wait: %s. Trying again in %.1f s.", route, items, reason, wait)
+
+
 def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
     """``tables``: how many rows each table waits for, 0 for one that waits no more."""
     for table, rows in tables.items():

@@ -81,7 +81,15 @@ class RoutePlan:
         return next((step for step in self.steps if step.config.holds), None)
 
     def check_steps(self) -> None:
-        """Refuse steps that cannot run beside each other."""
+        """Refuse steps that cannot run beside each other, or before this destination."""
+        in_spark = next((step for step in self.steps if not step.is_arrow and step is not self.holding), None)
+        if in_spark is not None and self.destination().capabilities.leaves_waiting:
+            raise RouteError(
+                "PEN-STP-005",
+                f"route '{self.name}' has the step '{in_spark.label}', which runs in Spark, and a destination that"
+                " takes some records later than others: what the step made of them could not be found again.",
+                "Let the step have a route of its own, to another destination.",
+            )
         if self.holding is None:
             return
         other = next((step for step in self.steps if step is not self.holding and not step.is_arrow), None)

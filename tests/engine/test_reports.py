@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.destinations.contract import Part
-from penstock.engine.delivery.task_report import FailedFile, TaskReport, add_up
+from penstock.engine.delivery.task_report import RowsOnDisk, TaskReport, add_up
 from penstock.errors import RouteError
 
 
@@ -33,8 +33,8 @@ def test_parts_come_in_log_order() -> None:
 def test_skips_and_failures_add_up_by_step() -> None:
     total = add_up(
         [
-            report(0, 0, 5, skipped={"where": 2}, failed=(FailedFile("x", 2),)),
-            report(0, 5, 9, skipped={"where": 1, "map": 1}, failed=(FailedFile("y", 1),)),
+            report(0, 0, 5, skipped={"where": 2}, failed=(RowsOnDisk("x", 2),)),
+            report(0, 5, 9, skipped={"where": 1, "map": 1}, failed=(RowsOnDisk("y", 1),)),
         ]
     )
     assert total.skipped == {"where": 3, "map": 1}
@@ -43,7 +43,7 @@ def test_skips_and_failures_add_up_by_step() -> None:
 
 def test_a_report_survives_the_way_through_spark() -> None:
     sent = report(
-        2, 7, 9, parts=(Part("t", "p", 2, 2, 7, '{"a": 1}'),), skipped={"where": 1}, failed=(FailedFile("f", 1),)
+        2, 7, 9, parts=(Part("t", "p", 2, 2, 7, '{"a": 1}'),), skipped={"where": 1}, failed=(RowsOnDisk("f", 1),)
     )
     (row,) = sent.to_batch().to_pylist()
     assert TaskReport.from_json(row["report"]) == sent

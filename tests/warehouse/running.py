@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.config.component import StepConfig
 from penstock.destinations.contract import AnyDestination, Batch, TableBook
-from penstock.engine.delivery.task import read_failed, run_task
+from penstock.engine.delivery.task import read_rows, run_task
 from penstock.engine.route_plan import PlannedStep, RoutePlan, plan_steps
 from penstock.record import Record, entries, placed
 from penstock.registry import Kind, component
@@ -72,7 +72,7 @@ class Run:
         report = run_task(plan, frames)
         self.skipped += sum(report.skipped.values())
         for file in report.failed:
-            for rows in read_failed(file.path):
+            for rows in read_rows(file.path):
                 self._note(rows.column("offset").to_pylist(), rows.column("message").to_pylist())
         batch = Batch("cases", "warehouse", number, {0: (first, first + len(events))})
         receipt = made.write(batch, report.parts, self.book)

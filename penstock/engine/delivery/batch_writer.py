@@ -90,7 +90,7 @@ class BatchWriter:
                     if not (self.passes_over and (table.repeated or table.resumed)):
                         _check_accounted(batch, table, sum(staged[name] for name in table.staged_as))
                     done[table.table] = table
-                    if table.failures is None:
+                    if table.failures is None and not table.waiting and not table.skipped:
                         self.ledger.note_table_loaded(batch, table)
             unavailable = [table for table in receipts if table.unavailable is not None]
             tries.update(table.table for table in unavailable)
@@ -104,7 +104,7 @@ class BatchWriter:
             if problem is not None:
                 self._wait(batch, backoff, problem)
             elif _missing(parts, done.values()):
-                raise _unaccounted(batch, sum(staged.values()), Receipt(list(done.values())).rows)
+                raise unaccounted(batch, sum(staged.values()), Receipt(list(done.values())).rows)
         self.patience.reset()
         if backoff.waited:
             self.ledger.set_state(batch.route, RouteState.RUNNING)
@@ -180,12 +180,12 @@ def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:
 
 
 def _check_accounted(batch: Batch, table: TableReceipt, staged: int) -> None:
-    accounted = table.rows + (table.failures.num_rows if table.failures is not None else 0)
-    if accounted != staged:
-        raise _unaccounted(batch, staged, accounted)
+    if table.accounted != staged:
+        raise unaccounted(batch, staged, table.accounted)
 
 
-def _unaccounted(batch: Batch, staged: int, accounted: int) -> RouteError:
+def unaccounted(batch: Batch, staged: int, accounted: int) -> RouteError:
+    """What to raise for a destination that does not say what became of every row."""
     return RouteError(
         "PEN-RTE-003",
         f"route '{batch.route}' staged {staged} rows and its destination accounts for {accounted}.",

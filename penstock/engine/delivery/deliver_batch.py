@@ -13,8 +13,8 @@ route with ``on_error: stop`` it ends the delivery instead, with everything befo
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,7 @@ from penstock.engine.delivery.batch_pieces import (
 from penstock.engine.delivery.batch_writer import AcksChanged, BatchWriter, OutOfPatience, Stopped
 from penstock.engine.delivery.passed_records import NOTHING, Stretches, stage_without, with_already_loaded
 from penstock.engine.delivery.schema_drift import DriftDetector
-from penstock.engine.delivery.task import fail_ranges, stage_ranges
+from penstock.engine.delivery.task import fail_ranges, read_rows, stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.failed.failed_items import failed_items
 from penstock.engine.failed.failed_store import FailedStore
@@ -56,6 +56,7 @@ from penstock.engine.ledger import (
     DeferredPart,
     Halt,
     Ledger,
+    Postponed,
     RouteState,
     Settlement,
     Standing,
@@ -158,7 +159,7 @@ class Delivery:
         if report is None or left != {p: stretch for p, stretch in ranges.items() if stretch[0] < stretch[1]}:
             raise StateBehind
         # What the state says that it holds and what the ledger counts are two books: both must say the same.
-        if report.waiting_in_all != self.ledger.totals(self.plan.name).waiting + report.waiting:
+        if report.waiting_in_all != self.ledger.held_items(self.plan.name) + report.waiting:
             raise StateBehind
         self._deliver_piece(Piece(ranges, again=again), report, NOTHING, 0, started)
 
@@ -255,14 +256,19 @@ class Delivery:
                 not self.plan.holding and self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over
             ),
         )  # fmt: skip
+        known = replace(batch, order=self._order_in(batch), waiting_groups=self._groups())
         try:
-            receipts = writer.write(replace(batch, order=self._order_in(batch)), parts, again)
+            receipts = writer.write(known, parts, again)
         except ContradictionError as error:
             raise self._halt_on_contradiction(error) from error
         staged = rows_by_table(parts)
         unavailable = {table.table: str(table.unavailable) for table in receipts if table.unavailable is not None}
         deferred = [DeferredPart(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
         return [table for table in receipts if table.unavailable is None], deferred
+
+    def _groups(self) -> Collection[str]:
+        """What waits at the destination, by group; nothing at one that leaves nothing waiting."""
+        return self.ledger.postponed_groups(self.plan.name) if self.destination.capabilities.leaves_waiting else ()
 
     def _order_in(self, batch: Batch) -> RangeOrder:
         """The order of the records of a batch, and of those that waited before it."""
@@ -324,7 +330,8 @@ class Delivery:
         except RefusedError as error:
             # However many are refused: a good record may be among the rest, and must not fail for its neighbours.
             if self.plan.holding:
-                raise
+                self._postpone_batch(batch, report, error, started)
+                return ()
             if report.items > 1:
                 return self._split_batch(batch, report.items, error)
             if stops:
@@ -344,6 +351,14 @@ class Delivery:
             raise self._halt_after(missing, report.ranges)
         return ()
 
+    def _postpone_batch(self, batch: Batch, report: BatchReport, error: RefusedError, started: float) -> None:
+        """Commit a batch that was refused as a whole, with all that it has staged waiting: what it has staged depends
+        on state, so it is cut over that, and not over its range."""
+        events.batch_cut(self.plan.name, batch.number, error.what)
+        places = [rows for file in report.places for rows in read_rows(file.path)]
+        waiting = [Postponed("", pa.concat_batches(places), error.what)] if places else []
+        self._settle(batch, report, (), (), 0, started, postponed=waiting)
+
     def _split_batch(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:
         first, second = halves(batch.ranges, records, self._order)
         self.ledger.shorten(batch, first)
@@ -360,13 +375,15 @@ class Delivery:
         refused_rows: int,
         started: float,
         deferred: Sequence[DeferredPart] = (),
+        postponed: Sequence[Postponed] = (),
     ) -> None:
         faults.reach("route.destination_done")
+        postponed = [*postponed, *postponed_by(receipts)]
         with self.settle_lock:
             settlement = self.store_failed(
                 Settlement(
-                    report.items, Receipt(receipts).rows, report.skipped, waiting=report.waiting, added=report.added,
-                    tables=receipts, holds=self._holds_after(report),
+                    report.items, Receipt(receipts).rows, skipped_by(report.skipped, receipts), waiting=report.waiting,
+                    added=report.added, tables=receipts, postponed=postponed, holds=self._holds_after(report),
                 ),
                 batch.number,
                 refusals.all_failed(report, refused),
@@ -473,6 +490,19 @@ class Delivery:
         self.ledger.halt(self.plan.name, halt, message)
         events.route_halted(self.plan.name, message)
         return Halted(message)
+
+
+def postponed_by(receipts: Iterable[TableReceipt]) -> list[Postponed]:
+    """What the destination does not take yet."""
+    return [Postponed(rows.group, rows.places, rows.reason, rows.due) for table in receipts for rows in table.waiting]
+
+
+def skipped_by(skipped: Mapping[str, int], receipts: Iterable[TableReceipt]) -> dict[str, int]:
+    """What steps have skipped, and what the destination does not need, by the reason."""
+    total = Counter(skipped)
+    for table in receipts:
+        total.update(table.skipped)
+    return dict(total)
 
 
 def clean_stage(directory: Path) -> None:

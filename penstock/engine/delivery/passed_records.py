@@ -51,7 +51,7 @@ def with_already_loaded(report: BatchReport, receipts: Sequence[TableReceipt], w
     """Counts rows that are passed over as loaded where the destination already had them. ``waiting``: rows without a
     receipt."""
     passed = report.skipped.get(ACKNOWLEDGED, 0)
-    accounted = sum(table.rows + (table.failures.num_rows if table.failures is not None else 0) for table in receipts)
+    accounted = sum(table.accounted for table in receipts)
     more = accounted + waiting - report.staged
     if not passed or more <= 0:
         return report

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import AnyDestination, Stager
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.task import read_failed
+from penstock.engine.delivery.task import read_rows
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Halt
 from penstock.engine.route_plan import RoutePlan
@@ -30,7 +30,7 @@ _REASON = ["partition", "offset", "step", "code", "message"]
 
 def first_failed(report: BatchReport, log: LocalLog) -> Halt | None:
     """The first record, in the order of the log, that failed in a step or in staging."""
-    failed = fixable(batch for file in report.failed for batch in read_failed(file.path))
+    failed = fixable(batch for file in report.failed for batch in read_rows(file.path))
     return first_failure(failed, log, report.ranges) if failed else None
 
 
@@ -85,7 +85,7 @@ def _unique_items(failures: pa.RecordBatch) -> pa.RecordBatch:
 
 def all_failed(report: BatchReport, refused: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All failures of a batch, each item once."""
-    found = chain((rows for file in report.failed for rows in read_failed(file.path)), refused)
+    found = chain((rows for file in report.failed for rows in read_rows(file.path)), refused)
     return _unique_over_batches(found) if report.added else found
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from penstock.backoff import Backoff
@@ -29,6 +30,7 @@ from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, Los
 from penstock.engine.lost_workers.task_note import unfinished_tasks
 from penstock.engine.lost_workers.trial_process import Trial, TrialServer
 from penstock.engine.processes.idle_timer import IdleTimer
+from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.retry_lane.retrier import RetryLane
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.holding_frame import apply_holding_step
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 TABLE_CHECK_EVERY = 0.2
 """Seconds between checks whether the tables that a ``once`` run waits for have caught up."""
+GATE_PATIENCE = 0.2
+"""Seconds to wait for the end of a batch before what waits at the destination is tried; then again a second later."""
 RESUME_CHECK_EVERY = 0.5
 """Seconds between checks whether an operator has resumed a halted route."""
 STALL_GRACE = 30.0
@@ -112,8 +116,10 @@ class RouteRunner(threading.Thread):
         stage_for_retry = Isolation(self._stage_for_retry, delivery.plan.step_timeout).stage
         beside = replace(self._delivery, plan=self._retry_plan, restage_ranges=stage_for_retry)
         waiting = layout.waiting_stage(delivery.plan.name)
+        self._refused = PostponedRetrier(self._delivery, self._stage_items)
+        self._postponed = PostponedRetrier(beside, self._stage_items_for_retry)
         # A process takes seconds to start, so the lane keeps its own while tables catch up.
-        self._lane = RetryLane(beside, waiting, self._retry_trials.close)
+        self._lane = RetryLane(beside, waiting, self._retry_postponed, self._retry_trials.close)
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._idle = IdleTimer()
@@ -216,6 +222,14 @@ class RouteRunner(threading.Thread):
                 stopping.wait(wait)
         self._note(RouteState.STOPPED)
         events.route_stopped(route)
+
+    def _retry_postponed(self) -> None:
+        """Try what waits at the destination, between two batches."""
+        if self._gate.acquire(timeout=GATE_PATIENCE):
+            try:
+                self._postponed.retry_due()
+            finally:
+                self._gate.release()
 
     def _wait_for_tables(self) -> bool:
         """Wait until every table has got the rows it waits for. ``False`` if that takes too long."""
@@ -370,7 +384,9 @@ class RouteRunner(threading.Thread):
             began = time.monotonic()
             clean_stage(self.plan.stage_dir)
             try:
+                self._refused.settle_refused()
                 self._deliver(frame, number, began)
+                self._refused.settle_refused()
             except Stopped as stopped:
                 self._cause = stopped
                 mute_query_errors(self._spark)
@@ -435,6 +451,12 @@ class RouteRunner(threading.Thread):
         if not self.plan.rest:
             return self._trials.run(Trial(ranges, limit))
         return self._run_isolated_job(self.plan, route_source(self.plan), ranges)
+
+    def _stage_items(self, places: pa.RecordBatch) -> BatchReport:
+        return self._trials.run(Trial(places, self.plan.step_timeout))
+
+    def _stage_items_for_retry(self, places: pa.RecordBatch) -> BatchReport:
+        return self._retry_trials.run(Trial(places, self.plan.step_timeout))
 
     def _stage_for_retry(self, ranges: Ranges, limit: float | None) -> BatchReport:
         """The same for a part that a table waits for, beside the current batch."""

@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.task_report import BatchReport, FailedFile, TaskReport, add_up
+from penstock.engine.delivery.task_report import BatchReport, RowsOnDisk, TaskReport, add_up
 from penstock.engine.failed.failed_items import LOST
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.lost_workers.task_note import TaskNote
 from penstock.engine.route_plan import RoutePlan
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
-from penstock.outcome import PLACE_COLUMNS, failures_of
+from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA, failures_of
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
 from penstock.steps.contract import FATE, Fate
@@ -92,12 +92,15 @@ class TaskRun:
         self.given: Counter[str] = Counter()
         self._staged = 0
         self.note = TaskNote(plan.stage_dir, plan.step_timeout)
-        self.failed = FailedWriter(plan.stage_dir)
+        self.failed = RowFile(plan.stage_dir, "failed", STEP_FAILURE_SCHEMA)
+        self.places = RowFile(plan.stage_dir, "places", PLACE_SCHEMA)
+        """What is staged, on a route whose ranges do not tell."""
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         self._open.enter_context(self.note)
         self._open.enter_context(self.failed)
+        self._open.enter_context(self.places)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -134,6 +137,8 @@ class TaskRun:
             taken = stager.add(kept, read)
             check_sum(STAGE_LABEL, kept.num_rows, taken)
             self._staged += taken.kept.num_rows
+            if self._plan.holding is not None and taken.kept.num_rows:
+                self.places.add(taken.kept)
             if taken.skipped:
                 self.skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
@@ -156,7 +161,7 @@ class TaskRun:
     def report(self, parts: Sequence[Part] = ()) -> TaskReport:
         report = TaskReport(
             self._items, self._staged, dict(self.skipped), parts, self.failed.files,
-            added=dict(self._added), given=dict(self.given), returned=dict(self._returned),
+            added=dict(self._added), given=dict(self.given), returned=dict(self._returned), places=self.places.files,
         )  # fmt: skip
         at = self._stretch
         return report if at is None else replace(report, partition=at.partition, start=at.start, end=at.end)
@@ -187,7 +192,7 @@ def fail_ranges(plan: RoutePlan, log: LocalLog, ranges: Ranges, lost: WorkerLost
     """Report all records of ranges as failed, because they end the process that runs them."""
     reports = []
     for partition, (start, end) in ranges.items():
-        with FailedWriter(plan.stage_dir) as failed:
+        with RowFile(plan.stage_dir, "failed", STEP_FAILURE_SCHEMA) as failed:
             items = 0
             for rows in log.read(partition, start, end):
                 items += rows.num_rows
@@ -209,26 +214,28 @@ def read_task_reports(plan: RoutePlan) -> list[TaskReport]:
     return [TaskReport.from_json(path.read_text()) for path in sorted(plan.stage_dir.glob(f"*{REPORT_SUFFIX}"))]
 
 
-class FailedWriter:
-    """Collects the failures of one task in one Arrow file, opened only if there is one. What failed is in the log."""
+class RowFile:
+    """Collects the failures of one task, or the places of what it stages, in one Arrow file, opened only if there is
+    one. The records are in the log."""
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / f"failed-{uuid.uuid4().hex}.arrow"
+    def __init__(self, directory: Path, name: str, schema: pa.Schema) -> None:
+        self._path = directory / f"{name}-{uuid.uuid4().hex}.arrow"
+        self._schema = schema
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
         self._rows = 0
 
-    def add(self, failures: pa.RecordBatch) -> None:
-        """``failures``: of ``STEP_FAILURE_SCHEMA``."""
+    def add(self, rows: pa.RecordBatch) -> None:
+        """``rows`` have the columns of the schema, and perhaps others."""
         if self._writer is None:
-            self._writer = pa.ipc.new_file(self._path, STEP_FAILURE_SCHEMA)
-        self._writer.write_batch(failures)
-        self._rows += failures.num_rows
+            self._writer = pa.ipc.new_file(self._path, self._schema)
+        self._writer.write_batch(rows.select(self._schema.names))
+        self._rows += rows.num_rows
 
     @property
-    def files(self) -> list[FailedFile]:
-        return [FailedFile(str(self._path), self._rows)] if self._rows else []
+    def files(self) -> list[RowsOnDisk]:
+        return [RowsOnDisk(str(self._path), self._rows)] if self._rows else []
 
-    def __enter__(self) -> FailedWriter:
+    def __enter__(self) -> RowFile:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -236,8 +243,8 @@ class FailedWriter:
             self._writer.close()
 
 
-def read_failed(path: str) -> Iterator[pa.RecordBatch]:
-    """The batches of a file that ``FailedWriter`` wrote."""
+def read_rows(path: str) -> Iterator[pa.RecordBatch]:
+    """The batches of a file that ``RowFile`` wrote."""
     with pa.memory_map(path) as file, pa.ipc.open_file(file) as reader:
         for place in range(reader.num_record_batches):
             yield reader.get_batch(place)

@@ -22,8 +22,8 @@ REPORT_SCHEMA: pa.Schema = pa.schema([pa.field("report", pa.string(), nullable=F
 
 
 @dataclass(frozen=True)
-class FailedFile:
-    """An Arrow file of failures (``STEP_FAILURE_SCHEMA``)."""
+class RowsOnDisk:
+    """An Arrow file, and how many rows it has."""
 
     path: str
     rows: int
@@ -37,7 +37,8 @@ class TaskReport:
     staged: int
     skipped: Mapping[str, int] = field(default_factory=dict)
     parts: Sequence[Part] = ()
-    failed: Sequence[FailedFile] = ()
+    failed: Sequence[RowsOnDisk] = ()
+    """Failures (``STEP_FAILURE_SCHEMA``)."""
     partition: int | None = None
     start: int = 0
     end: int = 0
@@ -55,6 +56,8 @@ class TaskReport:
     """Per partition, the lowest offset that its shards of this task keep back."""
     shards: int = 0
     """How many shards of a holding step have decided."""
+    places: Sequence[RowsOnDisk] = ()
+    """What a route with such a step has staged (``PLACE_SCHEMA``): its range does not tell."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -69,7 +72,8 @@ class TaskReport:
             **{
                 **raw,
                 "parts": tuple(Part(**part) for part in raw["parts"]),
-                "failed": tuple(FailedFile(**file) for file in raw["failed"]),
+                "failed": tuple(RowsOnDisk(**file) for file in raw["failed"]),
+                "places": tuple(RowsOnDisk(**file) for file in raw["places"]),
                 "holds": {int(partition): first for partition, first in raw["holds"].items()},
             }
         )
@@ -84,12 +88,13 @@ class BatchReport:
     staged: int
     skipped: Mapping[str, int]
     parts: Sequence[Part]
-    failed: Sequence[FailedFile]
+    failed: Sequence[RowsOnDisk]
     added: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
     waiting_in_all: int = 0
     holds: Mapping[int, int] = field(default_factory=dict)
     shards: int = 0
+    places: Sequence[RowsOnDisk] = ()
 
     @property
     def failed_rows(self) -> int:
@@ -111,7 +116,8 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     skipped: Counter[str] = Counter()
     added: Counter[str] = Counter()
     parts: list[Part] = []
-    failed: list[FailedFile] = []
+    failed: list[RowsOnDisk] = []
+    places: list[RowsOnDisk] = []
     given: Counter[str] = Counter()
     returned: Counter[str] = Counter()
     holds: dict[int, int] = {}
@@ -132,12 +138,13 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         added.update(report.added)
         parts.extend(report.parts)
         failed.extend(report.failed)
+        places.extend(report.places)
     for step in given.keys() | returned.keys():
         check_count(step, given[step], returned[step])
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
     return BatchReport(
-        ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards
+        ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards, places
     )
 
 

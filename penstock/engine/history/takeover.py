@@ -38,6 +38,17 @@ class AdoptionResult:
     """Says that failed records may be at the destination, because it has replayed ones that this log does not have."""
 
 
+def _refuse_if_waiting(pipeline: Pipeline, route: str) -> None:
+    if route in pipeline.config.routes and pipeline.plan(route).destination().capabilities.leaves_waiting:
+        raise PenstockError(
+            "PEN-ENG-077",
+            f"the destination of route '{route}' takes some records later than others, and what was delivered does not"
+            " tell which of them wait.",
+            f"Deliver everything again: penstock offset rewind {route} --to 0. Or begin at the end of the log: penstock"
+            " run --from now",
+        )
+
+
 def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> AdoptionResult:
     """Let a route go on after what was delivered under a name: that of a route which left the config, its own under
     another ledger, or its own under a newer copy of this one.
@@ -50,6 +61,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         f"Deliver everything again: penstock offset rewind {route} --to 0. Or begin at the end of the log: penstock run"
         " --from now",
     )  # fmt: skip
+    _refuse_if_waiting(pipeline, route)
     pipeline.sources_of(route)
     pipeline.check_log()
     renamed = other != route and other in pipeline.ledger.routes()

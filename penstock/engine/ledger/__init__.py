@@ -22,6 +22,8 @@ from penstock.engine.ledger.accounts import Halt as Halt
 from penstock.engine.ledger.accounts import Intervention as Intervention
 from penstock.engine.ledger.accounts import Operator as Operator
 from penstock.engine.ledger.accounts import Position as Position
+from penstock.engine.ledger.accounts import Postponed as Postponed
+from penstock.engine.ledger.accounts import PostponedGroup as PostponedGroup
 from penstock.engine.ledger.accounts import RouteState as RouteState
 from penstock.engine.ledger.accounts import Settlement as Settlement
 from penstock.engine.ledger.accounts import Standing as Standing
@@ -55,4 +57,5 @@ class Ledger(RouteHistories, FailedEntries):
                 self._additions(connection, route),
                 self._failed_open(connection, route),
                 self._waiting_tables(connection, route),
+                self._postponed_rows(connection, route),
             )

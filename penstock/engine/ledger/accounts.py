@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import pyarrow as pa
+
 from penstock.destinations.contract import Batch, TableReceipt
 
 ACKNOWLEDGED = "acknowledged"
@@ -127,6 +129,32 @@ class WaitingTable:
 
 
 @dataclass(frozen=True)
+class Postponed:
+    """Items that the destination does not take yet, though their batch is committed."""
+
+    group: str
+    """What they have in common; items of one group are given to the destination in their order. Empty for those of a
+    batch that it has refused as a whole."""
+    places: pa.RecordBatch
+    """Which items (``PLACE_SCHEMA``)."""
+    reason: str
+    delay: float = 0.0
+    """Seconds until they are to be tried again."""
+
+    @property
+    def rows(self) -> int:
+        return int(self.places.num_rows)
+
+
+@dataclass(frozen=True)
+class PostponedGroup(Postponed):
+    id: int = 0
+    attempts: int = 0
+    number: int | None = None
+    """Under which it is being tried; it may be at the destination. All groups with this number are tried together."""
+
+
+@dataclass(frozen=True)
 class Settlement:
     """What became of every item of a batch."""
 
@@ -141,6 +169,8 @@ class Settlement:
     tables: Sequence[TableReceipt] = ()
     deferred: Sequence[DeferredPart] = ()
     """What waits for its table."""
+    postponed: Sequence[Postponed] = ()
+    """What waits for the destination to take it."""
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
     holds: Mapping[int, int | None] = field(default_factory=dict)
@@ -150,7 +180,8 @@ class Settlement:
 
     @property
     def items_waiting(self) -> int:
-        return self.waiting + sum(part.rows for part in self.deferred)
+        at_tables = sum(part.rows for part in self.deferred)
+        return self.waiting + at_tables + sum(group.rows for group in self.postponed)
 
     @property
     def items_skipped(self) -> int:
@@ -216,7 +247,9 @@ class Account:
     added_by: Mapping[str, int]
     failed_open: int
     waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
-    """The tables that lack their part of committed batches; their rows sum up to the total's ``waiting``."""
+    """The tables that lack their part of committed batches."""
+    postponed: int = 0
+    """Items that the destination does not take yet. The rest of the total's ``waiting`` is held by steps."""
 
 
 @dataclass(frozen=True)

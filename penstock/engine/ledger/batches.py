@@ -145,8 +145,10 @@ class Batches(WaitingTables, Summaries):
                 "Another engine may run on this data: stop one of them.",
             )
         self._insert_waiting(connection, batch, s.deferred)
+        self._insert_postponed(connection, route, s.postponed)
         self._set_held(connection, route, s.holds)
-        for partition in s.holds.keys() - batch.ranges.keys():
+        elsewhere = {*s.holds, *self._postponed_partitions(connection, route)} - batch.ranges.keys()
+        for partition in elsewhere:
             self._update_hold(connection, route, partition)
         for partition, (_, end) in batch.ranges.items():
             values = {"committed": end, "hold": self._waits_from(connection, route, partition, end)}
@@ -187,6 +189,27 @@ class Batches(WaitingTables, Summaries):
             )  # fmt: skip
             self._count_settled(connection, route, part.batch.number, s, 0, -s.items)
         return True
+
+    def settle_retry(self, route: str, number: int, settlement: Settlement) -> None:
+        """Record what became of the items of a retry, in one transaction. What it postpones waits on."""
+        s = settlement
+        with self.writing() as connection:
+            self._lock_course(connection, route)
+            partitions = self._postponed_partitions(connection, route)
+            items = self._remove_postponed(connection, route, self._t.postponed.c.tried_as == number)
+            if s.items != items or items + s.items_added != s.loaded + s.items_skipped + s.failed + s.items_waiting:
+                raise LedgerError(
+                    "PEN-LGR-019",
+                    f"{items} items waited for retry {number} of route '{route}', and {s.items} + {s.items_added} added"
+                    f" is not {s.loaded} loaded + {s.items_skipped} skipped + {s.failed} failed + {s.items_waiting}"
+                    " waiting.",
+                    "They wait on. This is a defect: please report it with this message.",
+                )
+            self._insert_postponed(connection, route, s.postponed)
+            for partition in partitions:
+                self._update_hold(connection, route, partition)
+            connection.execute(sa.delete(self._t.deliveries).filter_by(route=route, number=number))
+            self._count_settled(connection, route, number, s, 0, s.items_waiting - items)
 
     def _count_settled(
         self, connection: sa.Connection, route: str, number: int, s: Settlement, items: int, waiting: int
@@ -325,7 +348,8 @@ class Batches(WaitingTables, Summaries):
             return
         for table in (t.batches, t.deliveries):
             connection.execute(sa.delete(table).filter_by(route=route, number=number))
-        connection.execute(sa.update(t.courses).filter_by(route=route).values(last_number=number))
+        used = sa.update(t.courses).where(t.courses.c.route == route, t.courses.c.last_number < number)
+        connection.execute(used.values(last_number=number))
 
 
 def _under_way(batches: sa.Table, route: str) -> tuple[sa.ColumnElement[bool], ...]:

@@ -30,6 +30,8 @@ from penstock.engine.ledger.batches import LOADED, Batches
 from penstock.engine.ledger.database import add_to_row
 from penstock.errors import LedgerError
 
+_NO_END = 2**62
+
 Stretches = Mapping[int, Sequence[tuple[int, int]]]
 """Offsets by partition, each stretch as ``[start, end)``."""
 
@@ -76,11 +78,15 @@ class Interventions(Batches):
             return moves is not None
 
     def acknowledge_waiting(self, route: str, partition: int, stretch: tuple[int, int], operator: Operator) -> int:
-        """Acknowledge offsets that the route is past: tables no longer wait for them. Returns how many parts of batches
-        had some of them; with none, nothing is noted."""
+        """Acknowledge offsets that the route is past: nothing waits for them any more, but a retry that was begun.
+        Returns in how many places some of them waited; with none, nothing is noted."""
         with self.writing() as connection:
             self._lock_course(connection, route)
             touched = self._acknowledge_waiting(connection, route, partition, stretch)
+            if items := self._leave_out_postponed(connection, route, {partition: stretch}):
+                self._move_waiting_to_skipped(connection, route, items, ACKNOWLEDGED)
+                self._update_hold(connection, route, partition)
+                touched += 1
             if touched:
                 self._record(connection, Act.ACK, route, operator, {partition: stretch})
             return touched
@@ -115,6 +121,7 @@ class Interventions(Batches):
             starts = {p: targets.get(p, held.get(p, position.committed)) for p, position in standing.positions.items()}
             self._set_held(connection, route, dict.fromkeys(held))
             self._release_rewound_parts(connection, route, starts)
+            self._release_rewound_items(connection, route, starts)
             if not has_state and _goes_on(standing, starts):
                 self._refuse_unsettled_acks(connection, standing, targets)
             else:
@@ -147,9 +154,11 @@ class Interventions(Batches):
             held = self._held(connection, route)
             self._abandon(connection, route)
             self._set_held(connection, route, dict.fromkeys(held))
+            self._release_rewound_items(connection, route, held)
             for partition, start in held.items():
                 moved = sa.update(self._t.offsets).filter_by(route=route, partition=partition)
-                connection.execute(moved.values(committed=start, hold=start))
+                hold = self._waits_from(connection, route, partition, start)
+                connection.execute(moved.values(committed=start, hold=hold))
             generation = course.generation + 1
             connection.execute(sa.update(self._t.courses).filter_by(route=route).values(generation=generation))
             if steps_hold := self._held_by_steps(connection, route):
@@ -262,11 +271,17 @@ class Interventions(Batches):
         skipped = {ACKNOWLEDGED: advance.items} if advance.items else {}
         self._commit(connection, batch, Settlement(advance.items, 0, skipped))
 
+    def held_items(self, route: str) -> int:
+        """How many items the route's steps hold back."""
+        with self.reading() as connection:
+            return self._held_by_steps(connection, route)
+
     def _held_by_steps(self, connection: sa.Connection, route: str) -> int:
-        """How many items wait in steps, not for a table."""
+        """How many items wait in steps, not for a table or the destination."""
         c = self._t.totals.c
         waiting = connection.execute(sa.select(c.waiting).where(c.route == route)).scalar() or 0
-        return waiting - sum(table.rows for table in self._waiting_tables(connection, route).values())
+        tables = sum(table.rows for table in self._waiting_tables(connection, route).values())
+        return waiting - tables - self._postponed_rows(connection, route)
 
     def _release_rewound_parts(self, connection: sa.Connection, route: str, starts: Mapping[int, int]) -> None:
         """Release the parts that tables wait for and that come again from ``starts`` on: they are counted again
@@ -285,6 +300,12 @@ class Interventions(Batches):
                     " these partitions, or to after the last of them.",
                 )
         self._release_parts(connection, route, again, REWOUND)
+
+    def _release_rewound_items(self, connection: sa.Connection, route: str, starts: Mapping[int, int]) -> None:
+        """The same for what waits at the destination."""
+        again = {p: (start, _NO_END) for p, start in starts.items()}
+        if rows := self._leave_out_postponed(connection, route, again):
+            self._move_waiting_to_skipped(connection, route, rows, REWOUND)
 
     def _release_parts(
         self, connection: sa.Connection, route: str, parts: Sequence[tuple[int, str]], label: str

@@ -85,6 +85,15 @@ class Tables:
             _key(route=text, number=big, target=text, partition=integer),
             _values(first=big, end=big),
         )
+        self.postponed = table(
+            "postponed",
+            _numbered(),
+            _values(route=text, group=text, rows=big, places=sa.LargeBinary()),
+            _values(delay=real, since=real, attempts=integer, reason=text),
+            _set_at_commit(tried_as=big),
+            sa.CheckConstraint("rows > 0", name="something_is_postponed"),
+        )
+        self.postponed_offsets = table("postponed_offsets", _key(number=integer, partition=integer), _values(first=big))
         self.held = table("held", _key(route=text, partition=integer), _values(first=big))
         self.columns = table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real))
         self.changes = table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text))

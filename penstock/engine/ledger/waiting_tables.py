@@ -17,12 +17,13 @@ from penstock.destinations.contract import Batch
 from penstock.engine.delivery.batch_pieces import joined
 from penstock.engine.ledger.accounts import LOADED_FOR_OTHERS, DeferredPart, WaitingPart, WaitingTable
 from penstock.engine.ledger.database import put_row
+from penstock.engine.ledger.postponed_items import PostponedItems
 from penstock.engine.ledger.range_text import ranges_from_text, ranges_to_text, stretches_from_text, stretches_to_text
 from penstock.engine.ledger.route_offsets import RouteOffsets
 from penstock.redaction import redacted
 
 
-class WaitingTables(RouteOffsets):
+class WaitingTables(RouteOffsets, PostponedItems):
     def waiting_tables(self, route: str) -> dict[str, WaitingTable]:
         """The tables of a route that wait, and what for."""
         with self.reading() as connection:
@@ -157,14 +158,15 @@ class WaitingTables(RouteOffsets):
         return found
 
     def _waits_from(self, connection: sa.Connection, route: str, partition: int, end: int) -> int:
-        """The lowest offset of a partition that a table waits for or a step holds; ``end`` if there is none."""
+        """The lowest offset of a partition that something waits at; ``end`` if there is none."""
         here = {"route": route, "partition": partition}
         o = self._t.waiting_offsets
         firsts = (
             sa.select(sa.func.min(o.c.first)).filter_by(**here),
             sa.select(self._t.held.c.first).filter_by(**here),
         )
-        found = (connection.execute(first).scalar() for first in firsts)
+        found = [connection.execute(first).scalar() for first in firsts]
+        found.append(self._postponed_from(connection, route, partition))
         return min((first for first in found if first is not None), default=end)
 
     def _update_hold(self, connection: sa.Connection, route: str, partition: int) -> None:

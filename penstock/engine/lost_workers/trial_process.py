@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+import pyarrow as pa
+
 from penstock import parent_death
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task_report import BatchReport
@@ -34,9 +36,9 @@ GRACE = 30.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Ranges to stage, and the seconds that steps may take for each batch of records."""
+    """What to stage, ranges or single items, and the seconds that steps may take for each batch of records."""
 
-    ranges: Ranges
+    what: Ranges | pa.RecordBatch
     limit: float | None
 
 
@@ -131,6 +133,7 @@ def _run_trial(plan: RoutePlan, log: Path, trial: Trial, asked: BinaryIO) -> Bat
 
 def _stage_in_child(plan: RoutePlan, log: Path, trial: Trial, write_end: int) -> None:
     """Runs in the forked process. Whatever happens here, it never returns into the server."""
+    from penstock.engine.delivery.item_staging import stage_items
     from penstock.engine.delivery.task import stage_ranges
     from penstock.log.local_log import LocalLog
 
@@ -138,7 +141,8 @@ def _stage_in_child(plan: RoutePlan, log: Path, trial: Trial, write_end: int) ->
     try:
         parent_death.request_death_signal(signal.SIGKILL)
         try:
-            answer: object = stage_ranges(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.ranges)
+            stage = stage_items if isinstance(trial.what, pa.RecordBatch) else stage_ranges
+            answer: object = stage(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.what)
         except BaseException as error:
             answer = error
         try:

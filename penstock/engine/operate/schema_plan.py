@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.destinations.contract import Part
-from penstock.engine.delivery.task import read_failed, run_task
+from penstock.engine.delivery.task import read_rows, run_task
 from penstock.engine.delivery.task_report import TaskReport
 from penstock.engine.operate.samples import SampleRange
 from penstock.engine.route_plan import RoutePlan
@@ -73,7 +73,7 @@ def _added_up(plan: RoutePlan, reports: Sequence[TaskReport], statements: Sequen
     for report in reports:
         skipped.update(report.skipped)
         for file in report.failed:
-            for batch in read_failed(file.path):
+            for batch in read_rows(file.path):
                 columns = (batch.column(name).to_pylist() for name in ("step", "code", "message"))
                 for step, code, message in zip(*columns, strict=True):
                     failed[step, code] += 1

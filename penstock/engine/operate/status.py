@@ -62,13 +62,15 @@ class RouteStatus:
     """The record that the route has stopped at, if it has."""
     waiting: Mapping[str, WaitingTable] = field(default_factory=dict)
     """Tables that were unavailable when their batches were committed; the retry lane tries them again."""
+    postponed: int = 0
+    """Records that the destination does not take yet."""
     held_bytes: int = 0
     """About how much of the log, as records have it in memory, is kept for what waits."""
 
     @property
     def held_by_steps(self) -> int:
         """How many records its steps keep back."""
-        return self.totals.waiting - sum(table.rows for table in self.waiting.values())
+        return self.totals.waiting - self.postponed - sum(table.rows for table in self.waiting.values())
 
     @property
     def lag(self) -> int:
@@ -85,7 +87,7 @@ class RouteStatus:
         """Whether the counts add up: items taken, rows of all tables, and rows that wait for a table."""
         rows = sum(count.rows for count in self.tables.values())
         waiting = sum(table.rows for table in self.waiting.values())
-        return self.totals.adds_up and rows == self.totals.loaded and waiting <= self.totals.waiting
+        return self.totals.adds_up and rows == self.totals.loaded and waiting + self.postponed <= self.totals.waiting
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
         last_commit=recent[0].committed_at if recent else None,
         halt=account.standing.halt,
         waiting=account.waiting,
+        postponed=account.postponed,
         held_bytes=sum(place.held_bytes for place in places),
     )
 

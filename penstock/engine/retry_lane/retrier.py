@@ -59,6 +59,8 @@ class RetryLane:
     delivery: Delivery
     directory: Path
     """Where a part lies while its table is retried."""
+    retry_postponed: Callable[[], None] = lambda: None
+    """Called as often: for what waits at the destination, and not for a table."""
     on_idle: Callable[[], None] = lambda: None
     """Called when nothing waits any more, to free what staging needs."""
     _watch: DriftDetector = field(default_factory=DriftDetector)
@@ -79,6 +81,8 @@ class RetryLane:
             pause = CHECK_EVERY
             try:
                 self.retry_due_tables()
+                if self.delivery.history_agrees:
+                    self.retry_postponed()
                 backoff.reset()
             except Exception as error:
                 # Whatever it is, the lane must go on: tables wait.

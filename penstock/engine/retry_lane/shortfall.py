@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from penstock.engine.delivery.batch_pieces import Place, joined
-from penstock.engine.delivery.task import read_failed
+from penstock.engine.delivery.task import read_rows
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import WaitingPart
 from penstock.errors import RouteError
@@ -32,7 +32,7 @@ def newly_failing(report: BatchReport, before: Collection[tuple[int, int, int]])
     """``before``: the items of the batch that are in the failed store, by partition, offset and number."""
     found: dict[tuple[int, int, int], str] = {}
     for file in report.failed:
-        for rows in read_failed(file.path):
+        for rows in read_rows(file.path):
             for row in rows.select([*PLACE_COLUMNS, "step", "code", "message"]).to_pylist():
                 item = row["partition"], row["offset"], row["item"]
                 found[item] = f"{row['step']}: {row['code']}: {row['message']}"

@@ -22,7 +22,7 @@ def recover_state(ledger: Ledger, plan: RoutePlan, has_state: bool) -> None:
 
 def give_up_state(ledger: Ledger, route: str) -> None:
     """Go back to what waits, and begin with an empty state there."""
-    waiting = ledger.totals(route).waiting
+    waiting = ledger.held_items(route)
     back_to = ledger.return_to_holds(route, Operator("penstock", _REASON))
     if back_to:
         events.state_lost(route, waiting, back_to)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config.pipeline_config import PipelineConfig
-from penstock.engine.delivery.task import read_failed, read_task_reports
+from penstock.engine.delivery.task import read_rows, read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, add_up
 from penstock.engine.failed.failed_items import FailedItem, failed_items
 from penstock.engine.pipeline import route_plan
@@ -112,7 +112,7 @@ class HoldingRoute:
         """A batch of these stretches."""
         report = run_tasks(self.plan, self.log, self.store, stretches)
         lines = [line for part in report.parts for line in Path(part.path).read_text().splitlines()]
-        failed = failed_items(self.log, (batch for file in report.failed for batch in read_failed(file.path)))
+        failed = failed_items(self.log, (batch for file in report.failed for batch in read_rows(file.path)))
         return Ran(report, [json.loads(line) for line in lines], list(failed))
 
     def move_to_another_worker(self) -> None:

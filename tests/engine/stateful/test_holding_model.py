@@ -11,14 +11,16 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,24 +30,29 @@ from penstock import faults
 from penstock.destinations.contract import (
     NULL_TABLE_BOOK,
     Batch,
+    Capabilities,
     Destination,
     Part,
     Receipt,
     Stager,
     TableBook,
     TableReceipt,
+    WaitingRows,
 )
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
 from penstock.engine.delivery.deliver_batch import Delivery, StateBehind
+from penstock.engine.delivery.item_staging import stage_items
 from penstock.engine.ledger import Operator
 from penstock.engine.operate.offset_control import acknowledge, plan_rewind, rewind
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.route_sources import control_source
 from penstock.engine.spark import shard_processor
 from penstock.engine.stateful.state_recovery import give_up_state, recover_state
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RefusedError
 from penstock.log.read_ranges import Stretch
+from penstock.outcome import PLACE_SCHEMA
 from penstock.record import EPOCH, Record, entries
 from tests.engine.projects import append_all, pipeline
 from tests.engine.stateful.in_process import Store, run_tasks
@@ -69,30 +76,66 @@ POINTS = (
     "route.destination_done",
     "route.before_ledger_commit",
     "route.ledger_committed",
+    "postponed.begun",
+    "postponed.cut",
+    "postponed.destination_done",
+    "postponed.before_ledger_commit",
 )
+RETRY_POINTS = tuple(point for point in POINTS if point.startswith("postponed."))
 
 rows = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([False, False, True])), min_size=1, max_size=10)
 
 
-class Table(Destination[FileConfig]):
-    """A table with transactions in memory: a batch that it has changes nothing."""
+def is_bad(number: int) -> bool:
+    """Whether the target refuses every batch that has this record."""
+    return number % 11 == 10
 
-    def __init__(self, config: FileConfig) -> None:
+
+class Table(Destination[FileConfig]):
+    """A table with transactions in memory: a batch that it has changes nothing. It takes nothing of keys that are
+    ``shut``, nor of keys of which something waits, and refuses batches with bad records."""
+
+    capabilities = Capabilities(transactions=True, leaves_waiting=True)
+
+    def __init__(self, config: FileConfig, partition: int) -> None:
         super().__init__(config)
+        self.partition = partition
         self.batches: dict[int, list[int]] = {}
+        self.left: dict[int, dict[str, list[int]]] = {}
+        """What waits of each batch, by key."""
+        self.shut: set[int] = set()
 
     def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
         return LineStager(directory, "file", whole_records=False)
 
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
-        found = [json.loads(line)["n"] for part in parts for line in Path(part.path).read_text().splitlines()]
-        kept = self.batches.setdefault(batch.number, found)
-        assert sorted(kept) == sorted(found), "a batch that is written again has the same rows"
-        return Receipt([TableReceipt("file", len(kept))] if parts else [])
+        found = [json.loads(line) for part in parts for line in Path(part.path).read_text().splitlines()]
+        if any(is_bad(row["n"]) for row in found):
+            raise RefusedError("PEN-TST-002", "there is a bad record in it.")
+        if batch.number not in self.batches:
+            left: dict[str, list[int]] = {}
+            taken = []
+            for row in found:
+                if row["k"] in self.shut or str(row["k"]) in batch.waiting_groups:
+                    left.setdefault(str(row["k"]), []).append(row["n"])
+                else:
+                    taken.append(row["n"])
+            self.batches[batch.number], self.left[batch.number] = taken, left
+        kept, left = self.batches[batch.number], self.left[batch.number]
+        numbers = [*kept, *(number for own in left.values() for number in own)]
+        assert sorted(numbers) == sorted(row["n"] for row in found), "a batch that is written again has the same rows"
+        waiting = [WaitingRows(key, self.places(own), "shut", due=0.0) for key, own in left.items()]
+        return Receipt([TableReceipt("file", len(kept), waiting=waiting)] if parts else [])
 
-    @property
-    def rows(self) -> Counter[int]:
-        return Counter(number for batch in self.batches.values() for number in batch)
+    def places(self, numbers: Sequence[int]) -> pa.RecordBatch:
+        """Every record is at the offset of its number."""
+        rows = [{"partition": self.partition, "offset": number, "item": 0} for number in numbers]
+        return pa.RecordBatch.from_pylist(rows, schema=PLACE_SCHEMA)
+
+
+@dataclass
+class Dying:
+    dead: bool = False
 
 
 @dataclass
@@ -163,12 +206,18 @@ class HoldingMachine(RuleBasedStateMachine):
         (self.web,) = self.opened.log.partitions(["web"])
         plan = self.opened.plan(ROUTE)
         assert isinstance(plan.destination_config, FileConfig)
-        self.table = Table(plan.destination_config)
+        self.table = Table(plan.destination_config, self.web)
         self.opened.ledger.open_route(ROUTE, {self.web: 0, self.control: 0})
         self.expected = Expected({self.web: 0, self.control: 0})
         self.query = Query(dict(self.expected.committed))
 
     def teardown(self) -> None:
+        if hasattr(self, "table"):
+            self.table.shut.clear()
+            for _ in range(8):
+                self.retry(None)
+            assert self.opened.ledger.postponed(ROUTE) == [], "what the target takes does not wait"
+            self.every_item_is_in_one_place()
         self.opened.ledger.close()
         self.folder.cleanup()
 
@@ -199,6 +248,15 @@ class HoldingMachine(RuleBasedStateMachine):
     def be_killed_while_delivering(self, size: int, point: str) -> None:
         self.run_batch(size, point)
 
+    @rule(keys=st.sets(st.integers(0, 4)))
+    def shut(self, keys: set[int]) -> None:
+        self.table.shut = keys
+
+    @rule(point=st.sampled_from([None, *RETRY_POINTS]))
+    def retry(self, point: str | None) -> None:
+        with self.dying(point):
+            self.retrier().retry_due()
+
     @rule()
     def move_to_another_worker(self) -> None:
         here = dict(shard_processor._states)
@@ -225,6 +283,7 @@ class HoldingMachine(RuleBasedStateMachine):
     @rule()
     def lose_the_checkpoint(self) -> None:
         self.note_unfinished()
+        self.note_dropped(self.expected.lowest)
         recover_state(self.opened.ledger, self.opened.plan(ROUTE), has_state=False)
         self.go_back()
         self.new_query()
@@ -244,9 +303,10 @@ class HoldingMachine(RuleBasedStateMachine):
                 rewind(self.opened, found, ADA)
                 raise AssertionError("a rewind that doubles rows nobody asked for is refused")
             return
-        rewind(self.opened, found, ADA)
         if pending is not None:
             self.expected.rows.update(self.table.batches.get(pending.number, []))
+        self.note_dropped(to)
+        rewind(self.opened, found, ADA)
         self.expected.go_back({self.web: to})
         self.new_query()
 
@@ -278,27 +338,59 @@ class HoldingMachine(RuleBasedStateMachine):
         report = run_tasks(opened.plan(ROUTE), opened.log, store, [Stretch(p, *each) for p, each in ranges.items()])
         if dies_at == "tasks":
             return
-        delivery = Delivery(opened.plan(ROUTE), self.table, opened.log, opened.ledger, opened.failed_store, Event())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(faults, "_armed", faults.parse(f"{dies_at}=raise" if dies_at else ""))
+        behind = dead = False
+        with self.dying(dies_at) as dying:
             try:
-                delivery.deliver(report)
-            except faults.InjectedFault:
+                self.retrier().settle_refused()
+                self.delivery.deliver(report)
                 self.note_committed(ranges)
-                return
+                self.retrier().settle_refused()
             except StateBehind:
-                assert self.is_behind(ranges), "the state is the one that belongs to the ledger"
-                self.note_unfinished()
-                give_up_state(opened.ledger, ROUTE)
-                self.go_back()
-                self.new_query()
-                return
+                behind = True
+        dead = dying.dead
+        if behind:
+            assert self.is_behind(ranges), "the state is the one that belongs to the ledger"
+            self.note_unfinished()
+            self.note_dropped(self.expected.lowest)
+            give_up_state(opened.ledger, ROUTE)
+            self.go_back()
+            self.new_query()
+            return
         self.note_committed(ranges)
+        if dead:
+            return
         if dies_at is None:
             del query.states[query.done + 1 :]
             query.states.append(store)
             query.done += 1
             opened.log.holds.set(ROUTE, end)
+
+    @property
+    def delivery(self) -> Delivery:
+        opened = self.opened
+        return Delivery(opened.plan(ROUTE), self.table, opened.log, opened.ledger, opened.failed_store, Event())
+
+    def retrier(self) -> PostponedRetrier:
+        """Of a new process: it knows of no backoff."""
+        return PostponedRetrier(self.delivery, partial(stage_items, self.opened.plan(ROUTE), self.opened.log))
+
+    @contextmanager
+    def dying(self, point: str | None) -> Iterator[Dying]:
+        found = Dying()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(faults, "_armed", faults.parse(f"{point}=raise" if point else ""))
+            try:
+                yield found
+            except faults.InjectedFault:
+                found.dead = True
+
+    def note_dropped(self, start: int | None) -> None:
+        """What waits at the target and comes again waits no more, unless it is being tried."""
+        for group in self.opened.ledger.postponed(ROUTE) if start is not None else []:
+            if group.number is None:
+                again = [number for number in group.places.column("offset").to_pylist() if number >= start]
+                self.expected.rows.subtract(again)
+        self.expected.rows = +self.expected.rows
 
     def is_behind(self, ranges: dict[int, tuple[int, int]]) -> bool:
         return any(start != self.expected.committed[p] for p, (start, _) in ranges.items()) or self.older is not None
@@ -333,12 +425,20 @@ class HoldingMachine(RuleBasedStateMachine):
     # What must hold
 
     @invariant()
-    def the_target_has_what_the_reference_has(self) -> None:
+    def every_item_is_in_one_place(self) -> None:
+        """What the reference has let go is at the target, waits there, or has failed."""
         if not hasattr(self, "table"):
             return
-        pending = self.opened.ledger.standing(ROUTE).pending
-        begun = Counter(self.table.batches.get(pending.number, []) if pending is not None else [])
-        assert self.table.rows - begun == self.expected.rows
+        ledger = self.opened.ledger
+        pending, groups = ledger.standing(ROUTE).pending, ledger.postponed(ROUTE)
+        begun = {group.number for group in groups} | ({pending.number} if pending is not None else set())
+        there = Counter(n for number, rows in self.table.batches.items() if number not in begun for n in rows)
+        waits = Counter(n for group in groups for n in group.places.column("offset").to_pylist())
+        extent = ledger.failed_extent(ROUTE)
+        failed = Counter(entry.record.offset for entry in self.opened.failed_store.read(ROUTE, extent))
+        assert there + waits + failed == self.expected.rows
+        assert all(is_bad(number) for number in failed)
+        assert not any(is_bad(number) for number in there)
 
     @invariant()
     def the_books_say_what_waits_and_where(self) -> None:
@@ -347,13 +447,14 @@ class HoldingMachine(RuleBasedStateMachine):
         ledger = self.opened.ledger
         totals = ledger.totals(ROUTE)
         assert totals.adds_up
-        assert totals.waiting == sum(map(len, self.expected.waiting.values()))
+        postponed = [n for group in ledger.postponed(ROUTE) for n in group.places.column("offset").to_pylist()]
+        assert totals.waiting == sum(map(len, self.expected.waiting.values())) + len(postponed)
         lowest = self.expected.lowest
         assert ledger.held(ROUTE) == ({} if lowest is None else {self.web: lowest})
         positions = ledger.offsets(ROUTE)
         assert {p: position.committed for p, position in positions.items()} == self.expected.committed
-        hold = self.expected.committed[self.web] if lowest is None else lowest
-        assert positions[self.web].hold == hold
+        firsts = [self.expected.committed[self.web], *([] if lowest is None else [lowest]), *postponed]
+        assert positions[self.web].hold == min(firsts)
 
     @invariant()
     def the_log_has_what_is_needed(self) -> None:
