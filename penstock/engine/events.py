@@ -95,8 +95,12 @@ def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
         _WAITING.labels(route, table).set(rows)
 
 
-def tick_failed(route: str, reason: str) -> None:
-    log.warning("route %s: what waits for a time waits longer: %s; tried again at the next tick", route, reason)
+def control_failed(route: str, reason: str) -> None:
+    log.warning("route %s: what waits in its step may wait longer, trying again: %s", route, reason)
+
+
+def release_asked(route: str) -> None:
+    log.info("route %s: what waits in its step, up to where it was asked for, goes on with its next batch", route)
 
 
 def state_lost(route: str, waiting: int, back_to: Mapping[int, int]) -> None:

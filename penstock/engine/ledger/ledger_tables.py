@@ -85,6 +85,7 @@ class Tables:
             _key(route=text, number=big, target=text, partition=integer),
             _values(first=big, end=big),
         )
+        self.releases = table("releases", _numbered(), _values(route=text, up_to=big))
         self.held = table("held", _key(route=text, partition=integer), _values(first=big))
         self.columns = table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real))
         self.changes = table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text))

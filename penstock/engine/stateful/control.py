@@ -1,38 +1,14 @@
-"""The one writer of a route's control records, and the ticks that it writes while something waits for a time."""
+"""The one writer of a route's control records."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from threading import Event
 
-from penstock.engine import events
 from penstock.engine.route_sources import control_source
 from penstock.engine.stateful.control_records import release_record, tick_record
-from penstock.errors import PenstockError
 from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.record import Record, entries
-
-
-class Ticker:
-    """Writes a tick every so many seconds while something waits for a time."""
-
-    def __init__(self, log: LocalLog, route: str, every: float, waits: Callable[[], bool]) -> None:
-        self._writer = ControlWriter(log, route)
-        self._route = route
-        self._every = every
-        self._waits = waits
-
-    def keep_ticking(self, ended: Event) -> None:
-        """Until ``ended``. A log that is unavailable is tried again at the next tick."""
-        with self._writer:
-            while not ended.wait(self._every):
-                try:
-                    if self._waits():
-                        self._writer.tick()
-                except (PenstockError, OSError) as error:
-                    events.tick_failed(self._route, str(error))
 
 
 class ControlWriter:
