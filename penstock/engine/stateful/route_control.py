@@ -28,17 +28,17 @@ class RouteControl:
         self._route = plan.name
         self._tick_every = plan.holding_step().tick_every or math.inf
         self._writer = ControlWriter(log, plan.name)
-        self._releases = Releases(ledger, plan.name, self._writer)
+        self._releases = Releases(log, ledger, plan, self._writer)
         self._reminder = Reminder()
 
     def release_once(self) -> None:
         """Before a run that ends with what is in the log then. It does not wait for a time, so it needs no ticks."""
         with self._writer:
-            self._releases.carry_out()
+            self._releases.release_due()
 
     def keep_telling(self, ended: Event) -> None:
-        """Until ``ended``: ticks while something waits for a time, and releases when they are asked for. A log or
-        ledger that is unavailable is tried again when the next one is due."""
+        """Until ``ended``: ticks while something waits for a time, and releases when they are due. A log or ledger
+        that is unavailable is tried again when the next one is."""
         release_due = time.monotonic()
         tick_due = release_due + self._tick_every
         with self._writer:
@@ -49,7 +49,7 @@ class RouteControl:
                     self._try(self._tick)
                 if now >= release_due:
                     release_due = now + RELEASE_CHECK_EVERY
-                    self._try(self._releases.carry_out)
+                    self._try(self._releases.release_due)
 
     def _tick(self) -> None:
         if self._ledger.held(self._route):
