@@ -174,7 +174,8 @@ def test_without_a_limit_everything_waits(tmp_path: Path) -> None:
         run.send("web", number)
     run.deliver()
     run.look()
-    assert (run.releases, run.deliver() if run.releases else []) == (0, [])
+    assert run.releases == 0
+    assert run.kept > LIMIT
 
 
 appends = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(0, 600)), min_size=1, max_size=25)
