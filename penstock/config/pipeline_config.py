@@ -160,6 +160,13 @@ class RouteConfig(ComponentConfig):
     )
     max_records: int = Field(default=1_000_000, gt=0, description="Most records in one batch.")
     max_bytes: ByteSize = Field(default=2**30, gt=0, description="Most bytes in one batch, as the log stores them.")
+    max_hold_bytes: ByteSize | None = Field(
+        default=None,
+        gt=0,
+        description="Most bytes of the log, as records have them in memory, that are kept for what waits in a step such"
+        " as `gather`: from the oldest record that waits up to where the route stands. Past it the oldest of what waits"
+        " goes on as it is, until at most four fifths of it are kept. By default no limit.",
+    )
     on_error: OnError = Field(
         default=OnError.DEAD_LETTER,
         description="What happens to a record that a step fails or the destination refuses. `dead_letter`: it goes to"
@@ -212,6 +219,9 @@ class RouteConfig(ComponentConfig):
     def _can_hold(self) -> Self:
         places = [number for number, step in enumerate(self.steps) if step.config.holds]
         if not places:
+            if self.max_hold_bytes is not None:
+                what = "this route has no step that keeps records back, so there is nothing to limit"
+                raise refuse(complaint(("max_hold_bytes",), what, "Leave `max_hold_bytes` out.", True))
             return self
         first = ("steps", places[0], self.steps[places[0]].name)
         name = f"'{self.steps[places[0]].name}' keeps records back"

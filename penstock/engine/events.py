@@ -25,6 +25,9 @@ _OVERFLOWED = Counter(
 )
 _LOST = Counter("penstock_workers_lost_total", "Processes that records ended, or that took too long.", ["route"])
 _WAITING = Gauge("penstock_waiting_rows", "Rows of committed batches that wait for their table.", ["route", "table"])
+_HOLD_LIMITED = Counter(
+    "penstock_hold_limit_releases_total", "Times that `max_hold_bytes` made the oldest waiting things go on.", ["route"]
+)
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _BEAT = Gauge("penstock_engine_heartbeat_timestamp_seconds", "When engine and JVM last gave a sign of life.")
 _STILL = Gauge("penstock_route_still_seconds", "How long the tasks of its batch have not moved.", ["route"])
@@ -108,8 +111,20 @@ def rows_waiting(route: str, tables: Mapping[str, int]) -> None:
         _WAITING.labels(route, table).set(rows)
 
 
-def tick_failed(route: str, reason: str) -> None:
-    log.warning("route %s: what waits for a time waits longer: %s; tried again at the next tick", route, reason)
+def control_failed(route: str, reason: str) -> None:
+    log.warning("route %s: what waits in its step may wait longer, trying again: %s", route, reason)
+
+
+def release_written(route: str) -> None:
+    log.info("route %s: told its step to let go of what waits; it goes on with one of the next batches", route)
+
+
+def hold_limited(route: str, size: int, limit: int) -> None:
+    _HOLD_LIMITED.labels(route).inc()
+    log.warning(
+        "route %s: the log keeps %d bytes for what waits in its step, more than `max_hold_bytes` (%d); the oldest of it"
+        " goes on as it is", route, size, limit,
+    )  # fmt: skip
 
 
 def state_lost(route: str, waiting: int, back_to: Mapping[int, int]) -> None:

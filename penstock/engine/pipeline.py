@@ -143,4 +143,5 @@ def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
         only_keys=tuple(chosen.only_keys),
         on_error=chosen.on_error,
         step_timeout=chosen.step_timeout,
+        max_hold_bytes=chosen.max_hold_bytes,
     )

@@ -59,6 +59,8 @@ class RoutePlan:
     on_error: OnError = OnError.DEAD_LETTER
     step_timeout: float | None = None
     """Seconds that the steps may take for one batch of records."""
+    max_hold_bytes: int | None = None
+    """How much of the log may be kept for what waits in the holding step."""
     key_secret: bytes = b""
     """For the keys of a holding step: 16 bytes that nobody outside knows."""
 

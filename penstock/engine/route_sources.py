@@ -9,7 +9,7 @@ def replay_source(route: str) -> str:
 
 
 def control_source(route: str) -> str:
-    """For what its holding step is told: ticks."""
+    """For what its holding step is told: ticks and releases."""
     return f"control:{route}"
 
 

@@ -64,6 +64,13 @@ class HeldItems:
         numbers = np.unique(self.numbers(high, low))
         return numbers[numbers >= 0]
 
+    def find_up_to(self, stamp: int) -> Numbers:
+        """The numbers of the keys of which an item waits that stands at or before this point in the order of the
+        log, each once."""
+        waits = self._next[: self._used] != _GONE
+        old = self._items[: self._used][waits & (self._items["order"][: self._used] <= stamp)]
+        return self.find(old["high"], old["low"])
+
     def add(self, items: Items) -> None:
         """Items that wait from now on, in the order of the log."""
         if len(items) == 0:

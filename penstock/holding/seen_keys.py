@@ -66,8 +66,9 @@ class SeenKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def decide(self, items: Items, ticks: Sequence[int] = ()) -> Decision:
-        """The first item of each key passes; one that comes within the window after another of its key is skipped."""
+    def decide(self, items: Items, ticks: Sequence[int] = (), releases: Sequence[int] = ()) -> Decision:
+        """The first item of each key passes; one that comes within the window after another of its key is skipped.
+        Nothing waits, so ticks and releases change nothing."""
         if len(items) == 0:
             return Decision(items, 0)
         in_order = items[sorted_by_log(items)]

@@ -1,4 +1,5 @@
-"""Groups of items that wait for one of them to close their group, or until they have waited long enough.
+"""Groups of items that wait for one of them to close their group, until they have waited long enough, or until they are
+told to wait no longer.
 
 Only ticks tell the time: an item begins to wait at the first tick after it. So no clock that is set, neither here nor
 where the records were made, makes a group go on early or wait for ever.
@@ -57,9 +58,10 @@ class WaitingGroups:
         """How many items wait."""
         return len(self._held)
 
-    def decide(self, items: Items, ticks: Sequence[int] = ()) -> Decision:
+    def decide(self, items: Items, ticks: Sequence[int] = (), releases: Sequence[int] = ()) -> Decision:
         """Of each key, everything up to the last item that closes it goes on, with what waited of it. ``ticks`` are
-        times: what has waited long enough by the last of them goes on too."""
+        times: what has waited long enough by the last of them goes on too. So does, with its whole group, what stands
+        at or before one of ``releases``, points in the order of the log."""
         rows = items[sorted_by_key(items)]
         goes = _up_to_last_close(rows)
         closed, stays = rows[goes], rows[~goes]
@@ -68,13 +70,14 @@ class WaitingGroups:
         _, let_go = self._held.release(self._held.find(closed["high"], closed["low"]))
         mark = self._held.arrived
         self._held.add(stays)
-        overdue = late = items[:0]
+        due = self._held.find_up_to(max(releases)) if releases else np.empty(0, np.int64)
         ticked = len(self._held) > 0 and max(ticks, default=self._now) > self._now
         if ticked:
             self._now = max(ticks)
             # What waited before gets its time from the first tick that it sees, and so does what comes with it.
             self._held.set_times(self._now)
-            overdue, late = self._held.release(self._overdue(), since=mark)
+            due = np.union1d(due, self._overdue())
+        overdue, late = self._held.release(due, since=mark)
         gone = np.concatenate([let_go, overdue])
         return Decision(
             released=np.concatenate([gone, closed, late]),

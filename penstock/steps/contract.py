@@ -110,9 +110,10 @@ class HoldingState(Protocol):
     """What a holding step remembers of one shard. It is kept in memory, and as a row of blobs that build the same state
     again, whoever decided on them: both must decide alike, because batches are replayed."""
 
-    def decide(self, items: Items, ticks: Sequence[int]) -> Decision:
+    def decide(self, items: Items, ticks: Sequence[int], releases: Sequence[int]) -> Decision:
         """What becomes of the items of a batch, in any order, and of those that waited. ``ticks`` are the times (µs)
-        that the batch has. No other clock counts."""
+        that the batch has. No other clock counts. ``releases`` are stamps, points in the order of the log: after the
+        decision no item waits that stands at or before one of them. The step's own rule says what becomes of it."""
 
     def apply(self, blob: bytes) -> None:
         """Make the change that the next blob describes."""

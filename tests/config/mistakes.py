@@ -147,6 +147,20 @@ MISTAKES = [
     ),
     Mistake("zero", with_route("    max_records: ▲0\n"), "routes.out.max_records", "must be greater than 0", ""),
     Mistake(
+        "no room for what waits",
+        with_route("    steps: [{gather: {key: k, until: done, at_most: 1m}}]\n    max_hold_bytes: ▲0\n"),
+        "routes.out.max_hold_bytes",
+        "must be greater than 0",
+        "",
+    ),
+    Mistake(
+        "a limit for what waits where nothing can wait",
+        with_route("    steps: [{where: 'n > 1'}]\n    ▲max_hold_bytes: 1GiB\n"),
+        "routes.out.max_hold_bytes",
+        "no step that keeps records back",
+        "Leave `max_hold_bytes` out.",
+    ),
+    Mistake(
         "no value",
         START + "▲routes:\n",
         "routes",

@@ -76,6 +76,12 @@ def test_a_step_in_spark_beside_one_is_refused_when_the_route_starts(tmp_path: P
         replace(found, steps=(*found.steps, other)).check_steps()
 
 
+def test_what_the_log_keeps_for_what_waits_can_be_limited(tmp_path: Path) -> None:
+    text = f"    steps: [{GATHER}]\n    to: {{type: 'null'}}\n"
+    assert plan(tmp_path, text).max_hold_bytes is None
+    assert plan(tmp_path, f"    max_hold_bytes: 20GiB\n{text}").max_hold_bytes == 20 * 2**30
+
+
 def test_its_keys_are_hashed_with_what_only_its_ledger_knows(tmp_path: Path) -> None:
     text = f"    steps: [{DEDUPE}]\n    to: {{type: 'null'}}\n"
     (tmp_path / "other").mkdir()

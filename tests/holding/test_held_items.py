@@ -47,6 +47,12 @@ def test_it_holds_and_releases_what_a_dictionary_would(taken: list[tuple[list[in
             assert each.lowest_offsets() == lowest
             _, times = each.first_times()
             assert sorted(times.tolist()) == sorted(10 * own[0][1] for own in model.values())
+            middle = start // 2
+            old = {key for key, own in model.items() if any(offset <= middle for _, offset in own)}
+            found = each.find_up_to(middle)
+            keys = np.array(sorted(old), np.uint64)
+            assert sorted(found.tolist()) == sorted(each.find(keys, keys * np.uint64(1024)).tolist())
+            assert len(found) == len(old)
 
 
 def test_the_items_of_a_key_come_in_the_order_of_the_log() -> None:

@@ -55,7 +55,7 @@ def test_what_was_seen_in_the_window_is_skipped_and_a_restart_changes_nothing(
             last[key] = time
         came = items(keyed, order)
         shuffled = came[np.random.default_rng(len(came)).permutation(len(came))]
-        decision, same = seen.decide(shuffled), undisturbed.decide(came)
+        decision, same = seen.decide(shuffled), undisturbed.decide(came, ticks=[time], releases=[order])
         decision.check("dedupe", len(came))
         assert decision.released["order"].tolist() == same.released["order"].tolist()
         assert decision.change.drop == same.change.drop

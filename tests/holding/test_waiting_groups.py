@@ -1,4 +1,4 @@
-"""Groups that wait, against a plain model: any batches, ticks and restarts."""
+"""Groups that wait, against a plain model: any batches, ticks, releases and restarts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from penstock.holding.waiting_groups import CLOSES, WaitingGroups
 
 AT_MOST = 20
 row = st.tuples(st.integers(0, 4), st.booleans())
-batch = st.tuples(st.lists(row, max_size=10), st.one_of(st.none(), st.integers(-5, 15)), st.booleans())
-"""Keys, and whether each closes its group; a tick so much later than the last; whether there is a restart."""
+batch = st.tuples(
+    st.lists(row, max_size=10),
+    st.one_of(st.none(), st.integers(-5, 15)),
+    st.lists(st.integers(-5, 40), max_size=2),
+    st.booleans(),
+)
+"""Keys, and whether each closes its group; a tick so much later than the last; releases up to so many items before the
+end of the batch; whether there is a restart."""
+Batch = tuple[list[tuple[int, bool]], int | None, list[int], bool]
 
 
 def items(rows: list[tuple[int, bool]], order: int) -> Items:
@@ -30,7 +37,7 @@ class Model:
         """The tick from which on a group waits."""
         self.now = -1000
 
-    def decide(self, rows: list[tuple[int, bool]], order: int, tick: int | None) -> set[int]:
+    def decide(self, rows: list[tuple[int, bool]], order: int, tick: int | None, releases: list[int]) -> set[int]:
         gone: set[int] = set()
         for n, (key, closes) in enumerate(rows):
             self.waiting.setdefault(key, []).append(order + n)
@@ -41,6 +48,9 @@ class Model:
             for key in list(self.waiting):
                 if self.since.setdefault(key, tick) <= tick - AT_MOST:
                     gone |= self.release(key)
+        for point in releases:
+            for key in [key for key, own in self.waiting.items() if own[0] <= point]:
+                gone |= self.release(key)
         return gone
 
     def release(self, key: int) -> set[int]:
@@ -67,17 +77,18 @@ def after(blobs: list[bytes], decision: Decision) -> list[bytes]:
 
 
 @given(st.lists(batch, max_size=20))
-def test_every_item_goes_on_once_with_its_group(taken: list[tuple[list[tuple[int, bool]], int | None, bool]]) -> None:
+def test_every_item_goes_on_once_with_its_group(taken: list[Batch]) -> None:
     groups, model, blobs = WaitingGroups(AT_MOST), Model(), list[bytes]()
     order = waiting = now = 0
-    for rows, later, restarts in taken:
+    for rows, later, back, restarts in taken:
         now += later or 0
         tick = None if later is None else now
+        releases = [order + len(rows) - each for each in back]
         came = items(rows, order)
         shuffled = came[np.random.default_rng(len(came)).permutation(len(came))]
-        decision = groups.decide(shuffled, [] if tick is None else [tick])
+        decision = groups.decide(shuffled, [] if tick is None else [tick], releases)
         decision.check("gather", len(came))
-        assert set(decision.released["order"].tolist()) == model.decide(rows, order, tick)
+        assert set(decision.released["order"].tolist()) == model.decide(rows, order, tick, releases)
         waiting += decision.held - decision.let_go
         assert waiting == len(groups) == sum(map(len, model.waiting.values()))
         offsets = [(key % 2, order) for key, own in model.waiting.items() for order in own]
@@ -87,6 +98,28 @@ def test_every_item_goes_on_once_with_its_group(taken: list[tuple[list[tuple[int
         if restarts:
             groups = restored(blobs)
             assert len(groups) == waiting
+
+
+def test_a_release_lets_the_oldest_groups_go_on_as_they_are() -> None:
+    groups = WaitingGroups(10**9)
+    groups.decide(items([(1, False), (2, False), (1, False)], 0))
+    decision = groups.decide(items([(3, False), (2, False)], 3), releases=[0])
+    assert sorted(decision.released["order"].tolist()) == [0, 2]
+    assert (decision.let_go, decision.passed, decision.held, decision.waiting) == (2, 0, 2, 3)
+    assert decision.holds == {0: 1, 1: 3}
+    everything = groups.decide(items([(3, False)], 5), releases=[2, 5, 1])
+    assert sorted(everything.released["order"].tolist()) == [1, 3, 4, 5]
+    assert (everything.let_go, everything.passed, everything.held, everything.waiting) == (3, 1, 0, 0)
+
+
+def test_a_group_goes_on_for_any_of_its_items_that_is_old_enough() -> None:
+    """A source that a route reads only now may have records that are older than what waits."""
+    groups = WaitingGroups(10**9)
+    groups.decide(items([(1, False), (2, False)], 100))
+    groups.decide(items([(1, False)], 10))
+    decision = groups.decide(items([], 0), releases=[50])
+    assert sorted(decision.released["order"].tolist()) == [10, 100]
+    assert decision.holds == {0: 101}
 
 
 def test_the_state_stays_as_large_as_what_waits() -> None:

@@ -1,4 +1,5 @@
-"""``penstock offset ack``, ``rewind`` and ``resume``: offset control by hand. The ledger keeps who did it, and why."""
+"""``penstock offset ack``, ``rewind``, ``resume`` and ``release``: offset control by hand. The ledger keeps who did it,
+and why."""
 
 from __future__ import annotations
 
@@ -163,6 +164,26 @@ def resume_route(
         print_json({"route": route, "resumes": now})
     else:
         sys.stdout.write(f"{route}: {'tried again now' if now else 'tried again at the next start'}\n")
+
+
+def release_waiting(
+    route: RouteArgument, reason: ReasonOption = "", config: ConfigOption = CONFIG, json: JsonOption = False
+) -> None:
+    """Let go of everything that waits in a route's step now, as if its time were over. What comes later waits as
+    before. Also works while the pipeline runs."""
+    from penstock.engine.operate.offset_control import release
+
+    with open_pipeline(config) as pipeline:
+        done = release(pipeline, route, current_operator(reason))
+    if json:
+        print_json({"route": route, "released": False} if done is None else {"released": True, **asdict(done)})
+    elif done is None:
+        note("nothing waits, and the route has read all that is there: there is nothing to do")
+    else:
+        when = "with its next batch" if done.now else "at the next start"
+        unread = f", and what has to wait among {counted(done.unread, 'unread record')}," if done.unread else ""
+        goes = "goes" if done.waiting == 1 else "go"
+        sys.stdout.write(f"{route}: {counted(done.waiting, 'record')} that waited{unread} {goes} on {when}\n")
 
 
 def _start(text: str) -> int | datetime:

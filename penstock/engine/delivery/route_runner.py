@@ -39,7 +39,7 @@ from penstock.engine.spark.route_source import route_source
 from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start, lacks_state
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
-from penstock.engine.stateful.control import Ticker
+from penstock.engine.stateful.route_control import RouteControl
 from penstock.engine.stateful.shards import SHARDS
 from penstock.engine.stateful.state_recovery import give_up_state, recover_state
 from penstock.errors import LedgerUnavailable, TransientError
@@ -147,26 +147,21 @@ class RouteRunner(threading.Thread):
         name = f"retries-{self.plan.name}"
         lane = threading.Thread(target=self._lane.keep_trying, args=(self._ended,), name=name, daemon=True)
         lane.start()
-        self._start_ticking()
+        self._start_telling()
         try:
             self._run()
         finally:
             self._ended.set()
 
-    def _start_ticking(self) -> None:
-        """Tell the route's holding step the time, if it waits for one. A ``once`` run does not wait."""
-        every = self.plan.holding_step().tick_every if self.plan.holding else None
-        if every is not None and not self._pace.once:
-            ticker = Ticker(self._delivery.log, self.plan.name, every, self._holds_something)
-            name = f"ticks-{self.plan.name}"
-            threading.Thread(target=ticker.keep_ticking, args=(self._ended,), name=name, daemon=True).start()
+    def _start_telling(self) -> None:
+        """Tell the route's holding step, if it has one, the time and what to let go of. A ``once`` run does not
+        wait."""
+        if self.plan.holding and not self._pace.once:
+            name = f"control-{self.plan.name}"
+            threading.Thread(target=self._control().keep_telling, args=(self._ended,), name=name, daemon=True).start()
 
-    def _holds_something(self) -> bool:
-        try:
-            return bool(self._ledger.held(self.plan.name))
-        except SQLAlchemyError as error:
-            events.ledger_unavailable(self.plan.name, reason_of(error))
-            return False
+    def _control(self) -> RouteControl:
+        return RouteControl(self._delivery.log, self._ledger, self.plan)
 
     def _run(self) -> None:
         route, stopping, backoff = self.plan.name, self._delivery.stopping, self._backoff
@@ -326,6 +321,8 @@ class RouteRunner(threading.Thread):
             give_up_state(self._ledger, plan.name)
             self._state_behind = False
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
+        if plan.holding and pace.once:
+            self._control().release_once()
         source = route_source(plan)
         self._spark.dataSource.register(source)
         reader = self._spark.readStream.format(source.name()).options(**self._options())

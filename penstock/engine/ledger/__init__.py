@@ -35,12 +35,15 @@ from penstock.engine.ledger.database import shown_url as shown_url
 from penstock.engine.ledger.database import sqlite_url as sqlite_url
 from penstock.engine.ledger.failed_entries import FailedEntries
 from penstock.engine.ledger.interventions import Advance as Advance
+from penstock.engine.ledger.release_requests import Holding as Holding
+from penstock.engine.ledger.release_requests import ReleaseRequest as ReleaseRequest
+from penstock.engine.ledger.release_requests import ReleaseRequests
 from penstock.engine.ledger.route_histories import AdoptedBatch as AdoptedBatch
 from penstock.engine.ledger.route_histories import Adoption as Adoption
 from penstock.engine.ledger.route_histories import RouteHistories
 
 
-class Ledger(RouteHistories, FailedEntries):
+class Ledger(RouteHistories, ReleaseRequests, FailedEntries):
     """Open it with ``Ledger.open``. Safe to use from several threads and processes at once."""
 
     def account(self, route: str) -> Account:

@@ -273,6 +273,8 @@ class Act(StrEnum):
     RESUME = "resume"
     ADOPT = "adopt"
     DROP = "drop"
+    RELEASE = "release"
+    """What waited in the route's holding step was let go."""
     START = "start"
     """The route starts at the end of the log."""
 
@@ -287,7 +289,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Intervention:
-    """A recorded act of an operator: the offsets ``[start, end)`` were acknowledged, or are read again."""
+    """A recorded act of an operator: the offsets ``[start, end)`` were acknowledged, are read again, or wait no
+    longer."""
 
     act: Act
     at: float

@@ -94,6 +94,7 @@ class Tables:
             sa.CheckConstraint("rows > 0", name="something_is_postponed"),
         )
         self.postponed_offsets = table("postponed_offsets", _key(number=integer, partition=integer), _values(first=big))
+        self.releases = table("releases", _numbered(), _values(route=text, up_to=big))
         self.held = table("held", _key(route=text, partition=integer), _values(first=big))
         self.columns = table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real))
         self.changes = table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text))

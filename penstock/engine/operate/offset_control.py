@@ -1,8 +1,9 @@
-"""Offset control for operators: ``acknowledge`` records, ``rewind`` a route, ``resume`` it.
+"""Offset control for operators: ``acknowledge`` records, ``rewind`` a route, ``resume`` it, ``release`` what waits.
 
 Nothing here disturbs a running engine. A route can be rewound only while no engine runs, because retention may be
 removing what it would read again. Records can be acknowledged, and a route resumed, also while a running engine has
-halted it: the engine notices within a second and goes on by itself. If no engine runs, none can start while the ledger
+halted it: the engine notices within a second and goes on by itself. What waits in a step can be released at any time,
+by the engine that runs or by the next one. If no engine runs, none can start while the ledger
 is changed.
 """
 
@@ -110,6 +111,47 @@ def acknowledge(
         resumes=moved and running and halt is not None and halt.partition == chosen and halt.offset < reached,
         waited_for=waited_for,
     )
+
+
+@dataclass(frozen=True)
+class Released:
+    """What was released: whatever waits at the stamp ``up_to`` or before it."""
+
+    route: str
+    up_to: int
+    waiting: int
+    """How many items the route's steps kept back. More may be in what the route has not read."""
+    unread: int
+    """How many offsets before that point it has not read."""
+    now: bool
+    """Whether a running engine does it; otherwise the next start does."""
+
+
+def release(pipeline: Pipeline, route: str, operator: Operator) -> Released | None:
+    """Let the route's holding step settle, by its own rule, everything that is in the log now. What comes later is not
+    touched. ``None`` if nothing waits and nothing is unread: then there is nothing to do."""
+    positions = _open_route(pipeline, route)
+    if pipeline.plan(route).holding is None:
+        raise PenstockError(
+            "PEN-ENG-076",
+            f"route '{route}' has no step that keeps records back: nothing waits in it.",
+            "See what waits, and where: penstock status",
+        )
+    log, holding = pipeline.log, pipeline.ledger.holding(route)
+    # A record that is sent from now on has a higher stamp.
+    up_to = max((log.reader(partition).published_end().stamp for partition in log.partitions()), default=UNSTAMPED)
+    committed = {p: position.committed for p, position in {**positions, **holding.positions}.items()}
+    # Also of a source that the route no longer reads, what waits goes on.
+    ends = {p: committed[p] for p in holding.held}
+    for partition in log.partitions(pipeline.config.routes[route].from_):
+        ends[partition] = max(committed[partition], log.reader(partition).end_at(up_to))
+    starts = {p: holding.held.get(p, committed[p]) for p in ends}
+    if starts == ends:
+        return None
+    places = {p: (starts[p], end) for p, end in ends.items() if starts[p] < end}
+    pipeline.ledger.request_release(route, up_to, operator, places)
+    waiting, unread = pipeline.ledger.totals(route).waiting, sum(end - committed[p] for p, end in ends.items())
+    return Released(route, up_to, waiting, unread, running_engine(pipeline) is not None)
 
 
 def plan_rewind(pipeline: Pipeline, route: str, to: int | datetime, partition: int | None) -> list[RewindRange]:

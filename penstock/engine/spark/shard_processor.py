@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.stateful.shard_decision import ShardReport, decide
-from penstock.engine.stateful.shards import TICK, slices, unpack
+from penstock.engine.stateful.shards import CONTROL, slices, unpack
 from penstock.holding.decision import StateChange
 from penstock.steps.contract import HoldingState
 
@@ -66,7 +66,7 @@ class ShardProcessor(StatefulProcessor):
         # Taken out: a task that fails has changed it in memory only.
         known = self._up_to_date(_states.pop((self._plan.name, shard), None))
         decision = decide(known.state, items)
-        decision.check(self._plan.holding.label, int(np.count_nonzero((items["bits"] & TICK) == 0)))
+        decision.check(self._plan.holding.label, int(np.count_nonzero((items["bits"] & CONTROL) == 0)))
         _states[self._plan.name, shard] = self._store(known, decision.change)
         yield Row(task=shard, report=ShardReport.of(decision).to_json(), items=None)
         for task, released in slices(decision.released):

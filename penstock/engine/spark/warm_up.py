@@ -65,7 +65,7 @@ def _warm_up_holding(config: dict[str, Any], batch: pa.RecordBatch) -> None:
     state = step.new_state()
     for later in range(3):
         items["time"] += later
-        state.decide(items, [later * 10**7])
+        state.decide(items, [later * 10**7], [])
 
 
 def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] = ()) -> None:

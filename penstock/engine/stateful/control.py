@@ -1,71 +1,72 @@
-"""The control records of a route: ticks, which tell its holding step the time.
-
-They are records of a partition that only the route reads, so a replayed batch sees the same ones.
-"""
+"""The one writer of a route's control records."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from datetime import timedelta
-from threading import Event
 
-from penstock.engine import events
 from penstock.engine.route_sources import control_source
-from penstock.errors import PenstockError
+from penstock.engine.stateful.control_records import release_record, tick_record
 from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
-from penstock.record import EPOCH, Op, Record, entries
-
-TICK_NAMESPACE = "tick"
+from penstock.record import Record, entries
 
 
-class Ticker:
-    """Writes a tick every so many seconds while something waits for a time. Its time never goes back, and passes as
-    fast as a clock that nobody sets."""
+class ControlWriter:
+    """Opens the route's control partition when there is something to write. The time of its records never goes back,
+    and passes as fast as a clock that nobody sets. After an error the next record is tried on a partition that is
+    opened anew. For one thread."""
 
-    def __init__(self, log: LocalLog, route: str, every: float, waits: Callable[[], bool]) -> None:
+    def __init__(self, log: LocalLog, route: str) -> None:
         self._log = log
         self._route = route
-        self._every = every
-        self._waits = waits
-
-    def keep_ticking(self, ended: Event) -> None:
-        """Until ``ended``. A log that is unavailable is tried again at the next tick."""
-        ticking: _Ticking | None = None
-        try:
-            while not ended.wait(self._every):
-                try:
-                    if self._waits():
-                        ticking = ticking or _Ticking(self._log, self._route)
-                        ticking.tick()
-                except (PenstockError, OSError) as error:
-                    events.tick_failed(self._route, str(error))
-                    if ticking is not None:
-                        ticking.close()
-                        ticking = None
-        finally:
-            if ticking is not None:
-                ticking.close()
-
-
-class _Ticking:
-    def __init__(self, log: LocalLog, route: str) -> None:
-        self._writer: PartitionWriter = log.writer(control_source(route))
-        self._first = max(round(time.time() * 1e6), last_tick(log, route) + 1)
-        self._since = time.monotonic()
+        self._opened: _Opened | None = None
 
     def tick(self) -> None:
-        now = self._first + round((time.monotonic() - self._since) * 1e6)
-        stamp = EPOCH + timedelta(microseconds=now)
-        self._writer.append(entries([Record(None, TICK_NAMESPACE, Op.COMMAND, timestamp=stamp)]))
+        """Say what time it is."""
+        opened = self._open()
+        self._append(opened, tick_record(opened.now()))
+
+    def release(self, up_to: int) -> int:
+        """Say that nothing waits any longer that stands at or before this stamp. Returns the offset of the record."""
+        opened = self._open()
+        return self._append(opened, release_record(up_to, opened.now()))
 
     def close(self) -> None:
-        self._writer.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.writer.close()
+
+    def __enter__(self) -> ControlWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _open(self) -> _Opened:
+        self._opened = self._opened or _Opened(self._log, self._route)
+        return self._opened
+
+    def _append(self, opened: _Opened, record: Record) -> int:
+        try:
+            return opened.writer.append(entries([record])).start
+        except Exception:
+            self.close()
+            raise
 
 
-def last_tick(log: LocalLog, route: str) -> int:
-    """The time (µs) of the newest tick in the log; 0 if there is none."""
+class _Opened:
+    def __init__(self, log: LocalLog, route: str) -> None:
+        self._first = max(round(time.time() * 1e6), last_time(log, route) + 1)
+        self._since = time.monotonic()
+        self.writer: PartitionWriter = log.writer(control_source(route))
+
+    def now(self) -> int:
+        """The route's time, in µs."""
+        return self._first + round((time.monotonic() - self._since) * 1e6)
+
+
+def last_time(log: LocalLog, route: str) -> int:
+    """The time (µs) of the newest control record in the log; 0 if there is none."""
     newest = 0
     for partition in log.partitions([control_source(route)]):
         end = log.bounds(partition).end

@@ -12,7 +12,8 @@ from penstock.config.component import namespace_pattern
 from penstock.engine.delivery.task import TaskRun, write_task_report
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source, replay_source
-from penstock.engine.stateful.shards import BYPASS, TICK, pack
+from penstock.engine.stateful.control_records import control_items
+from penstock.engine.stateful.shards import BYPASS, pack
 from penstock.holding.item import ITEM, Items
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
@@ -33,7 +34,7 @@ def run_scan(
     found: list[Items] = []
     with TaskRun(plan, plan.head_chain(), stretch) as run:
         if source == control_source(plan.name):
-            found.extend(_ticks(batch) for batch in batches)
+            found.extend(control_items(batch) for batch in batches)
         else:
             replayed = source == replay_source(plan.name)
             order = RangeOrder(log, {stretch.partition: (stretch.start, stretch.end)})
@@ -56,13 +57,6 @@ def _items(rows: pa.RecordBatch, order: RangeOrder) -> Items:
         items[name] = rows.column(name).to_numpy()
     items["time"] = int64_values(rows.column("timestamp"))
     items["order"] = order.stamps(items["partition"], items["offset"])
-    return items
-
-
-def _ticks(records: pa.RecordBatch) -> Items:
-    items = np.zeros(records.num_rows, ITEM)
-    items["time"] = int64_values(records.column("timestamp"))
-    items["bits"] = TICK
     return items
 
 

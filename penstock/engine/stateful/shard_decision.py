@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from penstock.engine.stateful.shards import BYPASS, TICK
+from penstock.engine.stateful.shards import BYPASS, CONTROL, RELEASE, TICK
 from penstock.holding.decision import Decision
 from penstock.holding.item import Items
 from penstock.steps.contract import HoldingState
@@ -43,10 +43,10 @@ class ShardReport:
 
 def decide(state: HoldingState, items: Items) -> Decision:
     """The decision on what a shard was given: the state has no say in what bypasses it."""
-    ticks = (items["bits"] & TICK) != 0
-    bypasses = (items["bits"] & BYPASS) != 0
-    decision = state.decide(items[~ticks & ~bypasses], items["time"][ticks].tolist())
-    passing = items[bypasses]
+    bits = items["bits"]
+    ticks, releases = items["time"][(bits & TICK) != 0].tolist(), items["order"][(bits & RELEASE) != 0].tolist()
+    decision = state.decide(items[(bits & (CONTROL | BYPASS)) == 0], ticks, releases)
+    passing = items[(bits & BYPASS) != 0]
     if len(passing) == 0:
         return decision
     released = np.concatenate([decision.released, passing])

@@ -21,6 +21,9 @@ BYPASS = np.uint32(1 << 31)
 """The bit of an item that goes on whatever the state says."""
 TICK = np.uint32(1 << 30)
 """The bit of an item that is no record but a tick."""
+RELEASE = np.uint32(1 << 29)
+"""The bit of an item that is no record but a release: its stamp is the point up to which nothing waits any longer."""
+CONTROL = TICK | RELEASE
 
 OFFSETS_PER_SLICE_BITS = 14
 """A slice is longer than a frame, so that few frames are read by two tasks."""
@@ -46,10 +49,10 @@ def shard_numbers(shards: int = SHARDS) -> tuple[int, ...]:
 
 
 def pack(items: Items) -> pa.RecordBatch:
-    """The items by shard. Ticks go to all of them."""
+    """The items by shard. What is no record goes to all of them."""
     shard_of = items["high"] % np.uint64(SHARDS)
-    ticks = (items["bits"] & TICK) != 0
-    blobs = [items[(shard_of == place) | ticks].tobytes() for place in range(SHARDS)]
+    control = (items["bits"] & CONTROL) != 0
+    blobs = [items[(shard_of == place) | control].tobytes() for place in range(SHARDS)]
     columns = [pa.array(shard_numbers(), pa.int32()), pa.array(blobs, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
 

@@ -44,16 +44,18 @@ from penstock.destinations.file.line_files import LineStager
 from penstock.engine.delivery.deliver_batch import Delivery, StateBehind
 from penstock.engine.delivery.item_staging import stage_items
 from penstock.engine.ledger import Operator
-from penstock.engine.operate.offset_control import acknowledge, plan_rewind, rewind
+from penstock.engine.operate.offset_control import acknowledge, plan_rewind, release, rewind
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.route_sources import control_source
 from penstock.engine.spark import shard_processor
+from penstock.engine.stateful.control_records import tick_record
+from penstock.engine.stateful.route_control import RouteControl
 from penstock.engine.stateful.state_recovery import give_up_state, recover_state
 from penstock.errors import PenstockError, RefusedError
 from penstock.log.read_ranges import Stretch
 from penstock.outcome import PLACE_SCHEMA
-from penstock.record import EPOCH, Record, entries
+from penstock.record import entries
 from tests.engine.projects import append_all, pipeline
 from tests.engine.stateful.in_process import Store, run_tasks
 
@@ -158,8 +160,11 @@ class Expected:
     now: int = -1
     rows: Counter[int] = field(default_factory=Counter)
 
-    def take(self, records: Sequence[tuple[int, int, bool]], ticks: Sequence[int]) -> list[int]:
-        """The numbers that go on. ``records`` are number, key and whether it closes its group."""
+    def take(
+        self, records: Sequence[tuple[int, int, bool]], ticks: Sequence[int], releases: Sequence[int]
+    ) -> list[int]:
+        """The numbers that go on. ``records`` are number, key and whether it closes its group; ``releases`` how many
+        records there were when an operator asked."""
         gone: list[int] = []
         for number, key, closes in records:
             if number % 7 == 6:
@@ -172,6 +177,8 @@ class Expected:
             for key in list(self.waiting):
                 if self.since.setdefault(key, self.now) <= self.now - AT_MOST:
                     gone += self.release(key)
+        for key in [key for key, own in self.waiting.items() if own[0] < max(releases, default=0)]:
+            gone += self.release(key)
         return gone
 
     def release(self, key: int) -> list[int]:
@@ -187,6 +194,14 @@ class Expected:
         self.waiting, self.since, self.now = {}, {}, -1
 
 
+@dataclass(frozen=True)
+class Control:
+    """A control record: a tick with its time, or a release with the number of records up to its point."""
+
+    tick: int = -1
+    release: int = 0
+
+
 class HoldingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +209,9 @@ class HoldingMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="penstock-holding-")
         self.opened: Pipeline = pipeline(Path(self.folder.name), CONFIG)
         self.records: list[tuple[int, int, bool]] = []
-        self.ticks: list[int] = []
+        self.control_records: list[Control] = []
+        self.asked = 0
+        """How many records there were when an operator last asked for a release that is not carried out."""
         self.elsewhere: dict[tuple[str, int], shard_processor._Known] = {}
         self.older: Query | None = None
 
@@ -235,10 +252,34 @@ class HoldingMachine(RuleBasedStateMachine):
 
     @rule(later=st.integers(1, 12))
     def tick(self, later: int) -> None:
-        now = (self.ticks[-1] if self.ticks else 0) + later
-        self.ticks.append(now)
+        now = max((each.tick for each in self.control_records), default=0) + later
+        self.control_records.append(Control(tick=now))
         with self.opened.log.writer(control_source(ROUTE)) as writer:
-            writer.append(entries([Record(None, "tick", timestamp=EPOCH + timedelta(seconds=now))]))
+            writer.append(entries([tick_record(now * 10**6)]))
+
+    @rule()
+    def ask_for_a_release(self) -> None:
+        behind = self.expected.committed[self.web] < len(self.records)
+        done = release(self.opened, ROUTE, ADA)
+        assert (done is not None) == (behind or self.expected.lowest is not None)
+        if done is not None:
+            self.asked = len(self.records)
+            assert self.opened.ledger.interventions(ROUTE)[0].end == self.asked
+
+    @rule(dies=st.booleans())
+    def carry_out_what_was_asked(self, dies: bool) -> None:
+        control = RouteControl(self.opened.log, self.opened.ledger, self.opened.plan(ROUTE))
+        if self.asked:
+            self.control_records.append(Control(release=self.asked))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(faults, "_armed", faults.parse("control.release_appended=raise" if dies else ""))
+            try:
+                control.release_once()
+                self.asked = 0
+            except faults.InjectedFault:
+                assert dies
+        assert self.opened.log.bounds(self.control).end == len(self.control_records)
+        assert bool(self.opened.ledger.release_requests(ROUTE)) == bool(self.asked)
 
     @rule(size=st.integers(1, 12))
     def deliver(self, size: int) -> None:
@@ -403,8 +444,9 @@ class HoldingMachine(RuleBasedStateMachine):
         before = dict(self.expected.committed)
         self.expected.committed = committed
         records = self.records[before[self.web] : committed[self.web]]
-        ticks = self.ticks[before[self.control] : committed[self.control]]
-        self.expected.rows.update(self.expected.take(records, ticks))
+        told = self.control_records[before[self.control] : committed[self.control]]
+        ticks = [each.tick for each in told if each.tick >= 0]
+        self.expected.rows.update(self.expected.take(records, ticks, [each.release for each in told]))
 
     def note_unfinished(self) -> None:
         """What the target got from a batch that is given up stays there, beside what it gets again."""

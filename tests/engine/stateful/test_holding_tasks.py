@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.route_sources import control_source, replay_source
 from penstock.engine.spark import shard_processor
+from penstock.engine.stateful.control_records import release_record
 from penstock.engine.stateful.shards import SHARDS, shard_numbers
 from penstock.record import Header, Record
 from tests.engine.stateful.in_process import HoldingRoute, record
@@ -77,6 +78,21 @@ def test_ticks_let_go_of_what_has_waited_long_enough(tmp_path: Path) -> None:
     assert tick(29) == []
     assert tick(30) == [1]
     assert tick(50) == []
+
+
+def test_a_release_lets_go_of_what_waits_up_to_its_point(tmp_path: Path) -> None:
+    route = HoldingRoute(tmp_path, [GATHER])
+    route.run(route.append("web", record(1, k=1), record(2, k=2)))
+    point = route.log.reader(0).published_end().stamp
+    route.run(route.append("web", record(3, k=1), record(4, k=3), record(5, k=4)))
+    control = route.append(control_source("out"), release_record(point, 0), Record(None, "of a later Penstock"))
+    route.move_to_another_worker()
+    ran = route.run(control)
+    assert (ran.report.items, ran.report.shards) == (0, SHARDS)
+    assert numbers(ran.rows) == [1, 2, 3]
+    assert (ran.report.waiting, ran.report.waiting_in_all, dict(ran.report.holds)) == (-3, 2, {0: 3})
+    route.move_to_another_worker()
+    assert route.run(control).rows == []
 
 
 def test_replayed_records_go_on_at_once(tmp_path: Path) -> None:
