@@ -42,6 +42,7 @@ def test_what_must_be_there_is_told_by_the_order_of_the_log() -> None:
     found = expect(logged, EVENTS)
     assert found.rows == {route: set(rows) for route, rows in RIGHT.items()}
     assert [each.event_id for each in found.waiting] == ["b", "d"]
+    assert found.holds == {0: 5, 1: 1}
 
 
 @pytest.mark.parametrize(

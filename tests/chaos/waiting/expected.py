@@ -33,6 +33,15 @@ class Expected:
     waiting: Sequence[Logged]
     """What orders that are open keep back."""
 
+    @property
+    def holds(self) -> Mapping[int, int]:
+        """By partition, where the log's order has the oldest event that waits, or what comes next there."""
+        found: dict[int, int] = {}
+        for each in self.in_order if self.waiting else ():
+            if each >= self.waiting[0]:
+                found.setdefault(each.partition, each.offset)
+        return found
+
 
 def expect(in_order: Sequence[Logged], events: Mapping[str, Event]) -> Expected:
     everything = {each.event_id for each in in_order}
