@@ -60,6 +60,7 @@ bench: setup  ## Measure ourselves against a peer and against the limit
 chaos: setup  ## Kill everything, again and again: count every event, compare mirrors row by row
 	$(RUN)/python -m tests.chaos --kills 100
 	$(RUN)/python -m tests.chaos --misfortunes 50
+	$(RUN)/python -m tests.chaos.waiting --kills 50
 	$(RUN)/python -m tests.chaos.mirror --seconds 60
 
 abuse: setup  ## Attack the collector in twenty ways beside an honest client, and print what that client noticed

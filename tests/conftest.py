@@ -49,6 +49,7 @@ SLOWEST = (
     "engine/stateful/test_holding_routes.py",
     "cli/test_hanging.py",
     "chaos/test_mirror.py",
+    "chaos/test_waiting.py",
     "cli/test_refused.py",
     "warehouse/test_cases.py",
     "cli/test_stopping.py",

@@ -29,8 +29,10 @@ class Poster:
     threads: int = 4
     pause: float = 0.05
     """Seconds that each thread rests after an answer: without, they take more of the machine than the pipeline."""
-    sent: set[str] = field(default_factory=set)
-    acknowledged: set[str] = field(default_factory=set)
+    sent: dict[str, int] = field(default_factory=dict)
+    """Every event with the moment before it was sent. Moments are counted: of two the later is the higher."""
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """Every event that got its 200, with the moment after that."""
     deadly: set[str] = field(default_factory=set)
     """Events that got their 200 and end every process that works on them."""
     maybe_deadly: set[str] = field(default_factory=set)
@@ -40,6 +42,7 @@ class Poster:
     unanswered: dict[str, set[int]] = field(default_factory=dict)
     """Per key the values of requests without a 200: they may have been taken, then or later."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _moments: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _running: list[threading.Thread] = field(default_factory=list)
@@ -70,19 +73,29 @@ class Poster:
         with self._connect() as http:
             numbers = self._take_numbers(1)
             self._post(http, "one", numbers, bulk=False).raise_for_status()
-        return _event_id(numbers[0])
+        return event_id(numbers[0])
 
     def post_deadly(self) -> str:
         """An event that ends every process that works on it: raises unless it gets its 200."""
         (number,) = self._take_numbers(1)
-        event = {**_event("deadly", number), "deadly": True}
+        event = {**self.event("deadly", number), "deadly": True}
         url = f"http://127.0.0.1:{self.port}/api/v1/event"
         with self._lock:
-            self.maybe_deadly.add(_event_id(number))
+            self.maybe_deadly.add(event_id(number))
         plain_http.post(url, json=event, headers={"X-Auth-Token": SECRET}, timeout=10).raise_for_status()
         with self._lock:
-            self.deadly.add(_event_id(number))
-        return _event_id(number)
+            self.deadly.add(event_id(number))
+        return event_id(number)
+
+    def event(self, sender: str, number: int) -> dict[str, object]:
+        """The event of that number. Asked for once, before it is sent."""
+        key = _key(sender, number)
+        return {
+            "eventn_ctx": {"event_id": event_id(number)},
+            "kind": TABLES[number % KEYS % len(TABLES)],
+            "id": key,
+            "n": number,
+        }
 
     def _connect(self) -> httpx.Client:
         url = f"http://127.0.0.1:{self.port}"
@@ -101,7 +114,7 @@ class Poster:
                     self._stop.wait(self.pause)
 
     def _post(self, http: httpx.Client, sender: str, numbers: list[int], bulk: bool) -> httpx.Response:
-        events = [_event(sender, number) for number in numbers]
+        events = [self.event(sender, number) for number in numbers]
         headers = {"X-Auth-Token": SECRET}
         with self._lock:
             for number in numbers:
@@ -113,8 +126,9 @@ class Poster:
             response = http.post("/api/v1/event", json=events if len(events) > 1 else events[0], headers=headers)
         if response.status_code == 200:
             with self._lock:
+                moment = next(self._moments)
                 for number in numbers:
-                    self.acknowledged.add(_event_id(number))
+                    self.acknowledged[event_id(number)] = moment
                     self.newest[_key(sender, number)] = number
                     self.unanswered[_key(sender, number)].remove(number)
         return response
@@ -122,23 +136,13 @@ class Poster:
     def _take_numbers(self, count: int) -> list[int]:
         with self._lock:
             numbers = [next(self._numbers) for _ in range(count)]
-            self.sent.update(map(_event_id, numbers))
+            self.sent.update(dict.fromkeys(map(event_id, numbers), next(self._moments)))
         return numbers
 
 
-def _event_id(number: int) -> str:
+def event_id(number: int) -> str:
     return f"id-{number}"
 
 
 def _key(sender: str, number: int) -> str:
     return f"{sender}-{number % KEYS}"
-
-
-def _event(sender: str, number: int) -> dict[str, object]:
-    key = _key(sender, number)
-    return {
-        "eventn_ctx": {"event_id": _event_id(number)},
-        "kind": TABLES[number % KEYS % len(TABLES)],
-        "id": key,
-        "n": number,
-    }

@@ -64,17 +64,17 @@ def pass_on(records: pa.Table) -> pa.Table:
 
 
 class Project(Running):
-    """``database``: the URL of a PostgreSQL that two more routes go to."""
+    """``database``: the URL of a PostgreSQL that two more routes go to. ``pipeline`` has places for port and secret."""
 
-    def __init__(self, folder: Path, faults: str = "", database: str | None = None) -> None:
+    def __init__(self, folder: Path, faults: str = "", database: str | None = None, pipeline: str = _PIPELINE) -> None:
         self.port = free_port()
         self.database = database
         folder.mkdir(parents=True, exist_ok=True)
         self.clock = SteppedClock(folder)
-        pipeline = _PIPELINE.format(port=self.port, secret=SECRET)
+        text = pipeline.format(port=self.port, secret=SECRET)
         if database is not None:
-            pipeline += _TO_POSTGRES.format(url=database)
-        super().__init__(folder, pipeline, faults, self.clock.environment)
+            text += _TO_POSTGRES.format(url=database)
+        super().__init__(folder, text, faults, self.clock.environment)
         (folder / "steps.py").write_text(_STEPS)
 
     @property

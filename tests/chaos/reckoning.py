@@ -53,11 +53,11 @@ def reckon(scene: Scene, struck: Counter[str], began: float) -> Reckoning:
         sent=len(poster.sent),
         acknowledged=len(poster.acknowledged),
         rows={route: counts.total() for route, counts in rows.items()},
-        lost={event_id for counts in rows.values() for event_id in poster.acknowledged - counts.keys()}
+        lost={event_id for counts in rows.values() for event_id in poster.acknowledged.keys() - counts.keys()}
         | (poster.deadly - ended),
         doubled={event_id for counts in rows.values() for event_id, count in counts.items() if count > 1}
         | (poster.maybe_deadly & found.keys()),
-        unknown={event_id for counts in rows.values() for event_id in counts.keys() - poster.sent},
+        unknown={event_id for counts in rows.values() for event_id in counts.keys() - poster.sent.keys()},
         stale=_stale(poster, project.newest()) if project.database is not None else set(),
         wrongly_failed={event_id for event_id, count in failed.items() if count > 1} | (ended - poster.maybe_deadly),
         last_event_arrived=all(last in counts for counts in rows.values()),

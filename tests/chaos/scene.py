@@ -21,7 +21,7 @@ from tests.chaos.project import ROUTE, Project
 
 PATIENCE = 1500.0
 """Seconds for routes to come up and to catch up: where all is busy, Spark's processes take many tries to start."""
-_EVENT_ID = r'"event_id": ?"(?P<id>[^"]+)"'
+EVENT_ID = r'"event_id": ?"(?P<id>[^"]+)"'
 
 
 @dataclass
@@ -47,10 +47,13 @@ class Scene:
         eventually(delivers, f"the routes deliver again (see {self.project.log})", PATIENCE, every=0.5)
 
     def wait_until_all_is_delivered(self) -> None:
+        """But for what steps keep back."""
+
         def caught_up() -> bool:
             self.project.keep_up()
             with self.opened() as pipeline:
-                return all(route_status(pipeline, route).to_go == 0 for route in self.project.routes)
+                found = [route_status(pipeline, route) for route in self.project.routes]
+            return all(status.to_go == status.held_by_steps for status in found)
 
         eventually(caught_up, f"the routes have caught up (see {self.project.log})", PATIENCE, every=0.5)
 
@@ -62,7 +65,7 @@ class Scene:
         """The ids of all events in the log."""
         with self.opened() as pipeline:
             batches = [rows for p in pipeline.log.partitions() for rows in pipeline.log.read(p, 0)]
-        found = pc.extract_regex(pa.chunked_array([rows.column("data").cast("utf8") for rows in batches]), _EVENT_ID)
+        found = pc.extract_regex(pa.chunked_array([rows.column("data").cast("utf8") for rows in batches]), EVENT_ID)
         return Counter(pc.struct_field(found, "id").to_pylist())
 
     def failed(self) -> Counter[str]:

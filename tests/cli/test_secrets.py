@@ -79,7 +79,9 @@ class Planted:
 
     def files(self) -> Iterator[Path]:
         for top in (self.folder / "data", self.events):
-            yield from (path for path in top.rglob("*") if path.is_file())
+            # Not `rglob`: what runs meanwhile removes folders.
+            for folder, _, names in os.walk(top):
+                yield from (path for name in names if (path := Path(folder) / name).is_file())
 
 
 def _core(secret: str) -> str:

@@ -63,6 +63,8 @@ from penstock.engine.ledger import (
 )
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.route_sources import own_sources
+from penstock.engine.stateful.step_holds import holds_in_order
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local_log import LocalLog
 from penstock.log.record_order import LogOrder, RangeOrder
@@ -397,7 +399,14 @@ class Delivery:
         """What steps hold per partition after the batch, also of partitions that it does not cover."""
         if not self.plan.holding:
             return {}
-        return {**dict.fromkeys(self.ledger.held(self.plan.name)), **report.holds}
+        route = self.plan.name
+        own = self.log.partitions(own_sources(route))
+        read = {
+            p: (position.hold, report.ranges[p][1] if p in report.ranges else position.committed)
+            for p, position in self.ledger.offsets(route).items()
+            if p not in own
+        }
+        return {**dict.fromkeys(self.ledger.held(route)), **holds_in_order(self.log, report.holds, read)}
 
     def store_failed(
         self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int

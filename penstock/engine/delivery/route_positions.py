@@ -17,7 +17,7 @@ class RoutePosition:
     committed: int
     """The next offset to read."""
     hold: int
-    """The lowest offset that something still waits on."""
+    """The lowest offset that is kept for what still waits."""
     oldest: int
     end: int
     held_bytes: int = 0

@@ -49,7 +49,7 @@ class RouteState(StrEnum):
 
 @dataclass(frozen=True)
 class Position:
-    """``committed`` is the next offset to read; ``hold`` the lowest one that something still waits on."""
+    """``committed`` is the next offset to read; ``hold`` the lowest one that is kept for what still waits."""
 
     committed: int
     hold: int
