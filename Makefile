@@ -29,8 +29,8 @@ $(INSTALLED): requirements-uv.lock requirements.lock pyproject.toml
 	@touch $@
 
 $(COMPILED): $(INSTALLED)
-	@echo "compiling what works on JSON bytes (once)"
-	@$(RUN)/python -m penstock.engine.spark.warm_up
+	@echo "compiling what works on bytes (once)"
+	@$(RUN)/python -m penstock.engine.spark.compile_all
 	@touch $@
 
 java:

@@ -7,6 +7,7 @@ outside ours join by an entry point in the group ``penstock.components`` that na
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -47,6 +48,12 @@ class Component:
 
     def implementation_class(self) -> Any:
         return _load(self.implementation)
+
+    def warm_up(self) -> None:
+        """Compile the functions of its own; a component that has some says how in ``warm_up.py`` of its folder."""
+        folder = self.config.partition(":")[0].rpartition(".")[0]
+        if folder and importlib.util.find_spec(f"{folder}.warm_up") is not None:
+            importlib.import_module(f"{folder}.warm_up").warm_up()
 
 
 def built_in(package: str, summary: str) -> Component:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -19,6 +19,7 @@ import duckdb
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.dialect import DUCKDB
+from penstock.destinations.duckdb.instance import lend_instance
 from penstock.destinations.duckdb.mirror_applier import line
 from penstock.destinations.duckdb.session import DuckdbSession, as_penstock_error
 from penstock.destinations.sql.destination import SqlDestination
@@ -68,19 +69,16 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
     def _open(self, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection for this call alone. Leaving it without a commit rolls everything back."""
         path = self.config.path
-        with _turns[os.path.realpath(path)]:
+        # Changes are spread over the table: writing them into it costs more than all else, and DuckDB does it by itself
+        # once its write-ahead log has 16 MB.
+        checkpoint = not self.config.mirrors
+        with _turns[os.path.realpath(path)], lend_instance() as instance:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                connection = duckdb.connect(path, read_only=read_only)
-                connection.execute("SET TimeZone = 'UTC'")
-                if self.config.mirrors:
-                    # Changes are spread over the table: writing them into it costs more than all else, and DuckDB does
-                    # it by itself once its write-ahead log has 16 MB.
-                    connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+                connection = instance.attach(path, read_only, checkpoint)
             except (duckdb.Error, OSError) as error:
                 raise _cannot_open(path, error) from error
-            with closing(connection):
-                yield connection
+            yield connection
 
 
 def _cannot_open(path: Path, error: Exception) -> TransientError:

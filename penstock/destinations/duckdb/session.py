@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.duckdb import merge_function
 from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.duckdb.mirror_applier import DuckdbMirrorTransaction, create_staging_table, insert_rows, line
 from penstock.destinations.duckdb.unmapped_store import DuckdbUnmappedStore
@@ -57,7 +56,6 @@ class DuckdbSession(MarkedSession):
         connection.execute("SET catalog_error_max_schemas = 0")
         ((database, schema),) = connection.execute("SELECT current_database(), current_schema()").fetchall()
         self._schema = DUCKDB.identifier(database) + "." + DUCKDB.identifier(schema)
-        merge_function.register_merge_function(connection)
 
     def table(self, name: str) -> Table | None:
         with self._translate_errors():

@@ -108,6 +108,7 @@ def _release_files(kept: Set[int] = frozenset()) -> None:
 
 def _load(steps: Set[str], destinations: Set[str]) -> None:
     global _is_fork
+    gc.disable()
     import pyspark.sql.streaming.python_streaming_source_runner
     import pyspark.sql.worker.create_data_source
     import pyspark.sql.worker.plan_data_source_read
@@ -119,6 +120,7 @@ def _load(steps: Set[str], destinations: Set[str]) -> None:
     _is_fork = True
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class _Server:

@@ -35,7 +35,10 @@ def _text(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.int32]]:
     """The bytes of a string array and where each string begins and ends in them."""
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), places
+    content = np.frombuffer(data if data is not None else b"", np.uint8)
+    # Whether a buffer could be written to would make another compiled function of it.
+    places.flags.writeable = content.flags.writeable = False
+    return content, places
 
 
 @compiled

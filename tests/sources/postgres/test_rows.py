@@ -37,6 +37,7 @@ def read(text: bytes, shape: Layout) -> tuple[list[bytes], list[bytes]]:
     columns = len(shape.columns)
     starts, ends = np.zeros(rows * columns, np.int32), np.zeros(rows * columns, np.int32)
     assert cut(block, len(block), columns, starts, ends) == rows
+    block.flags.writeable = False
     placed = Rows(np.zeros(rows, np.int32), np.arange(rows, dtype=np.int64) * columns)
     fields, packed = Fields(block, starts, ends), pack([shape])
     return texts(data_of(placed, fields, packed, SCRATCH)), texts(keys_of(placed, fields, packed, SCRATCH))

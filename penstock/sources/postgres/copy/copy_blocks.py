@@ -131,7 +131,7 @@ def _read_past_driver(pgconn: pq.abc.PGconn, statement: bytes, scratch: Scratch,
     text = scratch.bytes("text", BLOCK_BYTES)
     size = rows = 0
     while True:
-        messages.at, size, rows, why = _gather(
+        messages.at, size, rows, why = gather_rows(
             messages.buffer, messages.at, messages.end, BLOCK_BYTES, text, size, rows
         )
         if why == _MORE:
@@ -196,7 +196,7 @@ class _Messages:
 
 
 @compiled
-def _gather(
+def gather_rows(
     buffer: Bytes, at: int, end: int, most: int, text: npt.NDArray[np.uint8], size: int, rows: int
 ) -> tuple[int, int, int, int]:
     """Append the rows of complete messages to ``text``, up to ``most`` bytes: where and why it stopped, what it has."""

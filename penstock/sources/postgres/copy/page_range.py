@@ -135,7 +135,10 @@ class RangeReader:
         if cut(block.text, block.size, columns, starts, ends) != block.rows:
             raise ServerUnavailable("PEN-PGS-015", f"rows of {layout.namespace} are not in COPY's format.", TRIED_AGAIN)
         rows = Rows(np.zeros(block.rows, np.int32), np.arange(block.rows, dtype=np.int64) * columns)
-        fields = Fields(block.text[: block.size], starts, ends)
+        text = block.text[: block.size]
+        # As the text of changes: one compiled function for both.
+        text.flags.writeable = False
+        fields = Fields(text, starts, ends)
         if block.size > LARGEST_ROW:  # a single row
             keys = keys_of(rows, keys_only([rows], fields, packed), packed, self._scratch)
             return too_large(row_entries(keys, keys if layout.key else None, layout, position), block.size)

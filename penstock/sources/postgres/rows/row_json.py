@@ -73,7 +73,9 @@ def keys_only(groups: Sequence[Rows], fields: Fields, packed: Packed) -> Fields:
                     values.append(fields.text[fields.starts[field] : fields.ends[field]])
                     starts[field], ends[field] = size, size + len(values[-1])
                     size += len(values[-1])
-    return Fields(np.concatenate(values), starts, ends)
+    text = np.concatenate(values)
+    text.flags.writeable = False
+    return Fields(text, starts, ends)
 
 
 def _keys(name: str, or_row: bool, rows: Rows, fields: Fields, packed: Packed, scratch: Scratch) -> Texts:
