@@ -63,8 +63,8 @@ class TestWholeRecords:
         shown = json.loads(capsys.readouterr().out)
         assert shown.pop("timestamp").endswith("Z")
         assert shown == {
-            "partition": 2, "offset": 9, "item": 0, "namespace": "web", "op": "insert", "mode": "sync", "key": None, "headers": {},
-            "data": {"a": 1},
+            "partition": 2, "offset": 9, "item": 0, "namespace": "web", "op": "insert", "mode": "sync", "key": None,
+            "headers": {}, "data": {"a": 1},
         }  # fmt: skip
 
     @pytest.mark.parametrize(
