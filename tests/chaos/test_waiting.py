@@ -45,6 +45,13 @@ def test_what_must_be_there_is_told_by_the_order_of_the_log() -> None:
     assert found.holds == {0: 5, 1: 1}
 
 
+def test_an_append_that_is_found_later_counts_from_when_it_is_read() -> None:
+    late, before, close = Logged(3, 1, 0, "a"), Logged(9, 0, 5, "b"), Logged(12, 0, 6, "c")
+    found = expect([late, before, close], EVENTS, {UNIQUE: [before, close, late], ORDERS: [before, close, late]})
+    assert found.rows[UNIQUE] == {"b", "c"}
+    assert [each.event_id for each in found.waiting] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("route", "rows", "broken"),
     [

@@ -13,7 +13,7 @@ from penstock.engine.operate.status import route_status
 from penstock.engine.route_sources import control_source
 from penstock.testing.waiting import eventually
 from tests.chaos.scene import PATIENCE, Scene
-from tests.chaos.waiting.expected import Expected, expect, read_log
+from tests.chaos.waiting.expected import Expected, Logged, expect, read_as, read_log
 from tests.chaos.waiting.project import HOLDING, ORDERS, TIMED, UNIQUE, HoldingProject
 from tests.chaos.waiting.promises import broken_promises
 from tests.chaos.waiting.shopper import Shopper
@@ -50,13 +50,13 @@ def reckon(scene: Scene, project: HoldingProject, shopper: Shopper, struck: Coun
     _keep_trying(scene, shopper.post_one)
     codes = [_settle(scene)]
     logged = read_log(scene)
-    first = expect(logged, shopper.events)
+    first = _expect(scene, project, shopper, logged)
     wrong = [f"with open orders: {line}" for line in _wrong(scene, project, shopper, first)]
     removed = _remove_all_that_is_free(scene)
     project.start()
     _keep_trying(scene, lambda: shopper.close({shopper.events[waits.event_id].order for waits in first.waiting}))
     codes.append(_settle(scene))
-    last = expect(sorted({*logged, *read_log(scene)}), shopper.events)
+    last = _expect(scene, project, shopper, sorted({*logged, *read_log(scene)}))
     if last.waiting:
         wrong.append(f"the test has left orders open: {_some(each.event_id for each in last.waiting)}")
     wrong += [f"with closed orders: {line}" for line in _wrong(scene, project, shopper, last)]
@@ -73,6 +73,11 @@ def reckon(scene: Scene, project: HoldingProject, shopper: Shopper, struck: Coun
         exit_codes=codes,
         seconds=time.monotonic() - began,
     )
+
+
+def _expect(scene: Scene, project: HoldingProject, shopper: Shopper, logged: Sequence[Logged]) -> Expected:
+    known = [UNIQUE] if project.by_id else [UNIQUE, ORDERS]
+    return expect(logged, shopper.events, {route: read_as(scene, route, logged) for route in known})
 
 
 def _settle(scene: Scene) -> int:
