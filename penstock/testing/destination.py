@@ -29,6 +29,10 @@ from penstock.record import Record, entries, placed
 from penstock.testing.crash import crash_at
 from penstock.testing.large_batch import LARGE, load_elsewhere, load_here
 
+LET_GO_BY: list[dict[int, tuple[int, int]]] = [{1: (0, 1)}, {7: (0, 1)}, {}]
+"""The ranges of a batch that lets rows of partition 0 go which have waited: one of another partition, one of ticks
+alone, and one of what waited at the destination, which has none."""
+
 
 def batch(number: int = 0, route: str = "shop", scope: str = "ledger-a") -> Batch:
     return Batch(scope, route, number, {0: (0, 100)})
@@ -141,7 +145,8 @@ class ReadableContract(DestinationContract):
 
     Gives: ``ids``.
     Asserted: rows arrive in the order of the log, batch after batch; two pipelines or routes that have the same batch
-    numbers do not disturb each other; names and values of any kind arrive.
+    numbers do not disturb each other; names and values of any kind arrive; rows that waited arrive, whichever batch
+    lets them go.
     """
 
     def ids(self, destination: AnyDestination) -> list[int]:
@@ -159,6 +164,27 @@ class ReadableContract(DestinationContract):
         destination.write(batch(0), staging.stage(numbered([1, 2])))
         destination.write(batch(1), staging.stage(numbered([3]), first=2))
         assert self.ids(destination) == [1, 2, 3]
+
+    @pytest.mark.parametrize("ranges", LET_GO_BY, ids=["another partition", "no records", "no range"])
+    def test_rows_that_waited_arrive_with_whatever_lets_them_go(
+        self, ranges: Mapping[int, tuple[int, int]], destination: AnyDestination, staging: Staging
+    ) -> None:
+        """Of batch 0 a step keeps back all but one; batch 1 has other offsets, and brings them."""
+        destination.write(Batch("ledger-a", "shop", 0, {0: (0, 4)}), staging.stage(numbered([3]), first=3))
+        waited = staging.stage(numbered([0, 1]))
+        own = staging.stage(numbered([9]), partition=1) if 1 in ranges else []
+        receipt = destination.write(Batch("ledger-a", "shop", 1, ranges), [*own, *waited])
+        assert delivered_rows(receipt) == 2 + len(own)
+        assert sorted(self.ids(destination)) == [0, 1, 3, *([9] if own else [])]
+
+    def test_rows_that_waited_arrive_without_those_that_were_acknowledged_meanwhile(
+        self, destination: AnyDestination, staging: Staging
+    ) -> None:
+        destination.write(Batch("ledger-a", "shop", 0, {0: (0, 3)}), [])
+        waited = staging.stage(numbered([0])) + staging.stage(numbered([2]), first=2)
+        own = staging.stage(numbered([3]), first=3) + staging.stage(numbered([5]), first=5)
+        destination.write(Batch("ledger-a", "shop", 1, {0: (3, 6)}), [*own, *waited])
+        assert sorted(self.ids(destination)) == [0, 2, 3, 5]
 
     @pytest.mark.parametrize("other", [batch(scope="ledger-b"), batch(route="shop-2")], ids=["scope", "route"])
     def test_the_same_number_of_another_pipeline_is_another_batch(
@@ -183,7 +209,7 @@ class RepeatableContract(ReadableContract):
 
     Gives: both points of ``faults.reach``.
     Asserted: a batch that is written twice, cut into other parts the second time, or written again after a crash at
-    either point, is there once, with the same receipt.
+    either point, is there once, with the same receipt; so are rows that waited, if their batch is decided anew.
     """
 
     def test_writing_a_batch_twice_is_writing_it_once(self, destination: AnyDestination, staging: Staging) -> None:
@@ -212,6 +238,20 @@ class RepeatableContract(ReadableContract):
         receipt = destination.write(batch(1), parts)
         assert delivered_rows(receipt) == 3
         assert self.ids(destination) == [0, 1, 2, 3]
+
+    @pytest.mark.parametrize("ranges", LET_GO_BY, ids=["another partition", "no records", "no range"])
+    @pytest.mark.parametrize("point", ["destination.writing", "destination.committed"])
+    def test_rows_that_waited_are_there_once_if_the_engine_is_killed_before_it_notes_them(
+        self, point: str, ranges: Mapping[int, tuple[int, int]], destination: AnyDestination, staging: Staging
+    ) -> None:
+        """The step decides alike the second time, and its tasks share what it lets go in another way."""
+        lets_go = Batch("ledger-a", "shop", 1, ranges)
+        destination.write(Batch("ledger-a", "shop", 0, {0: (0, 4)}), staging.stage(numbered([3]), first=3))
+        with crash_at(point):
+            destination.write(lets_go, staging.stage(numbered([0, 1, 2])))
+        again = staging.stage(numbered([2]), first=2) + staging.stage(numbered([0, 1]))
+        assert delivered_rows(destination.write(lets_go, again)) == 3
+        assert sorted(self.ids(destination)) == [0, 1, 2, 3]
 
 
 class CopyContract(RepeatableContract):
