@@ -102,7 +102,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class WaitingRows:
-    """Rows that the target does not take yet, and that belong together."""
+    """Rows that the target does not take yet, and that belong together. A target that remembers batches says the same
+    of one that comes again, also if it would take them now: they come by themselves."""
 
     group: str
     """What they have in common: a key, say; never empty. Of one group the rows that came first are given to the target
