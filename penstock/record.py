@@ -155,6 +155,13 @@ def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
 
 
+def text_scalar(text: str) -> pa.StringScalar:
+    """The text as an Arrow scalar. ``pyarrow.scalar`` would import pandas first."""
+    data = text.encode()
+    ends = np.array([0, len(data)], np.int32)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(data))[0]
+
+
 def with_places(batch: pa.RecordBatch, partition: int, offsets: pa.Array) -> pa.RecordBatch:
     """Entries as records at the given offsets."""
     numbers = pa.py_buffer(np.full(batch.num_rows, partition, np.int32))

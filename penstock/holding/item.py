@@ -12,8 +12,8 @@ ITEM = np.dtype(
         ("offset", "<i8"),
         ("time", "<i8"),
         ("order", "<i8"),
-        ("item", "<i8"),
         ("partition", "<i4"),
+        ("item", "<i8"),
         ("bits", "<u4"),
     ]
 )

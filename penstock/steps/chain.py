@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.items import ItemKeys, number_items
 from penstock.outcome import FAILURE_SCHEMA, Outcome, check_count, failures_of, place_key
-from penstock.record import Header
+from penstock.record import Header, text_scalar
 from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.current_step import enter_step
 from penstock.steps.replayed_items import ReplayedItems
@@ -193,14 +193,7 @@ def matching_namespaces(batch: pa.RecordBatch, pattern: re.Pattern[str]) -> pa.B
     return pa.array(hits, pa.bool_()).take(encoded.indices)
 
 
-def _text_scalar(text: str) -> pa.StringScalar:
-    """The text as an Arrow scalar. ``pyarrow.scalar`` would import pandas first."""
-    data = text.encode()
-    ends = np.array([0, len(data)], np.int32)
-    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(data))[0]
-
-
-_MALFORMED = _text_scalar(Header.MALFORMED.value)
+_MALFORMED = text_scalar(Header.MALFORMED.value)
 
 
 def _fail_malformed(batch: pa.RecordBatch) -> Outcome:

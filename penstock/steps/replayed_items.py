@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from penstock.items import Flags, Numbers, is_part_of, with_items
 from penstock.outcome import place_key
-from penstock.record import Header, int64_values
+from penstock.record import Header, int64_values, text_scalar
+
+_REPLAY_ITEM = text_scalar(Header.REPLAY_ITEM.value)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class ReplayedItems:
     def of(cls, records: pa.RecordBatch) -> ReplayedItems | None:
         """``None`` if all of every record is meant, as nearly always."""
         headers = records.column("headers")
-        if not pc.any(pc.equal(headers.keys, Header.REPLAY_ITEM.value)).as_py():
+        if not pc.any(pc.equal(headers.keys, _REPLAY_ITEM)).as_py():
             return None
         named = pc.map_lookup(headers, Header.REPLAY_ITEM.value, "first")
         chosen = pc.is_valid(named)

@@ -205,6 +205,13 @@ def shape(value: object) -> object:
 @example(
     document=[{"a": 0, "𐀀": None}, {"b": 420}], style=(",", ":"), ascii_only=True, damage=(9, b""), window=40
 )  # half of a character in one event, and numbers in another
+@example(
+    document={"events": [{}], "template": {"a": {"a": 0}}},
+    style=(", ", ": "),
+    ascii_only=False,
+    damage=(37, b"\xff"),
+    window=40,
+)  # a key inside the template that is no text
 def test_a_large_body_is_read_as_a_small_one_is(
     document: object, style: tuple[str, str], ascii_only: bool, damage: tuple[int, bytes] | None, window: int
 ) -> None:

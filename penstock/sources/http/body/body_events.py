@@ -117,7 +117,7 @@ def walked_events(text: bytes, limits: LimitsConfig, window: int = WINDOW_BYTES)
     shared = outline.others.get("template")
     if shared is None or not text.startswith(b"{", shared[1].start):
         raise too_large(len(text), limits, 0)
-    filler = template(text[shared[1].start : shared[1].end], limits)
+    filler = template(text[shared[1].start : shared[1].end], limits, parsed=False)
     yield from all_filled(walked(text, outline.elements(), limits), filler, limits)
 
 
@@ -207,14 +207,17 @@ def _is_envelope(value: dict[str, Json]) -> bool:
     )
 
 
-def template(text: bytes, limits: LimitsConfig) -> Filler:
-    """What the events of a body share. Checked against the limits before any event is filled with it."""
+def template(text: bytes, limits: LimitsConfig, parsed: bool = True) -> Filler:
+    """What the events of a body share. Checked against the limits before any event is filled with it. A text that was
+    not ``parsed`` but walked over may not be JSON: then it raises ``NotJson``."""
     if len(text) > limits.event_bytes:
         raise BadBody(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             "template_too_large",
             f"what the events share has {len(text)} bytes, the limit is {limits.event_bytes}",
         )
+    if not parsed:
+        parse(text)
     return Filler.of(text)
 
 
