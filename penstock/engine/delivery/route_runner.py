@@ -218,9 +218,15 @@ class RouteRunner(threading.Thread):
         self._note(RouteState.STOPPED)
         events.route_stopped(route)
 
+    def _settle_refused(self) -> None:
+        """Settle what is left of a batch that was refused as a whole. Other routes cut such a batch over its range."""
+        if self.plan.holding is not None:
+            self._refused.settle_refused()
+
     def _retry_postponed(self) -> None:
         """Try what waits at the destination, between two batches."""
-        if self._gate.acquire(timeout=GATE_PATIENCE):
+        may_wait = self.plan.holding is not None or self._delivery.destination.capabilities.leaves_waiting
+        if may_wait and self._gate.acquire(timeout=GATE_PATIENCE):
             try:
                 self._postponed.retry_due()
             finally:
@@ -381,9 +387,9 @@ class RouteRunner(threading.Thread):
             began = time.monotonic()
             clean_stage(self.plan.stage_dir)
             try:
-                self._refused.settle_refused()
+                self._settle_refused()
                 self._deliver(frame, number, began)
-                self._refused.settle_refused()
+                self._settle_refused()
             except Stopped as stopped:
                 self._cause = stopped
                 mute_query_errors(self._spark)
