@@ -158,7 +158,8 @@ class WaitingTables(RouteOffsets, PostponedItems):
         return found
 
     def _waits_from(self, connection: sa.Connection, route: str, partition: int, end: int) -> int:
-        """The lowest offset of a partition that something waits at; ``end`` if there is none."""
+        """The lowest offset of a partition that something waits at; ``end`` if there is none before it. A retry that
+        was begun may be ahead of a route that was rewound."""
         here = {"route": route, "partition": partition}
         o = self._t.waiting_offsets
         firsts = (
@@ -167,7 +168,7 @@ class WaitingTables(RouteOffsets, PostponedItems):
         )
         found = [connection.execute(first).scalar() for first in firsts]
         found.append(self._postponed_from(connection, route, partition))
-        return min((first for first in found if first is not None), default=end)
+        return min([end, *(first for first in found if first is not None)])
 
     def _update_hold(self, connection: sa.Connection, route: str, partition: int) -> None:
         """Keep of a partition's log what is needed now."""
