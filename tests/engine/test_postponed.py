@@ -30,7 +30,7 @@ from penstock.engine.delivery.item_staging import stage_items
 from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Operator, Totals
-from penstock.engine.operate.offset_control import acknowledge
+from penstock.engine.operate.offset_control import acknowledge, plan_rewind, rewind
 from penstock.engine.operate.status import route_status
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.errors import RefusedError, TransientError
@@ -182,6 +182,19 @@ def test_a_refused_row_among_those_that_waited_fails_alone(bench: Bench) -> None
     assert bench.totals == Totals(items=4, loaded=3, failed=1)
     (entry,) = bench.opened.failed_store.read("out", bench.opened.ledger.failed_extent("out"))
     assert (entry.record.offset, entry.step, entry.code) == (1, "destination", "refused")
+
+
+def test_a_retry_that_was_begun_is_finished_though_its_route_was_rewound_before_it(bench: Bench) -> None:
+    bench.deliver((1, "b"))
+    bench.api.shut = {"a"}
+    bench.deliver((2, "b"), (3, "a"))
+    ledger = bench.opened.ledger
+    ledger.begin_retry("out", ledger.postponed("out"))
+    rewind(bench.opened, plan_rewind(bench.opened, "out", 0, 0), Operator("ada"))
+    assert (bench.hold, bench.totals.waiting) == (0, 1)
+    bench.api.shut = set()
+    bench.retrier().retry_due()
+    assert (bench.api.taken, bench.totals.waiting, bench.totals.adds_up) == ([1, 2, 3], 0, True)
 
 
 def test_what_the_destination_does_not_need_is_skipped_by_its_reason(bench: Bench) -> None:

@@ -148,16 +148,28 @@ class BatchWriter:
             self.watch.after_try(book, ended)
 
     def _wait(self, batch: Batch, backoff: Backoff, problem: TransientError) -> None:
-        self.ledger.set_state(batch.route, RouteState.RETRYING, str(problem))
-        if self.patience.is_over():
-            raise OutOfPatience(str(problem)) from problem
-        wait = self.patience.at_most(backoff.next())
-        events.destination_unavailable(batch.route, str(problem), wait)
-        if self.stopping.wait(wait):
+        try:
+            wait_for_destination(self.ledger, batch.route, self.patience, self.stopping, backoff, problem)
+        except OutOfPatience:
+            raise
+        except Stopped:
             events.batch_left_for_next_start(batch.route, batch.number)
-            raise Stopped from problem
+            raise
         if self.acks_changed():
             raise AcksChanged
+
+
+def wait_for_destination(
+    ledger: Ledger, route: str, patience: Patience, stopping: Event, backoff: Backoff, problem: TransientError
+) -> None:
+    """Note why a route waits, and wait until it should try again. Raises ``Stopped`` and ``OutOfPatience``."""
+    ledger.set_state(route, RouteState.RETRYING, str(problem))
+    if patience.is_over():
+        raise OutOfPatience(str(problem)) from problem
+    wait = patience.at_most(backoff.next())
+    events.destination_unavailable(route, str(problem), wait)
+    if stopping.wait(wait):
+        raise Stopped from problem
 
 
 class TableBehind(TransientError):

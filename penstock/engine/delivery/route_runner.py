@@ -221,7 +221,10 @@ class RouteRunner(threading.Thread):
     def _settle_refused(self) -> None:
         """Settle what is left of a batch that was refused as a whole. Other routes cut such a batch over its range."""
         if self.plan.holding is not None:
-            self._refused.settle_refused()
+            try:
+                self._refused.settle_refused()
+            finally:
+                self._trials.close()
 
     def _retry_postponed(self) -> None:
         """Try what waits at the destination, between two batches."""

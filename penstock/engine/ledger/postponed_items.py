@@ -23,11 +23,10 @@ from penstock.redaction import redacted
 
 
 class PostponedItems(Database):
-    def postponed(self, route: str, most: int | None = None) -> list[PostponedGroup]:
-        """What waits at the destination, the oldest first; at most so many groups, if given."""
+    def postponed(self, route: str) -> list[PostponedGroup]:
+        """What waits at the destination, the oldest group first."""
         p = self._t.postponed
-        query = sa.select(p).filter_by(route=route).order_by(p.c.number).limit(most)
-        return [_group(row) for row in self.rows(query)]
+        return [_group(row) for row in self.rows(sa.select(p).filter_by(route=route).order_by(p.c.number))]
 
     def postponed_groups(self, route: str) -> set[str]:
         """The names of the groups that wait."""
@@ -48,7 +47,7 @@ class PostponedItems(Database):
     def cut_retry(self, route: str, number: int, pieces: Sequence[Sequence[Postponed]]) -> None:
         """Try what a retry has, of which nothing was written, in these pieces, each by itself."""
         with self.writing() as connection:
-            self._remove_postponed(connection, route, sa.and_(self._t.postponed.c.tried_as == number))
+            self._remove_postponed(connection, route, self._t.postponed.c.tried_as == number)
             for piece in pieces:
                 self._begin_retry(connection, route, self._insert_postponed(connection, route, piece))
 

@@ -168,7 +168,8 @@ class WaitingTables(RouteOffsets, PostponedItems):
         )
         found = [connection.execute(first).scalar() for first in firsts]
         found.append(self._postponed_from(connection, route, partition))
-        return min([end, *(first for first in found if first is not None)])
+        lowest: int = min([end, *(first for first in found if first is not None)])
+        return lowest
 
     def _update_hold(self, connection: sa.Connection, route: str, partition: int) -> None:
         """Keep of a partition's log what is needed now."""

@@ -18,7 +18,7 @@ from penstock import faults
 from penstock.backoff import Backoff
 from penstock.destinations.contract import Batch, Receipt, TableReceipt
 from penstock.engine import events
-from penstock.engine.delivery.batch_writer import OutOfPatience, Stopped, unaccounted
+from penstock.engine.delivery.batch_writer import unaccounted, wait_for_destination
 from penstock.engine.delivery.deliver_batch import Delivery, clean_stage, postponed_by, skipped_by
 from penstock.engine.delivery.refusals import DESTINATION_LABEL, REFUSED, all_failed, refused_items
 from penstock.engine.delivery.task import STAGE_LABEL
@@ -72,16 +72,16 @@ class PostponedRetrier:
     def settle_refused(self) -> None:
         """Settle what is left of a batch that was refused as a whole, before the next one. Waits while the destination
         is unavailable; raises ``Stopped`` and ``OutOfPatience`` as a batch does."""
-        backoff = Backoff()
+        backoff, delivery = Backoff(), self.delivery
         while groups := [each for each in self._groups() if each.group == REFUSED_BATCH]:
             number, first = self._begin([each for each in groups if each.number == groups[0].number])
             try:
                 self._retry(number, first)
                 backoff.reset()
             except TransientError as error:
-                self._wait(backoff, error)
+                wait_for_destination(delivery.ledger, self._route, delivery.patience, delivery.stopping, backoff, error)
         if backoff.waited:
-            self.delivery.ledger.set_state(self._route, RouteState.RUNNING)
+            delivery.ledger.set_state(self._route, RouteState.RUNNING)
 
     def _groups(self) -> list[PostponedGroup]:
         return self.delivery.ledger.postponed(self._route)
@@ -198,16 +198,6 @@ class PostponedRetrier:
         for group in groups:
             self._due[group.id] = time.monotonic() + wait
         events.retry_not_taken(self._route, sum(group.rows for group in groups), reason, wait)
-
-    def _wait(self, backoff: Backoff, problem: TransientError) -> None:
-        delivery = self.delivery
-        delivery.ledger.set_state(self._route, RouteState.RETRYING, str(problem))
-        if delivery.patience.is_over():
-            raise OutOfPatience(str(problem)) from problem
-        wait = delivery.patience.at_most(backoff.next())
-        events.destination_unavailable(self._route, str(problem), wait)
-        if delivery.stopping.wait(wait):
-            raise Stopped from problem
 
 
 def _is_much(groups: Sequence[Postponed]) -> bool:

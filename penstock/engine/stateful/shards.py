@@ -38,13 +38,13 @@ also an empty one: without input it would not say what it holds."""
 
 
 @cache
-def shard_numbers(shards: int = SHARDS) -> tuple[int, ...]:
+def shard_numbers() -> tuple[int, ...]:
     """The numbers of the shards, in the order of the tasks that they go to."""
     found: dict[int, int] = {}
     for number in count():
-        found.setdefault(_hash(number) % shards, number)
-        if len(found) == shards:
-            return tuple(found[task] for task in range(shards))
+        found.setdefault(_hash(number) % SHARDS, number)
+        if len(found) == SHARDS:
+            return tuple(found[task] for task in range(SHARDS))
     raise AssertionError
 
 

@@ -36,7 +36,7 @@ def numbers(rows: list[dict[str, object]]) -> list[object]:
 def test_shards_are_spread_over_tasks_one_each() -> None:
     """Spark's own hash says so: `hash(0)` is 933211791, `hash(1)` is -559580957, and so on."""
     known = {0: 933211791, 1: -559580957, 2: 1765031574, 3: -1823081949}
-    found = shard_numbers(SHARDS)
+    found = shard_numbers()
     assert len(set(found)) == SHARDS
     assert all(number not in known or known[number] % SHARDS == task for task, number in enumerate(found))
 
