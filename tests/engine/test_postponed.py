@@ -158,6 +158,15 @@ def test_what_is_not_due_is_not_tried_and_one_that_waits_keeps_no_other_waiting(
     ]
 
 
+def test_what_is_asked_for_at_once_and_not_taken_again_is_tried_once_a_time(bench: Bench) -> None:
+    bench.api.shut = {"a", "b"}
+    bench.deliver((1, "a"), (2, "b"))
+    for tries in range(1, 4):
+        bench.retrier().retry_due()
+        assert bench.api.writes == 1 + tries
+    assert bench.totals == Totals(items=2, waiting=2)
+
+
 def test_a_destination_that_is_away_is_tried_under_the_same_number(bench: Bench) -> None:
     bench.api.shut = {"a"}
     bench.deliver((1, "a"))

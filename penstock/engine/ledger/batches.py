@@ -190,8 +190,9 @@ class Batches(WaitingTables, Summaries):
             self._count_settled(connection, route, part.batch.number, s, 0, -s.items)
         return True
 
-    def settle_retry(self, route: str, number: int, settlement: Settlement) -> None:
-        """Record what became of the items of a retry, in one transaction. What it postpones waits on."""
+    def settle_retry(self, route: str, number: int, settlement: Settlement) -> list[int]:
+        """Record what became of the items of a retry, in one transaction. What it postpones waits on, in groups whose
+        ids are returned."""
         s = settlement
         with self.writing() as connection:
             self._lock_course(connection, route)
@@ -205,11 +206,12 @@ class Batches(WaitingTables, Summaries):
                     " waiting.",
                     "They wait on. This is a defect: please report it with this message.",
                 )
-            self._insert_postponed(connection, route, s.postponed)
+            postponed = self._insert_postponed(connection, route, s.postponed)
             for partition in partitions:
                 self._update_hold(connection, route, partition)
             connection.execute(sa.delete(self._t.deliveries).filter_by(route=route, number=number))
             self._count_settled(connection, route, number, s, 0, s.items_waiting - items)
+        return postponed
 
     def _count_settled(
         self, connection: sa.Connection, route: str, number: int, s: Settlement, items: int, waiting: int

@@ -50,14 +50,18 @@ class PostponedRetrier:
     """When each group is due, by its id."""
     _backoffs: dict[int, Backoff] = field(default_factory=dict)
     """By the number of the retry."""
+    _postponed_again: set[int] = field(default_factory=set)
+    """Groups, by their id, of what was tried a moment ago."""
 
     @property
     def _route(self) -> str:
         return self.delivery.plan.name
 
     def retry_due(self) -> None:
-        """Try all groups that are due, each once. What is not taken is due later."""
+        """Try all groups that are due, each once. What is not taken waits for the next call at least: a destination that
+        asks for it back sooner than a try takes would be asked for ever."""
         tried: set[int] = set()
+        self._postponed_again.clear()
         while found := self._next_retry(tried):
             number, groups = found
             tried.add(number)
@@ -91,7 +95,11 @@ class PostponedRetrier:
         now, groups = time.monotonic(), self._groups()
         for group in groups:
             self._due.setdefault(group.id, now + group.delay)
-        due = [group for group in groups if self._due[group.id] <= now and group.number not in tried]
+        due = [
+            group
+            for group in groups
+            if self._due[group.id] <= now and group.number not in tried and group.id not in self._postponed_again
+        ]
         begun = [group for group in due if group.number is not None]
         if begun:
             first = min(group.number for group in begun if group.number is not None)
@@ -186,7 +194,7 @@ class PostponedRetrier:
         with self.delivery.settle_lock:
             settlement = self.delivery.store_failed(settlement, number, failed, rows)
             faults.reach("postponed.before_ledger_commit")
-            self.delivery.ledger.settle_retry(self._route, number, settlement)
+            self._postponed_again.update(self.delivery.ledger.settle_retry(self._route, number, settlement))
         self._backoffs.pop(number, None)
         events.items_retried(
             self._route, number, settlement.loaded, settlement.items_skipped, settlement.failed,
