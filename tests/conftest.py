@@ -34,16 +34,7 @@ settings.register_profile("compiled", deadline=None)
 settings.load_profile("compiled")
 
 # Loaded once for the hundreds of processes that tests fork (penstock/testing/forked.py).
-multiprocessing.set_forkserver_preload(
-    [
-        "penstock.engine.pipeline",
-        "penstock.engine.delivery.deliver_batch",
-        "penstock.sources.file.source",
-        "penstock.sources.http.source",
-        "penstock.sources.postgres.source",
-        "penstock.destinations.duckdb.destination",
-    ]
-)
+multiprocessing.set_forkserver_preload(["tests.support.preloaded"])
 
 SLOWEST = (
     "chaos/test_conservation.py",

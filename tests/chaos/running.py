@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from penstock.testing.waiting import HANG, eventually
+from tests.support.command import Command, start_penstock
 
 SUPERVISOR = "supervisor"
 SOURCE = "source"
@@ -33,7 +31,7 @@ class Running:
     pipeline: str
     faults: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: Command | None = None
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -55,11 +53,8 @@ class Running:
 
     def start(self) -> None:
         faults = {"PENSTOCK_FAULTS": self.faults, "PENSTOCK_FAULTS_ONCE": str(self.fired)}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.main", "run", "-c", str(self.config)],
-                stdout=log, stderr=log, env={**os.environ, **self.environment, **faults},
-            )  # fmt: skip
+        words = ["run", "-c", str(self.config)]
+        self.process = start_penstock(words, self.folder, self.log, environment={**self.environment, **faults})
 
     def keep_up(self) -> None:
         """Start it (again) if it is not running."""

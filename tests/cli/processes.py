@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import psutil
 
 from penstock.testing.waiting import HANG
 from tests.cli.projects import penstock as verb
+from tests.support.command import Command, run_penstock, start_penstock
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 
@@ -35,8 +35,7 @@ class Terminal:
 
     def run_once(self) -> subprocess.CompletedProcess[str]:
         """``penstock run --once``, which takes signals and must have a process of its own."""
-        command = [*COMMAND, "run", "--once"]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=2 * HANG, check=False)
+        return run_penstock(["run", "--once"], self.folder)
 
     def json(self, *words: str) -> Any:
         ran = self.penstock(*words, "--json")
@@ -61,7 +60,7 @@ class Terminal:
 class Run:
     """``penstock run``, under way."""
 
-    process: subprocess.Popen[str]
+    process: Command
     log: Path
 
     @property
@@ -105,15 +104,8 @@ def _command(process: psutil.Process) -> list[str]:
 def running(folder: Path, environment: Mapping[str, str] | None = None, words: Sequence[str] = ()) -> Iterator[Run]:
     """Leaves nothing behind, whatever happens inside."""
     log = folder / "run.log"
-    with log.open("w") as told:
-        process = subprocess.Popen(
-            [*COMMAND, "run", *words],
-            cwd=folder,
-            stdout=told,
-            stderr=told,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+    log.write_text("")
+    process = start_penstock(["run", *words], folder, log, environment=environment)
     run = Run(process, log)
     try:
         yield run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,16 +21,16 @@ from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project, penstock
 from tests.engine.test_engine import locked
 from tests.support import plain_http
+from tests.support.command import run_penstock, start_penstock
 from tests.support.ports import free_port, listens
 from tests.support.postgres import LOGICAL, Server
-
-COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 
 
 def test_a_new_project_runs_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     assert penstock("init", str(folder)).code == 0
-    ran = subprocess.run([*COMMAND, "run", "--once", "--json"], cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "penstock.cli.main", "run", "--once", "--json"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     started, ended = map(json.loads, ran.stdout.splitlines())
     assert (started["event"], started["name"], started["once"]) == ("started", "shop", True)
@@ -55,8 +54,8 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
     fresh.config.write_text(
         f"name: shop\nsources:\n  web: {source}\nroutes:\n  out: {{from: web, to: {{type: file, path: ./out}}}}\n"
     )
-    with (fresh.folder / "stderr").open("w") as log:
-        running = subprocess.Popen([*COMMAND, "run"], cwd=fresh.folder, stderr=log, stdout=subprocess.PIPE, text=True)
+    out = fresh.folder / "stdout"
+    running = start_penstock(["run"], fresh.folder, out, fresh.folder / "stderr")
     try:
         eventually(lambda: listens(port), "the collector listens")
         url = f"http://127.0.0.1:{port}/api/v1/event?token=demo"
@@ -65,14 +64,16 @@ def test_ctrl_c_drains_and_ends_with_nothing_left(fresh: Project) -> None:
         status = json.loads(fresh.penstock("status", "--json").out)
         assert status["engine_pid"] is not None
         running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=HANG)
+        running.wait(HANG)
     finally:
         running.kill()
     told = (fresh.folder / "stderr").read_text()
-    assert running.returncode == 0, told
+    assert running.poll() == 0, told
     assert "draining, up to 30 s" in told
     assert f"127.0.0.1:{port}" in told
-    assert ["out", "stopped", "1", "1", "0", "0", "0", "0"] in [line.split()[:8] for line in out.splitlines()]
+    assert ["out", "stopped", "1", "1", "0", "0", "0", "0"] in [
+        line.split()[:8] for line in out.read_text().splitlines()
+    ]
     assert json.loads(fresh.penstock("status", "--json").out)["engine_pid"] is None
 
 
@@ -131,22 +132,18 @@ def run_once_with_awkward(fresh: Project) -> subprocess.CompletedProcess[str]:
     (site / "awkward-1.dist-info" / "entry_points.txt").write_text(
         "[penstock.components]\nawkward = awkward:component\n"
     )
-    return subprocess.run(
-        [*COMMAND, "run", "--once"],
-        cwd=fresh.folder,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        timeout=2 * HANG,
-    )
+    return run_penstock(["run", "--once"], fresh.folder, {"PYTHONPATH": str(site)})
 
 
-def test_a_record_that_a_component_was_not_written_for_fails_alone(fresh: Project) -> None:
+def test_what_a_component_was_not_written_for_fails_alone_or_is_given_up_and_said(fresh: Project) -> None:
     (fresh.folder / "web.ndjson").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
     fresh.config.write_text(
         "name: shop\nengine: {restart_backoff: 10ms}\nsources: {web: {type: file, path: ./web.ndjson}}\nroutes:\n"
         "  lenient: {from: web, to: {type: awkward, path: ./lenient, unlucky: 13}}\n"
         "  strict: {from: web, on_error: stop, to: {type: awkward, path: ./strict, unlucky: 13}}\n"
+        "  broken: {from: web, to: {type: awkward, path: ./broken, problem: bug, times: 1000}}\n"
+        "  fixed: {from: web, to: {type: awkward, path: ./fixed, problem: bug, times: 2}}\n"
+        "  away: {from: web, to: {type: awkward, path: ./away, problem: away, times: 6}}\n"
     )
     ran = run_once_with_awkward(fresh)
     assert ran.returncode == Exit.UNFINISHED, ran.stderr
@@ -157,25 +154,12 @@ def test_a_record_that_a_component_was_not_written_for_fails_alone(fresh: Projec
     assert (entry.record.offset, entry.code, entry.error) == (13, "raised", "its task raised KeyError: 'bad luck'")
     assert ledger.totals("strict") == Totals(items=13, loaded=13)
     assert "stopped before offset 13 of partition 0" in ran.stderr
-    ledger.close()
-
-
-def test_once_gives_up_on_a_route_that_crashes_every_time_and_says_which_and_why(fresh: Project) -> None:
-    (fresh.folder / "web.ndjson").write_text('{"n": 1}\n')
-    fresh.config.write_text(
-        "name: shop\nengine: {restart_backoff: 10ms}\nsources: {web: {type: file, path: ./web.ndjson}}\nroutes:\n"
-        "  broken: {from: web, to: {type: awkward, path: ./broken, problem: bug, times: 1000}}\n"
-        "  fixed: {from: web, to: {type: awkward, path: ./fixed, problem: bug, times: 2}}\n"
-        "  away: {from: web, to: {type: awkward, path: ./away, problem: away, times: 6}}\n"
-    )
-    ran = run_once_with_awkward(fresh)
-    assert ran.returncode == Exit.UNFINISHED, ran.stderr
     assert (fresh.folder / "broken.tries").read_text() == "....."
     assert "route broken: gave up after 5 crashes: ValueError: a broken wheel" in ran.stderr
     assert "route broken gave up: ValueError: a broken wheel" in ran.stderr.splitlines()
-    ledger = Ledger.open(sqlite_url(Layout(fresh.folder / "data").ledger), "shop")
-    assert {route: ledger.totals(route).loaded for route in ledger.routes()} == {"away": 1, "broken": 0, "fixed": 1}
+    assert [ledger.totals(route).loaded for route in ("away", "broken", "fixed")] == [20, 0, 20]
     broken = ledger.activity("broken")
+    ledger.close()
     assert broken is not None
     assert (broken.state, broken.message) == (RouteState.CRASHED, "ValueError: a broken wheel")
 
@@ -187,16 +171,17 @@ def test_a_stop_while_the_destination_is_away_is_no_error(fresh: Project) -> Non
         "routes: {warehouse: {from: web, to: {type: duckdb, path: ./warehouse.duckdb, every: 100ms}}}\n"
     )
     stderr = fresh.folder / "stderr"
-    with locked(fresh.folder / "warehouse.duckdb"), stderr.open("w") as log:
-        running = subprocess.Popen([*COMMAND, "run"], cwd=fresh.folder, stderr=log, stdout=subprocess.PIPE, text=True)
+    stderr.touch()
+    with locked(fresh.folder / "warehouse.duckdb"):
+        running = start_penstock(["run"], fresh.folder, fresh.folder / "stdout", stderr)
         try:
             eventually(lambda: "Trying again in" in stderr.read_text(), "the destination is unavailable")
             running.send_signal(signal.SIGTERM)
-            running.communicate(timeout=HANG)
+            running.wait(HANG)
         finally:
             running.kill()
     told = stderr.read_text()
-    assert running.returncode == Exit.UNFINISHED, told
+    assert running.poll() == Exit.UNFINISHED, told
     assert "Traceback" not in told
     assert "ERROR" not in told
     assert "Stopped" not in told
@@ -229,8 +214,7 @@ def test_once_waits_for_a_database_only_as_long_as_it_is_told_and_goes_on_later(
     fresh.config.write_text(PATIENT.format(url=server.url))
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
-        command = [*COMMAND, "run", "--once", *options]
-        return subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=2 * HANG)
+        return run_penstock(["run", "--once", *options], fresh.folder)
 
     ran = run("--patience", "1s", "--json")
     assert ran.returncode == Exit.UNFINISHED, ran.stderr
@@ -269,7 +253,7 @@ def test_patience_is_for_runs_that_have_an_end(fresh: Project) -> None:
 def test_a_setting_that_spark_refuses_is_one_line_without_a_trace(fresh: Project) -> None:
     fresh.config.write_text(fresh.config.read_text() + "engine: {spark: {spark.sql.session.timeZone: Nowhere}}\n")
     (fresh.folder / "events.ndjson").write_text('{"price": 12}\n')
-    ran = subprocess.run([*COMMAND, "run", "--once"], cwd=fresh.folder, capture_output=True, text=True, check=False)
+    ran = run_penstock(["run", "--once"], fresh.folder)
     assert ran.returncode == Exit.START, ran.stderr
     (told,) = [line for line in ran.stderr.splitlines() if "PEN-ENG-003" in line]
     assert "Spark did not start" in told

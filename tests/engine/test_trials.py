@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+import psutil
 import pytest
 
 from penstock.engine.delivery.batch_pieces import Ranges
@@ -80,8 +81,9 @@ def test_what_carrying_raises_is_raised_here_and_a_server_that_was_killed_is_sta
     server = TrialServer(opened.plan("lenient"), opened.layout.log)
     with pytest.raises(PenstockError, match="PEN-STP-002"):
         server.run(Trial({partition: (0, 1)}, None))
-    assert server._process is not None
-    server._process.kill()
+    for process in psutil.Process().children(recursive=True):
+        if "trial_process" in " ".join(process.cmdline()):
+            process.kill()
     with pytest.raises(WorkerLost):
         server.run(Trial({partition: (0, 1)}, None))
     write_steps(tmp_path)

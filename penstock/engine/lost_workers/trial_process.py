@@ -1,7 +1,7 @@
 """Stages records in a process that they may kill: ``python -m penstock.engine.lost_workers.trial_process``, started by
 the engine.
 
-It loads what a task needs once and forks a process for each trial, so that a crash costs a fork and the engine learns
+It has loaded what a task needs and forks a process for each trial, so that a crash costs a fork and the engine learns
 of it. It exchanges pickles over its standard input and output, and ends when the engine closes its end.
 """
 
@@ -28,6 +28,7 @@ from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.lost_workers.lost_worker import RECORDS_FAULT, LostCode, WorkerLost
 from penstock.engine.lost_workers.task_note import unfinished_tasks
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.spark.fork_server import FOLDER_VARIABLE, forking_environment, is_fork
 from penstock.engine.spark.jvm import relay_output
 
 GRACE = 30.0
@@ -83,11 +84,13 @@ class TrialServer:
     def _ensure_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             output, sink = os.pipe()
+            forks = os.environ.get(FOLDER_VARIABLE)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.engine.lost_workers.trial_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,
+                env=None if forks is None else {**os.environ, **forking_environment(forks)},
             )
             os.close(sink)
             threading.Thread(target=relay_output, args=(output,), name="trial-logs", daemon=True).start()
@@ -101,7 +104,8 @@ def serve(asked: BinaryIO, answers: BinaryIO) -> None:
     from penstock.engine.spark.warm_up import warm_up
 
     plan, log = pickle.load(asked)
-    warm_up()
+    if not is_fork():
+        warm_up()
     while True:
         try:
             trial = pickle.load(asked)

@@ -23,7 +23,7 @@ from penstock.config.pipeline_config import PipelineConfig
 from penstock.engine.data_dir import require_writable
 from penstock.engine.layout import Layout
 from penstock.engine.processes.engine_start import start_engine
-from penstock.engine.spark.fork_server import start_fork_server
+from penstock.engine.spark.fork_server import FOLDER_VARIABLE, start_fork_server
 from penstock.engine.spark.jvm import JvmDied
 from penstock.errors import LedgerUnavailable, LogFull, PenstockError, SourceUnavailable
 from penstock.redaction import redact_stderr
@@ -89,6 +89,7 @@ def _run_engine(config: PipelineConfig, stopping: Event, once: bool, patience: f
             routes = config.routes.values()
             steps = {name for route in routes for name, _ in route.step_configs}
             start_fork_server(start.scratch, start.forks, steps, {route.to.type for route in routes})
+            os.environ[FOLDER_VARIABLE] = str(start.scratch)
         may_begin = _wait_for_end_of_input() if wait else None
         engine = Engine(Pipeline.open(config), once, patience, leave, start, may_begin)
         try:

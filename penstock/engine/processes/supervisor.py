@@ -19,6 +19,8 @@ from threading import Event
 from penstock.backoff import Backoff
 from penstock.engine import events
 from penstock.engine.processes.child import EXIT_FATAL, EXIT_UNFINISHED, SUPERVISOR_VARIABLE
+from penstock.engine.processes.child import main as run_child
+from penstock.engine.processes.forked_process import ForkedProcess
 from penstock.engine.processes.hang_detection import EngineWatch, StoppedProcesses
 from penstock.stop_signals import STOP_SIGNALS
 
@@ -33,7 +35,7 @@ class Child:
     arguments: Sequence[str]
     waits: bool = False
     """Until ``let_begin``."""
-    process: subprocess.Popen[bytes] | None = None
+    process: ForkedProcess | subprocess.Popen[bytes] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5))
     due: float = 0.0
     started: float = 0.0
@@ -42,17 +44,30 @@ class Child:
         # Signals stay blocked, in the child too, until it can handle them: an earlier stop would look like a crash.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            # Its own session: Ctrl-C reaches only the supervisor, which then stops everything in order.
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.engine.processes.child", *self.arguments],
-                stdin=subprocess.PIPE if self.waits else None,
-                start_new_session=True,
-                env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
-            )
+            self.process = self._fork() if sys.platform == "linux" else self._spawn()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started = time.monotonic()
         events.process_started(self.name, self.process.pid)
+
+    # In both its own session: Ctrl-C reaches only the supervisor, which then stops everything in order.
+
+    def _fork(self) -> ForkedProcess:
+        supervisor = str(os.getpid())
+
+        def run(arguments: list[str]) -> int:
+            os.environ[SUPERVISOR_VARIABLE] = supervisor
+            return run_child(arguments)
+
+        return ForkedProcess(run, run_child.__module__, self.arguments, self.waits)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", run_child.__module__, *self.arguments],
+            stdin=subprocess.PIPE if self.waits else None,
+            start_new_session=True,
+            env={**os.environ, SUPERVISOR_VARIABLE: str(os.getpid())},
+        )
 
     def let_begin(self) -> None:
         if self.process is not None and self.process.stdin is not None:

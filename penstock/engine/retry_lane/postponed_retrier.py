@@ -58,8 +58,8 @@ class PostponedRetrier:
         return self.delivery.plan.name
 
     def retry_due(self) -> None:
-        """Try all groups that are due, each once. What is not taken waits for the next call at least: a destination that
-        asks for it back sooner than a try takes would be asked for ever."""
+        """Try all groups that are due, each once. What is not taken waits for the next call at least: a destination
+        that asks for it back sooner than a try takes would be asked for ever."""
         tried: set[int] = set()
         self._postponed_again.clear()
         while found := self._next_retry(tried):

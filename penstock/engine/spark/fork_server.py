@@ -1,7 +1,7 @@
 """A process with everything imported, from which the Python processes of Spark's JVM are forked.
 
 Spark starts half a dozen of them, one after the other: each would import for half a second, and have its own copy of
-what it imported. ``worker_path/sitecustomize.py`` hands their work over to here.
+what it imported. ``worker_path/sitecustomize.py`` hands their work over to here, and that of processes for trials.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import selectors
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, NoReturn
 from setproctitle import setproctitle
 
 from penstock import parent_death
+from penstock.engine.processes.forked_process import end_with, release_files, set_command_line
 
 FOLDER_VARIABLE = "PENSTOCK_FORK_SERVER"
 """Holds the folder of the socket, for ``sitecustomize.py``."""
@@ -38,12 +38,24 @@ _GREETING = b"!"
 sends none."""
 
 
+_WORKER_PATH = Path(__file__).with_name("worker_path")
+
 _is_fork = False
 
 
 def is_fork() -> bool:
     """Whether this process was forked from a server, which has loaded everything."""
     return _is_fork
+
+
+def forking_environment(folder: str | Path) -> dict[str, str]:
+    """What a Python process must find in its environment to be forked from the server of that folder."""
+    return {FOLDER_VARIABLE: str(folder), "PYTHONPATH": worker_path()}
+
+
+def worker_path() -> str:
+    """Where Python processes of Spark look for modules: first of all for the one that hands their work over."""
+    return os.pathsep.join(filter(None, [str(_WORKER_PATH), os.environ.get("PYTHONPATH", "")]))
 
 
 def listen(folder: Path) -> socket.socket:
@@ -71,8 +83,8 @@ def start_fork_server(folder: Path, listening: socket.socket, steps: Set[str], d
         os.set_inheritable(server_end, False)
         listening.close()
         return
-    code = 1
-    try:
+
+    def serve() -> int:
         os.close(server_end)
         parent_death.request_death_signal(signal.SIGKILL)
         setproctitle("penstock: fork server")
@@ -81,29 +93,18 @@ def start_fork_server(folder: Path, listening: socket.socket, steps: Set[str], d
         with suppress(OSError):
             (folder / _READY).touch()
         _Server(listening, driver_end).serve()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+        return 0
+
+    end_with(serve)
 
 
 def _detach(kept: Set[int]) -> None:
     """Let go of what belongs to the driver: the lock on its data, its JVM's input, its signals and log."""
-    _release_files(kept)
+    release_files(kept)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger().handlers.clear()
     logging.getLogger().setLevel(logging.WARNING)
-
-
-def _release_files(kept: Set[int] = frozenset()) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in map(int, os.listdir("/proc/self/fd")):
-        # Replaced and not closed: an object that still names one must not close what gets its number next.
-        if number > 2 and number not in kept and number != null:
-            with suppress(OSError):
-                os.dup2(null, number, inheritable=False)
 
 
 def _load(steps: Set[str], destinations: Set[str]) -> None:
@@ -181,30 +182,22 @@ class _Server:
 
 def _run(request: Mapping[str, Any], streams: list[int]) -> NoReturn:
     """Be the process that handed over."""
-    code = 1
-    try:
+
+    def run() -> int:
         parent_death.request_death_signal(signal.SIGKILL)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         # A worker that outlives the server must not keep its socket open: others would wait for an answer there.
-        _release_files()
+        release_files()
         os.environ.clear()
         os.environ.update(request["variables"])
         os.chdir(request["folder"])
         module, *arguments = request["words"]
-        sys.argv = [module, *arguments]
-        setproctitle(f"{sys.executable} -m {' '.join(sys.argv)}")
+        set_command_line(module, arguments)
         sys.modules.pop(module, None)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code & 0xFF)
+        return 0
+
+    end_with(run)

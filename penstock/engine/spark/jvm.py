@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.spark.fork_server import worker_path
 from penstock.engine.spark.jvm_command import (
     JAVA_OPTIONS,
     direct_command,
@@ -36,8 +37,6 @@ from penstock.redaction import redacted
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 
-_WORKER_PATH = Path(__file__).with_name("worker_path")
-"""Holds the module that the Python processes of this JVM run first."""
 _POLL = 0.01
 _LAST_WORDS = 10.0
 """Seconds for the rest of what a JVM said that has ended."""
@@ -79,11 +78,10 @@ class StartingJvm:
         _write(options, "".join(f"{_quoted(option)}\n" for option in for_java))
         kept = {**settings, JAVA_OPTIONS: shlex.quote(f"@{options}")} if by_hand else settings
         _write(properties, "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in kept.items()))
-        paths = [str(_WORKER_PATH), os.environ.get("PYTHONPATH", "")]
         variables = {
             **os.environ,
             **(environment or {}),
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYTHONPATH": worker_path(),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address),
         }  # fmt: skip

@@ -375,6 +375,10 @@ class HoldingMachine(RuleBasedStateMachine):
             query.ends.append(ends)
         end = query.ends[query.done]
         ranges = {p: (start[p], end[p]) for p in end if start[p] < end[p]}
+        with self.dying(dies_at) as dying:
+            self.retrier().settle_refused()
+        if dying.dead:
+            return
         store = query.states[query.done].copy()
         report = run_tasks(opened.plan(ROUTE), opened.log, store, [Stretch(p, *each) for p, each in ranges.items()])
         if dies_at == "tasks":
@@ -382,7 +386,6 @@ class HoldingMachine(RuleBasedStateMachine):
         behind = dead = False
         with self.dying(dies_at) as dying:
             try:
-                self.retrier().settle_refused()
                 self.delivery.deliver(report)
                 self.note_committed(ranges)
                 self.retrier().settle_refused()

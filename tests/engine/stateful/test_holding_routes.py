@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +19,8 @@ from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project
+from tests.support.command import start_penstock
 
-COMMAND = [sys.executable, "-m", "penstock.cli.main", "run"]
 PIPELINE = """\
 name: shop
 engine: {restart_backoff: 100ms, restart_backoff_max: 200ms}
@@ -57,8 +54,7 @@ def loaded(path: Path) -> list[int]:
 @contextmanager
 def running(folder: Path, environment: dict[str, str]) -> Iterator[None]:
     """``penstock run``, until the end of the block."""
-    with (folder / "log.txt").open("w") as log:
-        process = subprocess.Popen(COMMAND, cwd=folder, stdout=log, stderr=log, env={**os.environ, **environment})
+    process = start_penstock(["run"], folder, folder / "log.txt", environment=environment)
     try:
         yield
     except AssertionError as error:
@@ -147,7 +143,7 @@ def test_what_waits_goes_on_when_it_keeps_too_much_and_when_an_operator_says_so(
     # Asked for while no engine runs, carried out by a run that ends.
     asked = Project(tmp_path).penstock("offset", "release", "together")
     assert asked.out == "together: 3 records that waited go on at the next start\n"
-    subprocess.run([*COMMAND, "--once"], cwd=tmp_path, check=True, timeout=HANG)
+    assert start_penstock(["run", "--once"], tmp_path, tmp_path / "log.txt").wait(HANG) == 0
     assert loaded(tmp_path / "together.duckdb") == list(range(43))
     assert ledger.totals("together") == Totals(items=43, loaded=43)
     assert ledger.held("together") == {}

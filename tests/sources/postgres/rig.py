@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from penstock.log.local_log import LocalLog
-from penstock.record import Header, Mode, Op, Record
+from penstock.record import Header, Mode, Op, Record, records
 from penstock.sources.contract import SourceContext
 from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.source import PostgresSource
@@ -32,7 +32,9 @@ class Rig:
     url: str
     folder: Path
     log_options: dict[str, Any] = field(default_factory=dict)
-    _mirrored: tuple[int, Mirror] = field(default_factory=lambda: (-1, Mirror()))
+    _mirror: Mirror = field(default_factory=lambda: Mirror())
+    _mirrored_to: dict[int, int] = field(default_factory=dict)
+    _differed_at: dict[int, int] | None = None
 
     def ask(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements, each in a transaction of its own; the rows of the last."""
@@ -75,29 +77,40 @@ class Rig:
 
     def log_end(self) -> int:
         """How many records the log has."""
+        return sum(self._ends().values())
+
+    def _ends(self) -> dict[int, int]:
         log = LocalLog(self.folder / "log")
-        return sum(log.bounds(partition).end for partition in log.partitions())
+        return {partition: log.bounds(partition).end for partition in log.partitions()}
 
     def completed(self) -> set[str]:
-        return {record.namespace for record in self.records() if record.mode is Mode.COMPLETE}
+        return self.mirror().completed
 
     def mirror(self) -> Mirror:
-        """What the log says that the tables hold. Asked again and again, so it is only read when there is more."""
-        end = self.log_end()
-        if self._mirrored[0] != end:
-            mirror, records = Mirror(), self.records()
-            for record in records:
-                mirror.apply(record)
-            self._mirrored = len(records), mirror
-        return self._mirrored[1]
+        """What the log says that the tables hold. Asked again and again, so only what is new is read."""
+        ends, log = self._ends(), LocalLog(self.folder / "log")
+        if any(end < self._mirrored_to.get(partition, 0) for partition, end in ends.items()):
+            self._mirror, self._mirrored_to = Mirror(), {}
+        for partition, end in ends.items():
+            begin = self._mirrored_to.get(partition, 0)
+            for batch in log.read(partition, begin, end) if begin < end else ():
+                for record in records(batch):
+                    self._mirror.apply(record)
+            self._mirrored_to[partition] = end
+        return self._mirror
 
     def rows(self, table: str) -> Counter[str]:
         """The rows of a table as the server gives them."""
         return Counter(canonical(row) for (row,) in self.ask(f"SELECT to_json(t) FROM {table} t"))
 
     def is_mirrored(self, *tables: str) -> bool:
+        """Asked again and again: what differed does so until there is more in the log."""
         mirror = self.mirror()
-        return all(mirror.rows(table) == self.rows(table) for table in tables)
+        if self._differed_at == self._mirrored_to:
+            return False
+        same = all(mirror.rows(table) == self.rows(table) for table in tables)
+        self._differed_at = None if same else dict(self._mirrored_to)
+        return same
 
 
 @dataclass
@@ -108,6 +121,8 @@ class Mirror:
     keyless: dict[str, Counter[str]] = field(default_factory=dict)
     modes: dict[str, Mode] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
+    completed: set[str] = field(default_factory=set)
+    """Tables that were copied to the end at some time."""
     positions: list[tuple[str, int]] = field(default_factory=list)
 
     def rows(self, table: str) -> Counter[str]:
@@ -145,6 +160,8 @@ class Mirror:
         elif record.mode is Mode.COPY and before in (Mode.COMPLETE, Mode.SYNC):
             assert record.op is Op.COMMAND, f"{name}: copied again without a word"
         self.modes[name] = record.mode
+        if record.mode is Mode.COMPLETE:
+            self.completed.add(name)
 
     def _apply_keyed(self, record: Record, table: dict[str, dict[str, Any]], data: dict[str, Any]) -> None:
         key = record.key

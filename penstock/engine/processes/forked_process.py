@@ -1,0 +1,96 @@
+"""A process that begins as a copy of this one: what is imported here need not be imported again there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
+from typing import BinaryIO, NoReturn
+
+from setproctitle import setproctitle
+
+
+def release_files(kept: Set[int] = frozenset()) -> None:
+    """Let go of every open file but the three standard streams and ``kept``."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        # Replaced and not closed: an object that still names one must not close what gets its number next.
+        if number > 2 and number not in kept and number != null:
+            with suppress(OSError):
+                os.dup2(null, number, inheritable=False)
+
+
+class ForkedProcess:
+    """Runs ``main`` with ``arguments`` in a session of its own; what it returns is the exit code. ``module`` names it
+    to whoever lists processes. With ``waits`` its standard input is a pipe, of which ``stdin`` is our end. The rest is
+    as in ``subprocess.Popen``. The process that forks must have no thread. Linux only."""
+
+    def __init__(
+        self, main: Callable[[list[str]], int], module: str, arguments: Sequence[str], waits: bool = False
+    ) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        begun, begins = os.pipe()
+        their_input, our_end = os.pipe() if waits else (None, None)
+        self.stdin: BinaryIO | None = None if our_end is None else os.fdopen(our_end, "wb")
+        self._code: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            if their_input is not None:
+                os.dup2(their_input, 0)
+            release_files()
+            end_with(lambda: _run(main, module, arguments))
+        for end in (begins, their_input):
+            if end is not None:
+                os.close(end)
+        # From then on it has a session, and whoever ends that ends it.
+        os.read(begun, 1)
+        os.close(begun)
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal that ended it; ``None`` while it runs."""
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def wait(self) -> int:
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+    def terminate(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+
+def _run(main: Callable[[list[str]], int], module: str, arguments: Sequence[str]) -> int:
+    set_command_line(module, arguments)
+    return main([*arguments])
+
+
+def set_command_line(module: str, arguments: Sequence[str]) -> None:
+    """Look like a Python that was started with ``-m module``."""
+    sys.argv = [module, *arguments]
+    setproctitle(f"{sys.executable} -m {' '.join(sys.argv)}")
+
+
+def end_with(run: Callable[[], int]) -> NoReturn:
+    """Run it, and end this process with what it returns, whatever happens: a fork must never go on as its parent."""
+    code = 1
+    try:
+        code = run()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code & 0xFF)
