@@ -13,6 +13,7 @@ from penstock.testing.waiting import eventually
 from tests.chaos.running import ROLES, SUPERVISOR
 from tests.chaos.scene import PATIENCE, Hazard, Scene
 from tests.support.clock import HOUR
+from tests.support.command import command_of
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Freeze(Hazard):
 
 def _runs_tasks(process: psutil.Process) -> bool:
     try:
-        return "penstock.engine.spark.worker_daemon" in process.cmdline()
+        return "penstock.engine.spark.worker_daemon" in command_of(process)
     except psutil.Error:
         return False
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from penstock.testing.waiting import HANG, eventually
-from tests.support.command import Command, start_penstock
+from tests.support.command import Command, command_of, start_penstock
 
 SUPERVISOR = "supervisor"
 SOURCE = "source"
@@ -103,7 +103,7 @@ class Running:
     def role(self, process: psutil.Process) -> str:
         assert self.process is not None
         try:
-            command = process.cmdline()
+            command = command_of(process)
         except psutil.Error:
             return "gone"
         if process.pid == self.process.pid:

@@ -16,7 +16,7 @@ import psutil
 
 from penstock.testing.waiting import HANG
 from tests.cli.projects import penstock as verb
-from tests.support.command import Command, run_penstock, start_penstock
+from tests.support.command import Command, command_of, run_penstock, start_penstock
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
 
@@ -95,7 +95,7 @@ def works(process: psutil.Process) -> bool:
 def _command(process: psutil.Process) -> list[str]:
     """Spark's Python workers come and go: one that has just ended has no command any more."""
     try:
-        return process.cmdline()
+        return command_of(process)
     except psutil.Error:
         return []
 

@@ -21,6 +21,7 @@ from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
 from tests.engine.deadly import record, write_steps
 from tests.engine.projects import append_all, pipeline
+from tests.support.command import command_of
 
 CONFIG = """\
 name: shop
@@ -82,7 +83,7 @@ def test_what_carrying_raises_is_raised_here_and_a_server_that_was_killed_is_sta
     with pytest.raises(PenstockError, match="PEN-STP-002"):
         server.run(Trial({partition: (0, 1)}, None))
     for process in psutil.Process().children(recursive=True):
-        if "trial_process" in " ".join(process.cmdline()):
+        if "penstock.engine.lost_workers.trial_process" in command_of(process):
             process.kill()
     with pytest.raises(WorkerLost):
         server.run(Trial({partition: (0, 1)}, None))

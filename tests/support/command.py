@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
+import psutil
+
 from penstock import faults
 from penstock.cli.main import main
 from penstock.testing.forked import make_process
@@ -34,6 +36,11 @@ class Command(Protocol):
     def send_signal(self, sig: int, /) -> None: ...
 
     def kill(self) -> None: ...
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """The words of its command line. A fork that has given itself another one may have it as a single word."""
+    return " ".join(process.cmdline()).split()
 
 
 def start_penstock(

@@ -23,6 +23,11 @@ def release_files(kept: Set[int] = frozenset()) -> None:
                 os.dup2(null, number, inheritable=False)
 
 
+def reopen_input() -> None:
+    """After a fork has been given another standard input: what Python has read ahead of the old one is not its own."""
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  # it is the process's own, to its end
+
+
 class ForkedProcess:
     """Runs ``main`` with ``arguments`` in a session of its own; what it returns is the exit code. ``module`` names it
     to whoever lists processes. With ``waits`` its standard input is a pipe, of which ``stdin`` is our end. The rest is
@@ -42,6 +47,7 @@ class ForkedProcess:
             os.setsid()
             if their_input is not None:
                 os.dup2(their_input, 0)
+                reopen_input()
             release_files()
             end_with(lambda: _run(main, module, arguments))
         for end in (begins, their_input):

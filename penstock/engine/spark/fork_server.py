@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from setproctitle import setproctitle
 
 from penstock import parent_death
-from penstock.engine.processes.forked_process import end_with, release_files, set_command_line
+from penstock.engine.processes.forked_process import end_with, release_files, reopen_input, set_command_line
 
 FOLDER_VARIABLE = "PENSTOCK_FORK_SERVER"
 """Holds the folder of the socket, for ``sitecustomize.py``."""
@@ -189,6 +189,7 @@ def _run(request: Mapping[str, Any], streams: list[int]) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
+        reopen_input()
         # A worker that outlives the server must not keep its socket open: others would wait for an answer there.
         release_files()
         os.environ.clear()

@@ -84,7 +84,7 @@ class Rig:
         return {partition: log.bounds(partition).end for partition in log.partitions()}
 
     def completed(self) -> set[str]:
-        return self.mirror().completed
+        return set(self.mirror().completed)
 
     def mirror(self) -> Mirror:
         """What the log says that the tables hold. Asked again and again, so only what is new is read."""
