@@ -151,6 +151,12 @@ def batch_cut(route: str, number: int, reason: str) -> None:
     log.info("route %s: batch %d was refused as a whole; its halves are tried next: %s", route, number, reason)
 
 
+def batch_set_aside(route: str, number: int) -> None:
+    log.info(
+        "route %s: what batch %d releases is processed in pieces, because a worker was lost over it", route, number
+    )
+
+
 def worker_lost(route: str, ranges: Ranges, reason: str) -> None:
     _LOST.labels(route).inc()
     log.warning(

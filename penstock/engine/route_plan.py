@@ -82,6 +82,12 @@ class RoutePlan:
         """The step that keeps records back, if there is one: then all steps behind it are Arrow steps."""
         return next((step for step in self.steps if step.config.holds), None)
 
+    @property
+    def set_aside_mark(self) -> Path:
+        """A file that is there while what the current batch releases is only written down, to be processed in pieces
+        later, because a worker was lost over it. It outlives the engine: the batch may have been begun that way."""
+        return self.stage_dir.with_name(f"{self.stage_dir.name}.set-aside")
+
     def check_steps(self) -> None:
         """Refuse steps that cannot run beside each other, or before this destination."""
         in_spark = next((step for step in self.steps if not step.is_arrow and step is not self.holding), None)

@@ -19,6 +19,11 @@ routes:
     step_timeout: 5s
     steps: [python: {file: steps.py, function: treat}]
     to: {type: file, path: ./arrow}
+  unique:
+    from: web
+    step_timeout: 5s
+    steps: [{where: "n <> 11"}, {dedupe: {key: n, window: 1h}}, {python: {file: steps.py, function: treat}}]
+    to: {type: file, path: ./unique}
   healthy: {from: web, to: {type: file, path: ./healthy}}
 """
 DEEDS = {5: "kill", 11: "hang"}
@@ -27,6 +32,11 @@ DEEDS = {5: "kill", 11: "hang"}
 def delivered(folder: Path) -> list[int]:
     lines = [line for file in folder.glob("*.ndjson") for line in file.read_text().splitlines()]
     return sorted(json.loads(line)["n"] for line in lines)
+
+
+def failed(terminal: Terminal, route: str) -> list[tuple[int, str, str]]:
+    lines = terminal.penstock("failed", "list", "--route", route, "--json").stdout.splitlines()
+    return sorted((entry["record"]["offset"], entry["step"], entry["code"]) for entry in map(json.loads, lines))
 
 
 def test_deadly_records_fail_alone_and_everything_else_arrives_once(tmp_path: Path) -> None:
@@ -40,9 +50,9 @@ def test_deadly_records_fail_alone_and_everything_else_arrives_once(tmp_path: Pa
     good = [n for n in range(16) if n not in DEEDS]
     assert delivered(tmp_path / "healthy") == list(range(16))
     assert delivered(tmp_path / "arrow") == good
-    lines = terminal.penstock("failed", "list", "--route", "arrow", "--json").stdout.splitlines()
-    found = sorted((entry["record"]["offset"], entry["step"], entry["code"]) for entry in map(json.loads, lines))
-    assert found == [(5, "python", "killed_worker"), (11, "python", "timed_out")]
+    assert delivered(tmp_path / "unique") == good
+    assert failed(terminal, "arrow") == [(5, "python", "killed_worker"), (11, "python", "timed_out")]
+    assert failed(terminal, "unique") == [(5, "python", "killed_worker")]
     said = ran.stderr.splitlines()
     assert any("offset 5 of partition 0 fails" in line and "step 'python'" in line for line in said)
     assert [line for line in said if "\tat " in line or "Traceback" in line or "Py4J" in line] == []

@@ -324,6 +324,10 @@ class Delivery:
             events.batch_known(self.plan.name)
             return ()
         faults.reach("route.range_fixed")
+        if report.is_set_aside:
+            events.batch_set_aside(self.plan.name, batch.number)
+            self._postpone_batch(batch, report, "a worker was lost over it", started)
+            return ()
         try:
             receipts, deferred = self._write(batch, report.parts, passed_over, piece.again, stops)
         except AcksChanged:
@@ -332,7 +336,8 @@ class Delivery:
         except RefusedError as error:
             # However many are refused: a good record may be among the rest, and must not fail for its neighbours.
             if self.plan.holding:
-                self._postpone_batch(batch, report, error, started)
+                events.batch_cut(self.plan.name, batch.number, error.what)
+                self._postpone_batch(batch, report, error.what, started)
                 return ()
             if report.items > 1:
                 return self._split_batch(batch, report.items, error)
@@ -353,12 +358,11 @@ class Delivery:
             raise self._halt_after(missing, report.ranges)
         return ()
 
-    def _postpone_batch(self, batch: Batch, report: BatchReport, error: RefusedError, started: float) -> None:
-        """Commit a batch that was refused as a whole, with all that it has staged waiting: what it has staged depends
-        on state, so it is cut over that, and not over its range."""
-        events.batch_cut(self.plan.name, batch.number, error.what)
+    def _postpone_batch(self, batch: Batch, report: BatchReport, reason: str, started: float) -> None:
+        """Commit a batch that was refused as a whole, or lost its worker, with all that it releases waiting: what
+        that is depends on state, so it is cut over that, and not over its range."""
         places = [rows for file in report.places for rows in read_rows(file.path)]
-        waiting = [Postponed("", pa.concat_batches(places), error.what)] if places else []
+        waiting = [Postponed("", pa.concat_batches(places), reason)] if places else []
         self._settle(batch, report, (), (), 0, started, postponed=waiting)
 
     def _split_batch(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:

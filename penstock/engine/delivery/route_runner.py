@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,6 +194,10 @@ class RouteRunner(threading.Thread):
                     if self._pace.once or not self._wait_for_resume():
                         return
                     announced = False
+                    continue
+                if isinstance(self._cause, _BeginAnew):
+                    self._cause = None
+                    unmute_query_errors(self._spark)
                     continue
                 if isinstance(self._cause, OutOfPatience):
                     # The ledger keeps its state, which says what it waits for.
@@ -433,22 +438,30 @@ class RouteRunner(threading.Thread):
             self._tasks_since = None
         except Exception as error:
             lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir)) or self._suspicion(error)
-            if lost is None or self.plan.holding:
+            if lost is None:
                 raise
             self._tasks_since = None
             ranges = self._requested_ranges(number)
             events.worker_lost(self.plan.name, ranges, str(lost))
+            if self.plan.holding:
+                # What was begun may be at the destination, and must stay what it was.
+                if self.plan.set_aside_mark.exists() or self._ledger.standing(self.plan.name).pending is not None:
+                    raise
+                self.plan.set_aside_mark.touch()
+                raise _BeginAnew from error
             isolation = Isolation(self._stage_isolated, self.plan.step_timeout, offset_count(ranges), lost)
             replace(self._delivery, restage_ranges=isolation.stage).deliver_isolated(ranges, began)
         else:
             self._delivery.deliver(report, began)
+            self.plan.set_aside_mark.unlink(missing_ok=True)
         finally:
             self._tasks_since = None
             self._trials.close()
 
     def _suspicion(self, error: Exception) -> WorkerLost | None:
         """Tasks that have raised often enough are tried apart from Spark: if it is a record's fault, it fails alone."""
-        if self.plan.rest or isinstance(error, _TRANSIENT) or self._crashes[False] < SUSPECTED_AFTER:
+        in_spark = self.plan.rest and not self.plan.holding
+        if in_spark or isinstance(error, _TRANSIENT) or self._crashes[False] < SUSPECTED_AFTER:
             return None
         return WorkerLost("", LostCode.RAISED, f"its tasks raise each time: {reason_of(error)}")
 
@@ -459,10 +472,10 @@ class RouteRunner(threading.Thread):
         return self._run_isolated_job(self.plan, route_source(self.plan), ranges)
 
     def _stage_items(self, places: pa.RecordBatch) -> BatchReport:
-        return self._trials.run(Trial(places, self.plan.step_timeout))
+        return Isolation(partial(_try, self._trials), self.plan.step_timeout).stage(places)
 
     def _stage_items_for_retry(self, places: pa.RecordBatch) -> BatchReport:
-        return self._retry_trials.run(Trial(places, self.plan.step_timeout))
+        return Isolation(partial(_try, self._retry_trials), self.plan.step_timeout).stage(places)
 
     def _stage_for_retry(self, ranges: Ranges, limit: float | None) -> BatchReport:
         """The same for a part that a table waits for, beside the current batch."""
@@ -512,6 +525,14 @@ class RouteRunner(threading.Thread):
         if plan.holding and report.ranges:
             check_count(plan.holding.label, SHARDS, report.shards)
         return report
+
+
+class _BeginAnew(Stopped):
+    """Leaves a batch of Spark, which runs it again."""
+
+
+def _try(server: TrialServer, what: Ranges | pa.RecordBatch, limit: float | None) -> BatchReport:
+    return server.run(Trial(what, limit))
 
 
 def reason_of(error: BaseException) -> str:

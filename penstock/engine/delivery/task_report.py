@@ -100,6 +100,11 @@ class BatchReport:
     def failed_rows(self) -> int:
         return sum(file.rows for file in self.failed)
 
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether nothing is staged of what it releases."""
+        return bool(self.places) and not self.parts
+
 
 def rows_by_table(parts: Iterable[Part]) -> Counter[str]:
     """How many rows were staged for each table."""

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.outcome import PLACE_SCHEMA, PLACES_PER_PARTITION, place_key
+from penstock.outcome import PLACES_PER_PARTITION, place_key
 from penstock.record import int64_values
 
 Numbers = npt.NDArray[np.int64]
@@ -16,9 +16,7 @@ class WantedItems:
     """``places``: which items are wanted, each once (``PLACE_SCHEMA``)."""
 
     def __init__(self, places: pa.RecordBatch) -> None:
-        self.places = pa.RecordBatch.from_arrays(
-            [places.column(field.name).cast(field.type) for field in PLACE_SCHEMA], schema=PLACE_SCHEMA
-        )
+        self.places = places
         partitions, offsets, self._items = (column.to_numpy() for column in self.places.columns)
         records = partitions.astype(np.int64) * PLACES_PER_PARTITION + offsets
         self._records, self._record_of = np.unique(records, return_inverse=True)

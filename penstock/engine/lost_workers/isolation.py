@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pyarrow as pa
 
 from penstock.engine.delivery.batch_pieces import Ranges, offset_count
 from penstock.engine.delivery.task_report import BatchReport
@@ -21,23 +24,24 @@ GENEROUS_LIMIT = 60.0
 MIN_SHARE = 1 / 8
 """The share of the limit that the smallest range gets. A record alone gets all of it."""
 
-Attempt = Callable[[Ranges, float | None], BatchReport]
-"""Stages ranges, with a limit in seconds, where a crash harms nobody. Raises ``WorkerLost``."""
+What = TypeVar("What", Ranges, pa.RecordBatch)
+"""Ranges, or the places of single items."""
 
 
 @dataclass(frozen=True)
-class Isolation:
+class Isolation(Generic[What]):
     """``total_offsets``: the size of the range over which a worker was ``lost``; ``limit``: seconds for the steps."""
 
-    attempt: Attempt
+    attempt: Callable[[What, float | None], BatchReport]
+    """Stages it, with a limit in seconds, where a crash harms nobody. Raises ``WorkerLost``."""
     limit: float | None
     total_offsets: int = 0
     lost: WorkerLost | None = None
     plenty: float = GENEROUS_LIMIT
 
-    def stage(self, ranges: Ranges) -> BatchReport:
-        """Stage the ranges. Raises ``WorkerLost``: split the range; a single record is the cause."""
-        offsets = offset_count(ranges)
+    def stage(self, ranges: What) -> BatchReport:
+        """Stage them. Raises ``WorkerLost``: split them; a single record is the cause."""
+        offsets = ranges.num_rows if isinstance(ranges, pa.RecordBatch) else offset_count(ranges)
         if offsets > 1:
             if self.lost is not None and self.lost.code is LostCode.TIMED_OUT and offsets >= self.total_offsets:
                 raise self.lost  # It had its time; a second try would cost as much.

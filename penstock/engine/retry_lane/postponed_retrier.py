@@ -141,6 +141,7 @@ class PostponedRetrier:
             if places.num_rows > 1:
                 self._cut(number, groups)
             else:
+                events.deadly_record_failed(self._route, _spans(places), str(lost))
                 self._fail(number, places, lost.step or STAGE_LABEL, lost.code.value, str(lost))
             return
         faults.reach("postponed.destination_done")

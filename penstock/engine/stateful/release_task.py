@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from penstock.destinations.contract import Part
 from penstock.engine.delivery.task import TaskRun
 from penstock.engine.delivery.task_report import TaskReport
 from penstock.engine.delivery.wanted_items import WantedItems
@@ -16,7 +17,7 @@ from penstock.engine.stateful.shard_decision import ShardReport
 from penstock.engine.stateful.shards import unpack
 from penstock.holding.item import Items
 from penstock.log.local_log import LocalLog
-from penstock.outcome import PLACE_COLUMNS, failures_of
+from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA, failures_of
 from penstock.steps.chain import Chain, labelled
 
 GOES_ON = "what goes on"
@@ -30,7 +31,10 @@ def run_release(plan: RoutePlan, log: LocalLog, decided: Iterable[pa.RecordBatch
     assert plan.holding is not None
     release = _Release(plan, log)
     with TaskRun(plan, Chain(links(plan.rest[1:])), None) as run:
-        parts = run.stage(release.outcomes(run, decided))
+        if plan.set_aside_mark.exists():
+            parts = release.set_aside(run, decided)
+        else:
+            parts = run.stage(release.outcomes(run, decided))
     return release.report(run.report(parts))
 
 
@@ -46,17 +50,35 @@ class _Release:
     def outcomes(
         self, run: TaskRun, decided: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        waiting: list[bytes] = []
+        for places in self._read(decided):
+            yield from self._go_on(run, places)
+
+    def set_aside(self, run: TaskRun, decided: Iterable[pa.RecordBatch]) -> list[Part]:
+        """Stage nothing: only write down what would go on."""
+        for places in self._read(decided):
+            run.places.add(places)
+        return []
+
+    def _read(self, decided: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Keeps the reports of the shards, and yields the places of what they release."""
+        released: list[bytes] = []
         for batch in decided:
             for row in batch.to_pylist():
                 if row["report"] is not None:
                     self._shards.append(ShardReport.from_json(row["report"]))
                 else:
-                    waiting.append(row["items"])
-                if len(waiting) == ROWS_AT_A_TIME:
-                    yield from self._go_on(run, unpack(waiting))
-                    waiting.clear()
-        yield from self._go_on(run, unpack(waiting))
+                    released.append(row["items"])
+                if len(released) == ROWS_AT_A_TIME:
+                    yield from self._places(unpack(released))
+                    released.clear()
+        yield from self._places(unpack(released))
+
+    def _places(self, items: Items) -> Iterator[pa.RecordBatch]:
+        self._released += len(items)
+        if len(items):
+            columns = [pa.array(np.ascontiguousarray(items[name])) for name in PLACE_COLUMNS]
+            batch = pa.RecordBatch.from_arrays(columns, PLACE_COLUMNS)
+            yield batch.cast(PLACE_SCHEMA)
 
     def report(self, report: TaskReport) -> TaskReport:
         shards, label = self._shards, self._label
@@ -75,12 +97,8 @@ class _Release:
             holds=holds, shards=len(shards), places=report.places,
         )  # fmt: skip
 
-    def _go_on(self, run: TaskRun, items: Items) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        self._released += len(items)
-        if len(items) == 0:
-            return
-        columns = [pa.array(np.ascontiguousarray(items[name])) for name in PLACE_COLUMNS]
-        wanted = WantedItems(pa.RecordBatch.from_arrays(columns, PLACE_COLUMNS))
+    def _go_on(self, run: TaskRun, places: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        wanted = WantedItems(places)
         for records in self._log.fetch(wanted.places):
             for read, outcome in self._head.runs(records):
                 rows = wanted.take(outcome.kept)

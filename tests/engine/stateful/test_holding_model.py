@@ -285,6 +285,14 @@ class HoldingMachine(RuleBasedStateMachine):
     def deliver(self, size: int) -> None:
         self.run_batch(size, None)
 
+    @rule(size=st.integers(1, 12), point=st.sampled_from([None, *POINTS]))
+    def deliver_after_a_worker_was_lost(self, size: int, point: str | None) -> None:
+        if self.opened.ledger.standing(ROUTE).pending is None:
+            mark = self.opened.plan(ROUTE).set_aside_mark
+            mark.parent.mkdir(exist_ok=True)
+            mark.touch()
+        self.run_batch(size, point)
+
     @rule(size=st.integers(1, 12), point=st.sampled_from(POINTS))
     def be_killed_while_delivering(self, size: int, point: str) -> None:
         self.run_batch(size, point)
@@ -380,13 +388,15 @@ class HoldingMachine(RuleBasedStateMachine):
         if dying.dead:
             return
         store = query.states[query.done].copy()
-        report = run_tasks(opened.plan(ROUTE), opened.log, store, [Stretch(p, *each) for p, each in ranges.items()])
+        stretches = [Stretch(p, *each) for p, each in ranges.items()]
+        report = run_tasks(opened.plan(ROUTE), opened.log, store, stretches)
         if dies_at == "tasks":
             return
         behind = dead = False
         with self.dying(dies_at) as dying:
             try:
                 self.delivery.deliver(report)
+                opened.plan(ROUTE).set_aside_mark.unlink(missing_ok=True)
                 self.note_committed(ranges)
                 self.retrier().settle_refused()
             except StateBehind:
