@@ -508,7 +508,7 @@ def test_a_run_with_an_end_gives_a_table_its_rows_before_a_batch_that_must_be_wh
     config = tmp_path / "pipeline.yaml"
     config.write_text(config.read_text().replace("from: web\n", "from: web\n    on_error: stop\n"))
     (tmp_path / "web.ndjson").write_text('{"kind": "orders", "n": 2}\n')
-    ran = Terminal(tmp_path).penstock("run", "--once")
+    ran = Terminal(tmp_path).run_once()
     assert ran.returncode == 0, ran.stderr
     assert shop.rows("orders") == [0, 1, 2]
 
