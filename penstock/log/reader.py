@@ -120,8 +120,10 @@ class PartitionReader:
             _, header = next(segment.walk(place))
             entries, offsets = segment.open(place, header)
             last = int(np.searchsorted(wanted, header.last_offset, "right"))
-            rows = np.flatnonzero(np.isin(offsets, wanted[:last], assume_unique=True))
-            if len(rows):
+            rows = _rows_at(offsets, wanted[:last])
+            if len(rows) and len(rows) == len(offsets):
+                yield with_places(entries, self._partition, int64_array(offsets))
+            elif len(rows):
                 yield with_places(entries.take(int64_array(rows)), self._partition, int64_array(offsets[rows]))
             wanted = wanted[last:]
             if len(wanted) == 0:
@@ -355,3 +357,13 @@ def _boundaries(segment: Segment, first: Place, last: Place, pieces: int) -> lis
     if len(marks) >= pieces * _MARKS_PER_PIECE:
         return marks
     return [place for place, _ in takewhile(lambda frame: frame[0].position < last.position, segment.walk(first))][1:]
+
+
+def _rows_at(offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The rows of a frame, which has these offsets, that are wanted. Both are ascending; a compacted frame may have
+    none."""
+    rows = np.searchsorted(offsets, wanted)
+    inside = rows < len(offsets)
+    rows = rows[inside]
+    found: np.ndarray = rows[offsets[rows] == wanted[inside]]
+    return found

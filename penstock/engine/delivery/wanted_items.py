@@ -6,63 +6,67 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.outcome import PLACES_PER_PARTITION, place_key
+from penstock.outcome import place_key
 from penstock.record import int64_values
 
 Numbers = npt.NDArray[np.int64]
 
 
 class WantedItems:
-    """``places``: which items are wanted, each once (``PLACE_SCHEMA``)."""
+    """``places``: which items are wanted, each once (``PLACE_SCHEMA``). They are kept in the order of the log."""
 
     def __init__(self, places: pa.RecordBatch) -> None:
+        records = place_key(places).to_numpy()
+        if np.any(records[1:] < records[:-1]):
+            order = np.argsort(records, kind="stable")
+            places, records = places.take(pa.array(order)), records[order]
         self.places = places
-        partitions, offsets, self._items = (column.to_numpy() for column in self.places.columns)
-        records = partitions.astype(np.int64) * PLACES_PER_PARTITION + offsets
-        self._records, self._record_of = np.unique(records, return_inverse=True)
-        self._numbers, codes = self._code_items()
-        self._rows = np.argsort(codes)
-        """Which of the places has each code, in the order of the codes."""
-        self._codes = codes[self._rows]
-        self._taken = np.zeros(len(codes), np.bool_)
-        self._fetched = np.zeros(len(self._records), np.bool_)
+        self._keys = records
+        items = int64_values(places.column("item"))
+        self._numbers: Numbers | None = None
+        """The numbers that items have, in order; not needed where every item is a whole record, which is mostly so."""
+        self._codes = self._records = records
+        self._order: Numbers | None = None
+        if items.any():
+            self._records, of = np.unique(records, return_inverse=True)
+            self._numbers, numbers = np.unique(items, return_inverse=True)
+            codes = of * len(self._numbers) + numbers
+            self._order = np.argsort(codes)
+            self._codes = codes[self._order]
+        self._taken = np.zeros(len(records), np.bool_)
+        self._fetched = np.zeros(len(records), np.bool_)
 
     def take(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Of rows, or failures, those that are wanted."""
         if rows.num_rows == 0:
             return rows
-        records, wanted = _find(self._records, place_key(rows).to_numpy())
+        places, wanted = _find(self._records, place_key(rows).to_numpy())
         items = int64_values(rows.column("item"))
-        if self._numbers is None:
+        if self._numbers is None or self._order is None:
             wanted &= items == 0
-            places = records
+            self._taken[places[wanted]] = True
         else:
             numbers, numbered = _find(self._numbers, items)
-            places, found = _find(self._codes, records * len(self._numbers) + numbers)
+            places, found = _find(self._codes, places * len(self._numbers) + numbers)
             wanted &= numbered & found
-        self._taken[self._rows[places[wanted]]] = True
+            self._taken[self._order[places[wanted]]] = True
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
     def note_fetched(self, records: pa.RecordBatch) -> None:
         """These records were there."""
-        places, wanted = _find(self._records, place_key(records).to_numpy())
-        self._fetched[places[wanted]] = True
+        fetched = place_key(records).to_numpy()
+        # Both are in the order of the log.
+        first = np.searchsorted(self._keys, fetched[0], "left")
+        last = np.searchsorted(self._keys, fetched[-1], "right")
+        self._fetched[first:last] |= _find(fetched, self._keys[first:last])[1]
 
     def not_taken(self) -> pa.RecordBatch:
         """The items whose records were there without them."""
-        return self.places.filter(pa.array(self._fetched[self._record_of] & ~self._taken))
+        return self.places.filter(pa.array(self._fetched & ~self._taken))
 
     def not_fetched(self) -> pa.RecordBatch:
         """The items whose records were not there."""
-        return self.places.filter(pa.array(~self._fetched[self._record_of]))
-
-    def _code_items(self) -> tuple[Numbers | None, Numbers]:
-        """The numbers that items have, in order, and a code of each item, of its record and its number. Where every
-        item is a whole record, which is mostly so, the record is enough."""
-        if not self._items.any():
-            return None, self._record_of
-        numbers, in_records = np.unique(self._items, return_inverse=True)
-        return numbers, self._record_of * len(numbers) + in_records
+        return self.places.filter(pa.array(~self._fetched))
 
 
 def _find(ascending: Numbers, values: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_]]:
