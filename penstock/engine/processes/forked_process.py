@@ -38,6 +38,9 @@ class ForkedProcess:
     ) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # Whoever started us may have ignored it, which we inherit: then the system forgets how children end.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         begun, begins = os.pipe()
         their_input, our_end = os.pipe() if waits else (None, None)
         self.stdin: BinaryIO | None = None if our_end is None else os.fdopen(our_end, "wb")
