@@ -41,6 +41,11 @@ class Layout:
         return self.root / "sources" / source
 
 
+def set_aside_mark(stage: Path) -> Path:
+    """A file beside what a route stages. No route name has a dot."""
+    return stage.with_name(f"{stage.name}.set-aside")
+
+
 def checkpoint_name(route: str, scope: str, generation: int) -> str:
     """A checkpoint is valid only with the ledger it was written with, and until the route is moved back."""
     return f"{route}-{scope[:8]}" + (f"-{generation}" if generation else "")

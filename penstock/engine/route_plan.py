@@ -16,6 +16,7 @@ from penstock.config.component import DestinationConfig, StepConfig
 from penstock.config.pipeline_config import OnError
 from penstock.config.secrets import secrets_in_options
 from penstock.destinations.contract import AnyDestination
+from penstock.engine.layout import set_aside_mark
 from penstock.errors import RouteError
 from penstock.redaction import add_secrets
 from penstock.registry import Kind, component
@@ -86,7 +87,7 @@ class RoutePlan:
     def set_aside_mark(self) -> Path:
         """A file that is there while what the current batch releases is only written down, to be processed in pieces
         later, because a worker was lost over it. It outlives the engine: the batch may have been begun that way."""
-        return self.stage_dir.with_name(f"{self.stage_dir.name}.set-aside")
+        return set_aside_mark(self.stage_dir)
 
     def check_steps(self) -> None:
         """Refuse steps that cannot run beside each other, or before this destination."""
