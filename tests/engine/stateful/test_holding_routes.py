@@ -28,12 +28,12 @@ sources: {orders: {type: file, path: ./orders.ndjson}}
 routes:
   unique:
     from: orders
-    max_records: 70
+    max_records: 150
     steps: [{dedupe: {key: id, window: 1h}}]
     to: {type: duckdb, path: ./unique.duckdb, table: orders}
   together:
     from: orders
-    max_records: 90
+    max_records: 160
     steps: [{where: "n <> 7"}, {gather: {key: [order], until: "status = 'closed'", at_most: 10m}}]
     to: {type: duckdb, path: ./together.duckdb, table: orders}
 """
