@@ -12,7 +12,7 @@ import pytest
 from penstock.testing.waiting import HANG
 
 _SCRIPT = """
-import json, os, signal, sys, time
+import json, os, signal, sys
 from pathlib import Path
 from penstock.engine.processes.forked_process import ForkedProcess
 
@@ -69,4 +69,4 @@ def test_it_has_a_session_and_a_name_of_its_own_and_no_file_of_its_parent() -> N
 
 def test_one_that_has_just_begun_can_be_ended_with_its_session() -> None:
     after = "os.killpg(process.pid, signal.SIGKILL)"
-    assert fork("time.sleep(3600)", after=after) == [-9]
+    assert fork("signal.pause()", after=after) == [-9]

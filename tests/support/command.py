@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ import psutil
 
 from penstock import faults
 from penstock.cli.main import main
+from penstock.engine.processes.forked_process import end_with
 from penstock.testing.forked import make_process
 from penstock.testing.waiting import HANG
 
@@ -66,9 +66,7 @@ def run_penstock(
 def _start_program(words: Sequence[str], folder: Path, out: Path, err: Path, environment: Mapping[str, str]) -> Command:
     command = [sys.executable, "-m", "penstock.cli.main", *words]
     with out.open("ab") as output, err.open("ab") as errors:
-        return subprocess.Popen(
-            command, cwd=folder, stdout=output, stderr=errors, env={**os.environ, **environment}
-        )  # fmt: skip
+        return subprocess.Popen(command, cwd=folder, stdout=output, stderr=errors, env={**os.environ, **environment})
 
 
 class _Forked:
@@ -106,14 +104,9 @@ def _run(words: list[str], folder: Path, out: Path, err: Path, environment: dict
         with path.open("ab") as file:
             os.dup2(file.fileno(), stream.fileno())
     sys.argv = ["penstock", *words]
-    code = 1
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    end_with(_main)
+
+
+def _main() -> int:
+    main()
+    return 0

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import gc
+from importlib import import_module
 
 from setproctitle import getproctitle
 
-from penstock import pandas_on_demand
+from penstock.pandas_on_demand import defer_pandas
 
-# As in the processes of a pipeline.
-pandas_on_demand.defer_pandas()
+_MODULES = (
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.worker",
+    "penstock.cli.main",
+    "penstock.cli.status",
+    "penstock.destinations.duckdb.destination",
+    "penstock.destinations.postgres.destination",
+    "penstock.engine.engine",
+    "penstock.engine.operate.status",
+    "penstock.engine.processes.supervisor",
+    "penstock.sources.file.source",
+    "penstock.sources.http.source",
+    "penstock.sources.postgres.source",
+)
 
-import pyspark.sql.streaming.python_streaming_source_runner  # noqa: E402
-import pyspark.sql.worker.create_data_source  # noqa: E402
-import pyspark.sql.worker.plan_data_source_read  # noqa: E402
-import pyspark.worker  # noqa: E402, F401
-
-import penstock.cli.main  # noqa: E402
-import penstock.cli.status  # noqa: E402
-import penstock.destinations.duckdb.destination  # noqa: E402
-import penstock.destinations.postgres.destination  # noqa: E402
-import penstock.engine.delivery.deliver_batch  # noqa: E402
-import penstock.engine.engine  # noqa: E402
-import penstock.engine.operate.status  # noqa: E402
-import penstock.engine.processes.supervisor  # noqa: E402
-import penstock.sources.file.source  # noqa: E402
-import penstock.sources.http.source  # noqa: E402
-import penstock.sources.postgres.source  # noqa: E402, F401
-from penstock.engine.spark.warm_up import warm_up  # noqa: E402
-
+# First of all, as in the processes of a pipeline: it is too late when pandas is there.
+defer_pandas()
+for _module in _MODULES:
+    import_module(_module)
+import_module("penstock.engine.spark.warm_up").warm_up()
 # It must see the environment that this process was started with, to know where the kernel reads a title.
 getproctitle()
-warm_up()
 gc.collect()
 gc.freeze()

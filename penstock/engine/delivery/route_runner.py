@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ from penstock.engine.ledger import Ledger, RouteState
 from penstock.engine.lost_workers.isolation import Isolation
 from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, LostCode, WorkerLost, lost_worker
 from penstock.engine.lost_workers.task_note import unfinished_tasks
-from penstock.engine.lost_workers.trial_process import Trial, TrialServer
+from penstock.engine.lost_workers.trial_process import TrialServer
 from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.retry_lane.retrier import RetryLane
@@ -440,13 +439,12 @@ class RouteRunner(threading.Thread):
             lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir)) or self._suspicion(error)
             if lost is None:
                 raise
+            if self.plan.holding and not self._can_be_set_aside():
+                raise
             self._tasks_since = None
             ranges = self._requested_ranges(number)
             events.worker_lost(self.plan.name, ranges, str(lost))
             if self.plan.holding:
-                # What was begun may be at the destination, and must stay what it was.
-                if self.plan.set_aside_mark.exists() or self._ledger.standing(self.plan.name).pending is not None:
-                    raise
                 self.plan.set_aside_mark.touch()
                 raise _BeginAnew from error
             isolation = Isolation(self._stage_isolated, self.plan.step_timeout, offset_count(ranges), lost)
@@ -458,6 +456,11 @@ class RouteRunner(threading.Thread):
             self._tasks_since = None
             self._trials.close()
 
+    def _can_be_set_aside(self) -> bool:
+        """Not what is set aside already: then it was lost before the step. Nor what was begun, because it may be at the
+        destination, and must stay what it was."""
+        return not self.plan.set_aside_mark.exists() and self._ledger.standing(self.plan.name).pending is None
+
     def _suspicion(self, error: Exception) -> WorkerLost | None:
         """Tasks that have raised often enough are tried apart from Spark: if it is a record's fault, it fails alone."""
         in_spark = self.plan.rest and not self.plan.holding
@@ -468,19 +471,19 @@ class RouteRunner(threading.Thread):
     def _stage_isolated(self, ranges: Ranges, limit: float | None) -> BatchReport:
         """Stage a part of a batch where its records can harm nobody else: in Spark if a step runs there."""
         if not self.plan.rest:
-            return self._trials.run(Trial(ranges, limit))
+            return self._trials.stage(ranges, limit)
         return self._run_isolated_job(self.plan, route_source(self.plan), ranges)
 
     def _stage_items(self, places: pa.RecordBatch) -> BatchReport:
-        return Isolation(partial(_try, self._trials), self.plan.step_timeout).stage(places)
+        return Isolation(self._trials.stage, self.plan.step_timeout).stage(places)
 
     def _stage_items_for_retry(self, places: pa.RecordBatch) -> BatchReport:
-        return Isolation(partial(_try, self._retry_trials), self.plan.step_timeout).stage(places)
+        return Isolation(self._retry_trials.stage, self.plan.step_timeout).stage(places)
 
     def _stage_for_retry(self, ranges: Ranges, limit: float | None) -> BatchReport:
         """The same for a part that a table waits for, beside the current batch."""
         if not self._retry_plan.rest:
-            return self._retry_trials.run(Trial(ranges, limit))
+            return self._retry_trials.stage(ranges, limit)
         source = route_source(self._retry_plan, "waiting")
         self._spark.dataSource.register(source)
         return self._run_isolated_job(self._retry_plan, source, ranges)
@@ -529,10 +532,6 @@ class RouteRunner(threading.Thread):
 
 class _BeginAnew(Stopped):
     """Leaves a batch of Spark, which runs it again."""
-
-
-def _try(server: TrialServer, what: Ranges | pa.RecordBatch, limit: float | None) -> BatchReport:
-    return server.run(Trial(what, limit))
 
 
 def reason_of(error: BaseException) -> str:

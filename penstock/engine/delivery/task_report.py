@@ -103,7 +103,7 @@ class BatchReport:
     @property
     def is_set_aside(self) -> bool:
         """Whether nothing is staged of what it releases."""
-        return bool(self.places) and not self.parts
+        return bool(self.places) and not self.staged
 
 
 def rows_by_table(parts: Iterable[Part]) -> Counter[str]:

@@ -21,18 +21,10 @@ class WantedItems:
             order = np.argsort(records, kind="stable")
             places, records = places.take(pa.array(order)), records[order]
         self.places = places
-        self._keys = records
+        self._records = records
         items = int64_values(places.column("item"))
-        self._numbers: Numbers | None = None
-        """The numbers that items have, in order; not needed where every item is a whole record, which is mostly so."""
-        self._codes = self._records = records
-        self._order: Numbers | None = None
-        if items.any():
-            self._records, of = np.unique(records, return_inverse=True)
-            self._numbers, numbers = np.unique(items, return_inverse=True)
-            codes = of * len(self._numbers) + numbers
-            self._order = np.argsort(codes)
-            self._codes = codes[self._order]
+        self._coded = _CodedItems(records, items) if items.any() else None
+        """Not needed where every item is a whole record, which is mostly so."""
         self._taken = np.zeros(len(records), np.bool_)
         self._fetched = np.zeros(len(records), np.bool_)
 
@@ -40,25 +32,22 @@ class WantedItems:
         """Of rows, or failures, those that are wanted."""
         if rows.num_rows == 0:
             return rows
-        places, wanted = _find(self._records, place_key(rows).to_numpy())
-        items = int64_values(rows.column("item"))
-        if self._numbers is None or self._order is None:
+        records, items = place_key(rows).to_numpy(), int64_values(rows.column("item"))
+        if self._coded is None:
+            places, wanted = _find(self._records, records)
             wanted &= items == 0
-            self._taken[places[wanted]] = True
         else:
-            numbers, numbered = _find(self._numbers, items)
-            places, found = _find(self._codes, places * len(self._numbers) + numbers)
-            wanted &= numbered & found
-            self._taken[self._order[places[wanted]]] = True
+            places, wanted = self._coded.find(records, items)
+        self._taken[places[wanted]] = True
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
     def note_fetched(self, records: pa.RecordBatch) -> None:
         """These records were there."""
         fetched = place_key(records).to_numpy()
         # Both are in the order of the log.
-        first = np.searchsorted(self._keys, fetched[0], "left")
-        last = np.searchsorted(self._keys, fetched[-1], "right")
-        self._fetched[first:last] |= _find(fetched, self._keys[first:last])[1]
+        first = np.searchsorted(self._records, fetched[0], "left")
+        last = np.searchsorted(self._records, fetched[-1], "right")
+        self._fetched[first:last] |= _find(fetched, self._records[first:last])[1]
 
     def not_taken(self) -> pa.RecordBatch:
         """The items whose records were there without them."""
@@ -67,6 +56,24 @@ class WantedItems:
     def not_fetched(self) -> pa.RecordBatch:
         """The items whose records were not there."""
         return self.places.filter(pa.array(~self._fetched))
+
+
+class _CodedItems:
+    """Items by a number that is made of their record and their number in it."""
+
+    def __init__(self, records: Numbers, items: Numbers) -> None:
+        self._records, of = np.unique(records, return_inverse=True)
+        self._numbers, numbers = np.unique(items, return_inverse=True)
+        codes = of * len(self._numbers) + numbers
+        self._order = np.argsort(codes)
+        self._codes = codes[self._order]
+
+    def find(self, records: Numbers, items: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+        """The place of each item, and whether it is there."""
+        known, there = _find(self._records, records)
+        numbers, numbered = _find(self._numbers, items)
+        places, found = _find(self._codes, known * len(self._numbers) + numbers)
+        return self._order[places], there & numbered & found
 
 
 def _find(ascending: Numbers, values: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_]]:

@@ -51,6 +51,10 @@ class TrialServer:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
+    def stage(self, what: Ranges | pa.RecordBatch, limit: float | None) -> BatchReport:
+        """Run a trial of it."""
+        return self.run(Trial(what, limit))
+
     def run(self, trial: Trial) -> BatchReport:
         """Stage the records. Raises ``WorkerLost`` if they end their process, or if staging them raises what may be
         their fault; else what it raises."""

@@ -47,12 +47,7 @@ class ForkedProcess:
         self._code: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
-            os.setsid()
-            if their_input is not None:
-                os.dup2(their_input, 0)
-                reopen_input()
-            release_files()
-            end_with(lambda: _run(main, module, arguments))
+            end_with(lambda: _run(main, module, arguments, their_input))
         for end in (begins, their_input):
             if end is not None:
                 os.close(end)
@@ -78,7 +73,12 @@ class ForkedProcess:
             os.kill(self.pid, signal.SIGTERM)
 
 
-def _run(main: Callable[[list[str]], int], module: str, arguments: Sequence[str]) -> int:
+def _run(main: Callable[[list[str]], int], module: str, arguments: Sequence[str], standard_input: int | None) -> int:
+    os.setsid()
+    if standard_input is not None:
+        os.dup2(standard_input, 0)
+        reopen_input()
+    release_files()
     set_command_line(module, arguments)
     return main([*arguments])
 

@@ -41,6 +41,7 @@ class Child:
     started: float = 0.0
 
     def start(self) -> None:
+        """In a session of its own: Ctrl-C reaches only the supervisor, which then stops everything in order."""
         # Signals stay blocked, in the child too, until it can handle them: an earlier stop would look like a crash.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
@@ -49,8 +50,6 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started = time.monotonic()
         events.process_started(self.name, self.process.pid)
-
-    # In both its own session: Ctrl-C reaches only the supervisor, which then stops everything in order.
 
     def _fork(self) -> ForkedProcess:
         supervisor = str(os.getpid())
