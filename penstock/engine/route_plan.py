@@ -17,6 +17,7 @@ from penstock.config.pipeline_config import OnError
 from penstock.config.secrets import secrets_in_options
 from penstock.destinations.contract import AnyDestination
 from penstock.engine.layout import set_aside_mark
+from penstock.engine.lost_workers.deadly_records import DeadlyRecord
 from penstock.errors import RouteError
 from penstock.redaction import add_secrets
 from penstock.registry import Kind, component
@@ -64,6 +65,8 @@ class RoutePlan:
     """How much of the log may be kept for what waits in the holding step."""
     key_secret: bytes = b""
     """For the keys of a holding step: 16 bytes that nobody outside knows."""
+    deadly_records: tuple[DeadlyRecord, ...] = ()
+    """What no step before the holding step is given."""
 
     @cached_property
     def head(self) -> tuple[PlannedStep, ...]:

@@ -24,6 +24,11 @@ routes:
     step_timeout: 5s
     steps: [{where: "n <> 11"}, {dedupe: {key: n, window: 1h}}, {python: {file: steps.py, function: treat}}]
     to: {type: file, path: ./unique}
+  early:
+    from: web
+    step_timeout: 5s
+    steps: [{where: "n <> 11"}, {python: {file: steps.py, function: treat}}, {dedupe: {key: n, window: 1h}}]
+    to: {type: file, path: ./early}
   healthy: {from: web, to: {type: file, path: ./healthy}}
 """
 DEEDS = {5: "kill", 11: "hang"}
@@ -50,9 +55,9 @@ def test_deadly_records_fail_alone_and_everything_else_arrives_once(tmp_path: Pa
     good = [n for n in range(16) if n not in DEEDS]
     assert delivered(tmp_path / "healthy") == list(range(16))
     assert delivered(tmp_path / "arrow") == good
-    assert delivered(tmp_path / "unique") == good
+    assert delivered(tmp_path / "unique") == delivered(tmp_path / "early") == good
     assert failed(terminal, "arrow") == [(5, "python", "killed_worker"), (11, "python", "timed_out")]
-    assert failed(terminal, "unique") == [(5, "python", "killed_worker")]
+    assert failed(terminal, "unique") == failed(terminal, "early") == [(5, "python", "killed_worker")]
     said = ran.stderr.splitlines()
     assert any("offset 5 of partition 0 fails" in line and "step 'python'" in line for line in said)
     assert [line for line in said if "\tat " in line or "Traceback" in line or "Py4J" in line] == []

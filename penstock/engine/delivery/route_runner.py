@@ -25,6 +25,8 @@ from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.lost_workers.deadly_records import DeadlyRecord, keep_deadly_records, kept_deadly_records
+from penstock.engine.lost_workers.deadly_search import find_deadly_records
 from penstock.engine.lost_workers.isolation import Isolation
 from penstock.engine.lost_workers.lost_worker import NO_CONNECTION, STALLED, LostCode, WorkerLost, lost_worker
 from penstock.engine.lost_workers.task_note import unfinished_tasks
@@ -36,7 +38,7 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.holding_frame import apply_holding_step
 from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import route_source
-from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start, lacks_state
+from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start, lacks_state, newest_batch
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.route_control import RouteControl
@@ -334,8 +336,10 @@ class RouteRunner(threading.Thread):
             give_up_state(self._ledger, plan.name)
             self._state_behind = False
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
-        if plan.holding and pace.once:
-            self._control().release_once()
+        if plan.holding:
+            if pace.once:
+                self._control().release_once()
+            plan = replace(plan, deadly_records=self._deadly_records())
         source = route_source(plan)
         self._spark.dataSource.register(source)
         reader = self._spark.readStream.format(source.name()).options(**self._options())
@@ -363,6 +367,12 @@ class RouteRunner(threading.Thread):
         for earlier in range(generation):
             shutil.rmtree(self._layout.checkpoint(route, scope, earlier), ignore_errors=True)
         return self._layout.checkpoint(route, scope, generation)
+
+    def _deadly_records(self) -> tuple[DeadlyRecord, ...]:
+        """What the batch that Spark begins with is run without."""
+        checkpoint = self._select_checkpoint()
+        batch = newest_batch(checkpoint)
+        return () if batch is None else kept_deadly_records(checkpoint, batch)
 
     def _options(self) -> dict[str, str]:
         route = self.plan.name
@@ -439,14 +449,13 @@ class RouteRunner(threading.Thread):
             lost = lost_worker(error, unfinished_tasks(self.plan.stage_dir)) or self._suspicion(error)
             if lost is None:
                 raise
-            if self.plan.holding and not self._can_be_set_aside():
-                raise
             self._tasks_since = None
             ranges = self._requested_ranges(number)
-            events.worker_lost(self.plan.name, ranges, str(lost))
             if self.plan.holding:
-                self.plan.set_aside_mark.touch()
-                raise _BeginAnew from error
+                if self._can_begin_anew(number, ranges, lost):
+                    raise _BeginAnew from error
+                raise
+            events.worker_lost(self.plan.name, ranges, str(lost))
             isolation = Isolation(self._stage_isolated, self.plan.step_timeout, offset_count(ranges), lost)
             replace(self._delivery, restage_ranges=isolation.stage).deliver_isolated(ranges, began)
         else:
@@ -456,10 +465,22 @@ class RouteRunner(threading.Thread):
             self._tasks_since = None
             self._trials.close()
 
-    def _can_be_set_aside(self) -> bool:
-        """Not what is set aside already: then it was lost before the step. Nor what was begun, because it may be at the
-        destination, and must stay what it was."""
-        return not self.plan.set_aside_mark.exists() and self._ledger.standing(self.plan.name).pending is None
+    def _can_begin_anew(self, number: int, ranges: Ranges, lost: WorkerLost) -> bool:
+        """Prepare to run a batch of a holding step again so that no worker is lost. At first what it releases is set
+        aside. If a worker is lost nevertheless, it was in a step before, and the records that end it are found and left
+        out. Not what was begun: it may be at the destination, and must stay what it was."""
+        if self._ledger.standing(self.plan.name).pending is not None:
+            return False
+        events.worker_lost(self.plan.name, ranges, str(lost))
+        if not self.plan.set_aside_mark.exists():
+            self.plan.set_aside_mark.touch()
+            return True
+        attempt = Isolation(self._trials.scan, self.plan.step_timeout, offset_count(ranges), lost).stage
+        found = find_deadly_records(self.plan.name, self._delivery.log, ranges, attempt, self._delivery.stopping)
+        if found:
+            keep_deadly_records(self._select_checkpoint(), number, found)
+            self.plan.set_aside_mark.unlink()
+        return bool(found)
 
     def _suspicion(self, error: Exception) -> WorkerLost | None:
         """Tasks that have raised often enough are tried apart from Spark: if it is a record's fault, it fails alone."""

@@ -128,6 +128,11 @@ class TaskRun:
             yield original, outcome.kept
             self.note.mark_progress()
 
+    def fail_unprocessed(self, rows: pa.RecordBatch, lost: WorkerLost) -> None:
+        """Count records that end the process which runs them, as failed."""
+        self._items += rows.num_rows
+        self.failed.add(lost_records(rows, lost))
+
     def stage(self, outcomes: Iterable[tuple[pa.RecordBatch, pa.RecordBatch]]) -> list[Part]:
         """Stage the rows of outcomes for the plan's destination."""
         stager = self._plan.destination().stager(self._plan.stage_dir, self._plan.casts)

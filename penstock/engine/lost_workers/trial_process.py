@@ -41,6 +41,8 @@ class Trial:
 
     what: Ranges | pa.RecordBatch
     limit: float | None
+    only_scan: bool = False
+    """Whether ranges are only prepared for a holding step."""
 
 
 class TrialServer:
@@ -54,6 +56,10 @@ class TrialServer:
     def stage(self, what: Ranges | pa.RecordBatch, limit: float | None) -> BatchReport:
         """Run a trial of it."""
         return self.run(Trial(what, limit))
+
+    def scan(self, ranges: Ranges, limit: float | None) -> BatchReport:
+        """Run a trial of the steps before a holding step. What it reports is empty."""
+        return self.run(Trial(ranges, limit, only_scan=True))
 
     def run(self, trial: Trial) -> BatchReport:
         """Stage the records. Raises ``WorkerLost`` if they end their process, or if staging them raises what may be
@@ -143,13 +149,15 @@ def _stage_in_child(plan: RoutePlan, log: Path, trial: Trial, write_end: int) ->
     """Runs in the forked process. Whatever happens here, it never returns into the server."""
     from penstock.engine.delivery.item_staging import stage_items
     from penstock.engine.delivery.task import stage_ranges
+    from penstock.engine.stateful.scan_task import try_scan
     from penstock.log.local_log import LocalLog
 
     code = 1
     try:
         parent_death.request_death_signal(signal.SIGKILL)
         try:
-            stage = stage_items if isinstance(trial.what, pa.RecordBatch) else stage_ranges
+            in_ranges = try_scan if trial.only_scan else stage_ranges
+            stage = stage_items if isinstance(trial.what, pa.RecordBatch) else in_ranges
             answer: object = stage(replace(plan, step_timeout=trial.limit), LocalLog(log), trial.what)
         except BaseException as error:
             answer = error

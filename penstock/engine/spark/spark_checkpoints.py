@@ -16,9 +16,14 @@ def checkpoints_of(folder: Path, route: str) -> list[Path]:
     return [path for path in sorted(folder.glob(f"{route}-????????*")) if _belongs_to(path.name, route)]
 
 
+def newest_batch(checkpoint: Path) -> int | None:
+    """The number of the last batch that Spark has begun with it."""
+    return max((int(path.name) for path in (checkpoint / "offsets").glob("*") if path.name.isdigit()), default=None)
+
+
 def has_batches(checkpoint: Path) -> bool:
     """Whether Spark has begun a batch with it."""
-    return any(path.name.isdigit() for path in (checkpoint / "offsets").glob("*"))
+    return newest_batch(checkpoint) is not None
 
 
 def lacks_state(checkpoint: Path) -> bool:

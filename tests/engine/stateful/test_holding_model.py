@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -44,9 +44,12 @@ from penstock.destinations.file.line_files import LineStager
 from penstock.engine.delivery.deliver_batch import Delivery, StateBehind
 from penstock.engine.delivery.item_staging import stage_items
 from penstock.engine.ledger import Operator
+from penstock.engine.lost_workers.deadly_records import DeadlyRecord
+from penstock.engine.lost_workers.lost_worker import LostCode
 from penstock.engine.operate.offset_control import acknowledge, plan_rewind, release, rewind
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
+from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source
 from penstock.engine.spark import shard_processor
 from penstock.engine.stateful.control_records import tick_record
@@ -148,6 +151,17 @@ class Query:
     ends: list[dict[int, int]] = field(default_factory=list)
     states: list[Store] = field(default_factory=lambda: [Store()])
     done: int = 0
+    deadly: tuple[int, int] = (-1, -1)
+    """A batch, and the number of the record that it is run without."""
+
+    @property
+    def next_start(self) -> dict[int, int]:
+        return self.ends[self.done - 1] if self.done else self.start
+
+    @property
+    def next_deadly(self) -> int | None:
+        batch, number = self.deadly
+        return number if batch == self.done else None
 
 
 @dataclass
@@ -214,6 +228,8 @@ class HoldingMachine(RuleBasedStateMachine):
         """How many records there were when an operator last asked for a release that is not carried out."""
         self.elsewhere: dict[tuple[str, int], shard_processor._Known] = {}
         self.older: Query | None = None
+        self.deadly: set[int] = set()
+        """The numbers of all records that were ever left out."""
 
     @initialize(come=rows)
     def begin(self, come: list[tuple[int, bool]]) -> None:
@@ -291,6 +307,14 @@ class HoldingMachine(RuleBasedStateMachine):
             mark = self.opened.plan(ROUTE).set_aside_mark
             mark.parent.mkdir(exist_ok=True)
             mark.touch()
+        self.run_batch(size, point)
+
+    @rule(size=st.integers(1, 12), point=st.sampled_from([None, *POINTS]), ahead=st.integers(0, 8))
+    def deliver_without_a_deadly_record(self, size: int, point: str | None, ahead: int) -> None:
+        """One that no step before the holding step survives: found in a batch that was not begun."""
+        query = self.query
+        if self.opened.ledger.standing(ROUTE).pending is None and query.next_start == self.expected.committed:
+            query.deadly = (query.done, query.next_start[self.web] + ahead)
         self.run_batch(size, point)
 
     @rule(size=st.integers(1, 12), point=st.sampled_from(POINTS))
@@ -372,7 +396,7 @@ class HoldingMachine(RuleBasedStateMachine):
 
     def run_batch(self, size: int, dies_at: str | None) -> None:
         query, opened = self.query, self.opened
-        start = query.ends[query.done - 1] if query.done else query.start
+        start = query.next_start
         if query.done == len(query.ends):
             ends = {p: min(opened.log.bounds(p).end, at + size) for p, at in start.items()}
             if ends == start:
@@ -389,7 +413,7 @@ class HoldingMachine(RuleBasedStateMachine):
             return
         store = query.states[query.done].copy()
         stretches = [Stretch(p, *each) for p, each in ranges.items()]
-        report = run_tasks(opened.plan(ROUTE), opened.log, store, stretches)
+        report = run_tasks(self.plan(), opened.log, store, stretches)
         if dies_at == "tasks":
             return
         behind = dead = False
@@ -418,6 +442,13 @@ class HoldingMachine(RuleBasedStateMachine):
             query.states.append(store)
             query.done += 1
             opened.log.holds.set(ROUTE, end)
+
+    def plan(self) -> RoutePlan:
+        """The route's plan for the next batch."""
+        number = self.query.next_deadly
+        lost = LostCode.KILLED_WORKER, "ended its process"
+        deadly = () if number is None else (DeadlyRecord(self.web, number, "where", *lost),)
+        return replace(self.opened.plan(ROUTE), deadly_records=deadly)
 
     @property
     def delivery(self) -> Delivery:
@@ -459,7 +490,11 @@ class HoldingMachine(RuleBasedStateMachine):
         records = self.records[before[self.web] : committed[self.web]]
         told = self.control_records[before[self.control] : committed[self.control]]
         ticks = [each.tick for each in told if each.tick >= 0]
-        self.expected.rows.update(self.expected.take(records, ticks, [each.release for each in told]))
+        deadly = [number for number, _, _ in records if number == self.query.next_deadly]
+        self.deadly.update(deadly)
+        self.expected.rows.update(deadly)
+        given = [record for record in records if record[0] not in deadly]
+        self.expected.rows.update(self.expected.take(given, ticks, [each.release for each in told]))
 
     def note_unfinished(self) -> None:
         """What the target got from a batch that is given up stays there, beside what it gets again."""
@@ -481,7 +516,7 @@ class HoldingMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_item_is_in_one_place(self) -> None:
-        """What the reference has let go is at the target, waits there, or has failed."""
+        """What the reference has let go, or what was deadly, is at the target, waits there, or has failed."""
         if not hasattr(self, "table"):
             return
         ledger = self.opened.ledger
@@ -492,7 +527,7 @@ class HoldingMachine(RuleBasedStateMachine):
         extent = ledger.failed_extent(ROUTE)
         failed = Counter(entry.record.offset for entry in self.opened.failed_store.read(ROUTE, extent))
         assert there + waits + failed == self.expected.rows
-        assert all(is_bad(number) for number in failed)
+        assert all(is_bad(number) or number in self.deadly for number in failed)
         assert not any(is_bad(number) for number in there)
 
     @invariant()
