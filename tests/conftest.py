@@ -88,6 +88,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    # DuckDB would print a list of what is never freed.
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     turns = {here / name: turn for turn, name in enumerate(SLOWEST)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from importlib import import_module
 
@@ -35,3 +36,5 @@ import_module("penstock.engine.spark.warm_up").warm_up()
 getproctitle()
 gc.collect()
 gc.freeze()
+# When the server ends, DuckDB would print a list of what is never freed.
+atexit.register(gc.unfreeze)
