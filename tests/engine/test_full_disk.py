@@ -57,9 +57,7 @@ def test_a_disk_that_fills_up_during_a_load_has_every_event_once_when_there_is_r
         (data / folder).symlink_to(disk / folder)
     noise = random.Random(1)
     row = b'{"n": %d, "pair": %d, "text": "%s"}'
-    append_all(
-        opened, "web", [row % (n, n % (COUNT // 2), noise.randbytes(300).hex().encode()) for n in range(COUNT)]
-    )
+    append_all(opened, "web", [row % (n, n % (COUNT // 2), noise.randbytes(300).hex().encode()) for n in range(COUNT)])
 
     with running(opened):
         eventually(lambda: opened.ledger.totals("warehouse").items > 0, "the first batch is committed", every=0.01)
