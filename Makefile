@@ -4,7 +4,8 @@
 SHELL := /bin/bash
 VENV := .venv
 RUN := $(VENV)/bin
-INSTALLED := $(VENV)/.ready
+INSTALLED := $(VENV)/.installed
+SPARK := $(VENV)/.spark
 COMPILED := $(VENV)/.compiled
 # For what can be done beside another thing: most of it uses one core.
 BESIDE := $(MAKE) --no-print-directory --jobs 2
@@ -28,6 +29,10 @@ $(INSTALLED): requirements-uv.lock requirements.lock pyproject.toml
 	scripts/install-packages $(VENV)
 	@touch $@
 
+$(SPARK): $(INSTALLED)
+	scripts/install-packages $(VENV) pyspark
+	@touch $@
+
 $(COMPILED): $(INSTALLED)
 	@echo "compiling what works on bytes (once)"
 	@$(RUN)/python -m penstock.engine.spark.compile_all
@@ -36,7 +41,7 @@ $(COMPILED): $(INSTALLED)
 java:
 	@scripts/ensure-java
 
-start-cache: $(INSTALLED) java
+start-cache: $(SPARK) java
 	@$(RUN)/python -m compileall -q penstock
 	@$(RUN)/python -m penstock.engine.spark.start_cache || echo "not possible here: Spark starts in its own way"
 
@@ -51,7 +56,7 @@ lint: $(INSTALLED)
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 
-types: $(INSTALLED)
+types: $(SPARK)
 	$(RUN)/mypy
 
 bench: setup  ## Measure ourselves against a peer and against the limit

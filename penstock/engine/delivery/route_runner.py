@@ -198,11 +198,11 @@ class RouteRunner(threading.Thread):
                     continue
                 if isinstance(self._cause, _BeginAnew):
                     self._cause = None
-                    unmute_query_errors(self._spark)
+                    unmute_query_errors(self._spark, self.plan.name)
                     continue
                 if isinstance(self._cause, OutOfPatience):
                     # The ledger keeps its state, which says what it waits for.
-                    unmute_query_errors(self._spark)
+                    unmute_query_errors(self._spark, self.plan.name)
                     events.route_out_of_patience(route, str(self._cause))
                     return
                 # Whatever else ended the query, the route must start again: data waits in the log.
@@ -274,7 +274,7 @@ class RouteRunner(threading.Thread):
         """Wait until an operator resumes the route. ``False`` if the engine stops first: the route stays halted."""
         route, stopping = self.plan.name, self._delivery.stopping
         self.halted = True
-        unmute_query_errors(self._spark)
+        unmute_query_errors(self._spark, self.plan.name)
         while not stopping.wait(RESUME_CHECK_EVERY):
             try:
                 activity = self._ledger.activity(route)
@@ -399,7 +399,7 @@ class RouteRunner(threading.Thread):
     def _run_batch(self, frame: DataFrame, number: int) -> None:
         with self._gate:
             if self._delivery.stopping.is_set():
-                mute_query_errors(self._spark)
+                mute_query_errors(self._spark, self.plan.name)
                 raise Stopped
             began = time.monotonic()
             clean_stage(self.plan.stage_dir)
@@ -409,7 +409,7 @@ class RouteRunner(threading.Thread):
                 self._settle_refused()
             except Stopped as stopped:
                 self._cause = stopped
-                mute_query_errors(self._spark)
+                mute_query_errors(self._spark, self.plan.name)
                 raise
             except Exception as error:
                 self._cause = error

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from penstock.engine.delivery.deliver_batch import Stopped
 from penstock.engine.spark.jvm import JvmDied, StartingJvm
@@ -83,15 +85,26 @@ def _cause(text: str) -> str:
     return f"{found[:500].rstrip('.')}."
 
 
-def mute_query_errors(spark: SparkSession) -> None:
+def mute_query_errors(spark: SparkSession, route: str) -> None:
     """Do not log query errors: a batch can leave Spark only by raising, Spark logs that with its trace, and our own
     stop is not an error."""
-    _set_query_log_level(spark, "OFF")
+    with _MUTING:
+        _muted.setdefault(spark, set()).add(route)
+        _set_query_log_level(spark, "OFF")
 
 
-def unmute_query_errors(spark: SparkSession) -> None:
-    """Log query errors again, after one route has stopped and the engine goes on."""
-    _set_query_log_level(spark, "ERROR")
+def unmute_query_errors(spark: SparkSession, route: str) -> None:
+    """Log query errors again, after one route has stopped and the engine goes on, unless another one is stopping."""
+    with _MUTING:
+        muted = _muted.setdefault(spark, set())
+        muted.discard(route)
+        if not muted:
+            _set_query_log_level(spark, "ERROR")
+
+
+_MUTING = threading.Lock()
+_muted: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""The routes whose queries are being stopped. Spark has one log for all."""
 
 
 def cancel_jobs(spark: SparkSession, group: str, reason: str) -> None:
