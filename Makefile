@@ -7,8 +7,8 @@ RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK := $(VENV)/.spark
 COMPILED := $(VENV)/.compiled
-# For what can be done beside another thing: most of it uses one core.
-BESIDE := $(MAKE) --no-print-directory --jobs 2
+# For what can be done beside other things: most of it uses one core, or waits.
+BESIDE := $(MAKE) --no-print-directory --jobs 3
 # Tests of one file run one after the other, with a Spark and a PostgreSQL for all of them; so many files at a time.
 # By itself as many as tests/conftest.py finds right for this machine.
 JOBS ?= auto

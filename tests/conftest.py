@@ -8,10 +8,12 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from penstock.redaction import forget_secrets
@@ -32,6 +34,9 @@ os.environ.pop("COLUMNS", None)
 # The first call of a compiled function may compile it, which takes longer than any example should.
 settings.register_profile("compiled", deadline=None)
 settings.load_profile("compiled")
+
+# Each of the hundreds of calls of a verb would build all verbs anew.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 # Loaded once for the hundreds of processes that tests fork (penstock/testing/forked.py).
 multiprocessing.set_forkserver_preload(["tests.support.preloaded"])

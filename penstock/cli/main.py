@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -93,13 +94,19 @@ app.add_typer(offset.app, name="offset")
 app.command("demo")(report_errors(demo.demo))
 
 
+@cache
+def command() -> Any:
+    """All verbs, as one command that can be called again."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     # Files that verbs write are for the user who runs them; `run` follows the config.
     os.umask(0o077)
     redact_stderr()
     # Imports create many objects and little garbage: the quick verbs need fewer collections.
     gc.set_threshold(50_000, 20, 20)
-    app()
+    command()()
 
 
 if __name__ == "__main__":

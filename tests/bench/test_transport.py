@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 import psycopg
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -101,7 +102,9 @@ def test_a_mirror_that_is_not_the_table_is_found_out(url: str, tmp_path: Path, h
     with psycopg.connect(url) as connection, duckdb.connect(tmp_path / "mirror.duckdb") as mirror:
         rows = connection.execute(f"SELECT * FROM {TABLE}").fetchall()
         mirror.execute(f"CREATE TABLE {TABLE} ({columns}, ok BOOLEAN, note TEXT)")
-        mirror.executemany(f"INSERT INTO {TABLE} VALUES ({', '.join('?' * 9)})", rows)
+        table = pa.table({f"column{place}": values for place, values in enumerate(zip(*rows, strict=True))})
+        mirror.register("rows", table)
+        mirror.execute(f"INSERT INTO {TABLE} FROM rows")
     compare(url, tmp_path / "mirror.duckdb")
     with duckdb.connect(tmp_path / "mirror.duckdb") as mirror:
         mirror.execute(harm.replace("id = 1", f"id = {rows[0][0]}"))

@@ -32,6 +32,7 @@ defer_pandas()
 for _module in _MODULES:
     import_module(_module)
 import_module("penstock.engine.spark.warm_up").warm_up()
+import_module("penstock.cli.main").command()
 # It must see the environment that this process was started with, to know where the kernel reads a title.
 getproctitle()
 gc.collect()

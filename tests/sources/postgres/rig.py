@@ -56,9 +56,11 @@ class Rig:
 
     def catch_up(self, **changed: Any) -> list[Record]:
         """Run the source until it has all that is committed now; the records that it added."""
-        before = len(self.records())
+        before = self._ends()
         self.source(**changed).run(Event(), once=True)
-        return self.records()[before:]
+        log = LocalLog(self.folder / "log")
+        added = [batch for p, end in self._ends().items() for batch in log.read(p, before.get(p, 0), end)]
+        return [record for batch in added for record in records(batch)]
 
     def child(self, once: bool = False, **changed: Any) -> AbstractContextManager[BaseProcess]:
         """The source in a process of its own."""
