@@ -168,7 +168,8 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
             records = counted(route.held_by_steps, "record")
             yield f"{route.route}: its steps keep {records} back, and the log keeps {size(route.held_bytes)} for them"
         if route.postponed:
-            yield f"{route.route}: the destination does not take {counted(route.postponed, 'record')} yet; tried again"
+            records = counted(route.postponed, "record")
+            yield f"{route.route}: {records} of committed batches are not at the destination yet, and are tried again"
         for name, waiting in route.waiting.items():
             yield _waiting_line(route.route, name, waiting)
     yield from overflow_lines(found)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from penstock.steps.chain import Chain, Link
 
 
+STATE_LAYOUT = 3
+"""Of the state of holding steps. State of another layout counts as lost."""
+
 StepClass: TypeAlias = type[ArrowStep[Any]] | type[SparkStep[Any]] | type[HoldingStep[Any]]
 
 
@@ -85,6 +88,14 @@ class RoutePlan:
     def holding(self) -> PlannedStep | None:
         """The step that keeps records back, if there is one: then all steps behind it are Arrow steps."""
         return next((step for step in self.steps if step.config.holds), None)
+
+    @property
+    def state_name(self) -> str | None:
+        """What a checkpoint of this route has state of: the holding step, and how it writes its state. Empty if there
+        is no state; ``None`` if only Spark knows."""
+        if self.holding is not None:
+            return f"{self.holding.name}{STATE_LAYOUT}"
+        return None if self.rest else ""
 
     @property
     def set_aside_mark(self) -> Path:

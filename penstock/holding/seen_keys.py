@@ -25,8 +25,8 @@ MOST_BLOBS = 1000
 FEW_BLOBS = 32
 
 _SEEN = np.dtype([("high", "<u8"), ("low", "<u8"), ("time", "<i8")])
-_HEAD = struct.Struct("<qq")
-"""The time of the newest record, and the time at which keys were last forgotten."""
+_HEAD = struct.Struct("<qq?")
+"""The time of the newest record, the time at which keys were last forgotten, and whether that was with this blob."""
 _LONG_AGO = -(2**62)
 
 
@@ -50,12 +50,11 @@ class SeenKeys:
         self._blobs: deque[_Times] = deque()
 
     def apply(self, blob: bytes) -> None:
-        now, forgotten_at = _HEAD.unpack_from(blob)
+        self._now, self._forgotten_at, forgets = _HEAD.unpack_from(blob)
         rows = np.frombuffer(blob, _SEEN, offset=_HEAD.size)
         numbers = self._numbers(rows)
         self._times[numbers] = rows["time"]
-        self._now = now
-        if forgotten_at != self._forgotten_at:
+        if forgets:
             self._forget()
         self._blobs.append(_times(rows))
 
@@ -82,23 +81,24 @@ class SeenKeys:
         added = self._rows(touched)
         drop = 0
         # Forgetting looks at all keys, so it is not done at every batch.
-        if abs(self._now - self._forgotten_at) >= self._window // 8 or len(self._blobs) >= MOST_BLOBS:
+        forgets = abs(self._now - self._forgotten_at) >= self._window // 8 or len(self._blobs) >= MOST_BLOBS
+        if forgets:
             self._forget()
             while self._blobs and self._is_over(self._blobs[0]):
                 self._blobs.popleft()
                 drop += 1
         if len(self._blobs) < MOST_BLOBS:
-            return StateChange([self._blob(added)], drop)
+            return StateChange([self._blob(added, forgets)], drop)
         drop += len(self._blobs)
         self._blobs.clear()
         all_rows = self._rows(np.flatnonzero(self._times > _LONG_AGO))
         all_rows.sort(order="time")
         pieces = [piece for piece in np.array_split(all_rows, FEW_BLOBS) if len(piece)]
-        return StateChange([self._blob(piece) for piece in pieces], drop)
+        return StateChange([self._blob(piece, forgets=False) for piece in pieces], drop)
 
-    def _blob(self, rows: npt.NDArray[np.void]) -> bytes:
+    def _blob(self, rows: npt.NDArray[np.void], forgets: bool) -> bytes:
         self._blobs.append(_times(rows))
-        return _HEAD.pack(self._now, self._forgotten_at) + rows.tobytes()
+        return _HEAD.pack(self._now, self._forgotten_at, forgets) + rows.tobytes()
 
     def _is_over(self, blob: _Times) -> bool:
         return blob.newest < self._now - self._window or blob.oldest > self._now + self._window

@@ -158,6 +158,19 @@ def test_what_is_not_due_is_not_tried_and_one_that_waits_keeps_no_other_waiting(
     ]
 
 
+def test_a_retry_that_was_begun_is_tried_again_with_all_that_it_had(bench: Bench) -> None:
+    bench.api.shut = {"a", "b"}
+    bench.deliver((1, "a"))
+    bench.api.due = 3600.0
+    bench.deliver((2, "b"))
+    bench.api.shut = set()
+    # Both were due by the clock of an engine that then was killed.
+    ledger = bench.opened.ledger
+    ledger.begin_retry("out", ledger.postponed("out"))
+    bench.retrier().retry_due()
+    assert (bench.api.taken, bench.totals) == ([1, 2], Totals(items=2, loaded=2))
+
+
 def test_what_is_asked_for_at_once_and_not_taken_again_is_tried_once_a_time(bench: Bench) -> None:
     bench.api.shut = {"a", "b"}
     bench.deliver((1, "a"), (2, "b"))

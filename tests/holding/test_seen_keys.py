@@ -90,3 +90,16 @@ def test_a_clock_that_was_set_does_not_hide_records_or_duplicates_for_long() -> 
     back = [seen.decide(items([(3, 5 + n)], 2 + n)).passed for n in range(WINDOW + 1)]
     assert back == [1] + [0] * WINDOW
     assert seen.decide(items([(3, 3 * WINDOW + 6)], 50)).passed == 1
+
+
+def test_a_restart_forgets_nothing_that_was_remembered_when_a_clock_was_set_back() -> None:
+    seen, blobs = SeenKeys(80), list[bytes]()
+    came = [[(1, 1000)], [(2, 900), (3, 1005)], [(4, 915)]]
+    for order, keyed in enumerate(came):
+        blobs = after(blobs, seen.decide(items(keyed, 10 * order)))
+    again = SeenKeys(80)
+    for blob in blobs:
+        again.apply(blob)
+    assert len(blobs) == 2, "the first blob is of no use any more"
+    duplicate = items([(2, 910)], 30)
+    assert (seen.decide(duplicate).skipped, again.decide(duplicate).skipped) == (1, 1)

@@ -73,7 +73,7 @@ from penstock.steps.chain import OF_FAILED_LABEL
 __all__ = ["Delivery", "Halted", "OutOfPatience", "StateBehind", "Stopped", "clean_stage"]
 
 
-class StateBehind(Exception):
+class StateBehind(Stopped):
     """The state of a holding step is older than what was delivered: it must be built anew from what waits."""
 
 

@@ -38,7 +38,14 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.holding_frame import apply_holding_step
 from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import route_source
-from penstock.engine.spark.spark_checkpoints import batch_end, has_batches, keep_start, lacks_state, newest_batch
+from penstock.engine.spark.spark_checkpoints import (
+    batch_end,
+    has_batches,
+    has_other_state,
+    keep_start,
+    keep_state_name,
+    newest_batch,
+)
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.route_control import RouteControl
@@ -200,6 +207,11 @@ class RouteRunner(threading.Thread):
                     self._cause = None
                     unmute_query_errors(self._spark, self.plan.name)
                     continue
+                if isinstance(self._cause, StateBehind):
+                    self._cause, self._state_behind = None, True
+                    unmute_query_errors(self._spark, self.plan.name)
+                    stopping.wait(backoff.next())
+                    continue
                 if isinstance(self._cause, OutOfPatience):
                     # The ledger keeps its state, which says what it waits for.
                     unmute_query_errors(self._spark, self.plan.name)
@@ -212,7 +224,6 @@ class RouteRunner(threading.Thread):
                     backoff.reset()
                 # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
-                self._state_behind = isinstance(error, StateBehind)
                 wait, reason = backoff.next(), reason_of(error)
                 self._note(RouteState.CRASHED, reason)
                 if self._should_give_up(error):
@@ -332,11 +343,12 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
-        if plan.holding and (self._state_behind or lacks_state(self._select_checkpoint())):
+        if self._state_behind or has_other_state(self._select_checkpoint(), plan.state_name):
             give_up_state(self._ledger, plan.name)
             self._state_behind = False
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
         if plan.holding:
+            keep_state_name(self._select_checkpoint(), plan.state_name or "")
             if pace.once:
                 self._control().release_once()
             plan = replace(plan, deadly_records=self._deadly_records())

@@ -100,10 +100,10 @@ class PostponedRetrier:
             for group in groups
             if self._due[group.id] <= now and group.number not in tried and group.id not in self._postponed_again
         ]
-        begun = [group for group in due if group.number is not None]
+        begun = [group.number for group in due if group.number is not None]
         if begun:
-            first = min(group.number for group in begun if group.number is not None)
-            return self._begin([group for group in begun if group.number == first])
+            # All of it, due or not: it may be at the destination.
+            return self._begin([group for group in groups if group.number == min(begun)])
         # A record may be in a refused batch and, after its route went back, in another group.
         refused = [group for group in due if group.group == REFUSED_BATCH]
         if refused:

@@ -26,8 +26,6 @@ from penstock.steps.contract import HoldingState
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
-LAYOUT = 2
-"""Of the blobs. State of another layout counts as lost."""
 DECIDED = "task int, report string, items binary"
 """What a shard yields: its report, and what it releases, each for one of the tasks that follow."""
 
@@ -52,9 +50,8 @@ class ShardProcessor(StatefulProcessor):
         self._plan = plan
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        assert self._plan.holding is not None
         # Another step, or another release, does not understand the blobs of this one.
-        name = f"{self._plan.holding.name}{LAYOUT}"
+        name = self._plan.state_name
         self._range = handle.getValueState(f"{name}_range", "first long, following long, token binary")
         self._blobs = handle.getMapState(f"{name}_blobs", "number long", "blob binary")
         self._tokens = handle.getMapState(f"{name}_tokens", "number long", "token binary")

@@ -9,6 +9,8 @@ from pathlib import Path
 from penstock.log.format.log_files import replace_durably
 from penstock.log.read_ranges import offsets_from_json, offsets_to_json
 
+_STATE_NAME = "state-name.txt"
+
 
 def checkpoints_of(folder: Path, route: str) -> list[Path]:
     """The checkpoints of a route, of any ledger."""
@@ -26,9 +28,24 @@ def has_batches(checkpoint: Path) -> bool:
     return newest_batch(checkpoint) is not None
 
 
-def lacks_state(checkpoint: Path) -> bool:
-    """Whether batches were completed with it, and what they left as state is gone. Of a query that has state."""
-    return any((checkpoint / "commits").glob("*")) and not any((checkpoint / "state").glob("*"))
+def has_other_state(checkpoint: Path, name: str | None) -> bool:
+    """Whether batches were begun with it and its state is not the one of this name: it is of another step, or is gone.
+    An empty name is that of no state; ``None`` fits every state."""
+    if name is None or not has_batches(checkpoint):
+        return False
+    has_state = any((checkpoint / "state").glob("*"))
+    if not name:
+        return has_state
+    is_gone = any((checkpoint / "commits").glob("*")) and not has_state
+    note = checkpoint / _STATE_NAME
+    return is_gone or not note.exists() or note.read_text() != name
+
+
+def keep_state_name(checkpoint: Path, name: str) -> None:
+    """Note what the state of a checkpoint is of, before its first batch."""
+    if not has_batches(checkpoint):
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        replace_durably(checkpoint / _STATE_NAME, name.encode())
 
 
 def keep_start(checkpoint: Path, positions: Mapping[int, int]) -> dict[int, int]:

@@ -19,7 +19,7 @@ from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project
-from tests.support.command import start_penstock
+from tests.support.command import run_penstock, start_penstock
 
 PIPELINE = """\
 name: shop
@@ -149,3 +149,26 @@ def test_what_waits_goes_on_when_it_keeps_too_much_and_when_an_operator_says_so(
     assert ledger.held("together") == {}
     acts = [(act.act, act.who == "penstock", act.start, act.end) for act in ledger.interventions("together")]
     assert acts == [("release", False, 40, 43), ("release", True, 0, 40)]
+
+
+CHANGING = """\
+name: shop
+sources: {orders: {type: file, path: ./orders.ndjson}}
+routes:
+  out: {from: orders, steps: %s, to: {type: duckdb, path: ./out.duckdb, table: orders}}
+"""
+
+
+def test_a_route_goes_on_when_its_step_comes_changes_or_leaves(tmp_path: Path) -> None:
+    dedupe, gather = "[dedupe: {key: k, window: 1h}]", "[gather: {key: k, until: 'done', at_most: 1h}]"
+    steps = ["[]", dedupe, "[]", gather, dedupe, "[]"]
+    for n, step in enumerate(steps):
+        (tmp_path / "pipeline.yaml").write_text(CHANGING % step)
+        write_orders(tmp_path / "orders.ndjson", {"n": n, "k": 1})
+        ran = run_penstock(["run", "--once"], tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        assert "Exception" not in ran.stderr
+    # What waited in `gather` is read again once that has left; the one behind it has the same key.
+    assert loaded(tmp_path / "out.duckdb") == [0, 1, 2, 3, 5]
+    ledger = Ledger.open(sqlite_url(Layout(tmp_path / "data").ledger), "shop")
+    assert ledger.totals("out").adds_up

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engine.spark.spark_checkpoints import has_batches, keep_start, lacks_state
+import pytest
+
+from penstock.engine.spark.spark_checkpoints import has_batches, has_other_state, keep_start, keep_state_name
 
 
 def test_the_start_of_the_first_batch_stays_once_spark_has_begun_it(tmp_path: Path) -> None:
@@ -17,10 +19,30 @@ def test_the_start_of_the_first_batch_stays_once_spark_has_begun_it(tmp_path: Pa
     assert keep_start(checkpoint, {0: 70, 1: 20}) == {0: 7, 1: 2}
 
 
-def test_state_that_was_there_and_is_gone_is_missed(tmp_path: Path) -> None:
-    assert not lacks_state(tmp_path)
-    for name in ("commits/0", "state/0"):
-        (tmp_path / name).mkdir(parents=True)
-    assert not lacks_state(tmp_path)
-    (tmp_path / "state" / "0").rmdir()
-    assert lacks_state(tmp_path)
+@pytest.fixture
+def used(tmp_path: Path) -> Path:
+    """A checkpoint of a query with state, after its first batch."""
+    keep_state_name(tmp_path, "dedupe3")
+    for name in ("offsets", "commits", "state"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0").touch()
+    return tmp_path
+
+
+def test_a_checkpoint_that_is_new_suits_every_step(tmp_path: Path) -> None:
+    assert not any(has_other_state(tmp_path, name) for name in ("", "dedupe3", None))
+
+
+def test_state_is_of_the_step_that_it_was_begun_with(used: Path) -> None:
+    keep_state_name(used, "gather3")
+    assert {name: has_other_state(used, name) for name in ("dedupe3", "dedupe4", "gather3", "", None)} == {
+        "dedupe3": False, "dedupe4": True, "gather3": True, "": True, None: False,
+    }  # fmt: skip
+
+
+def test_state_that_was_there_and_is_gone_is_missed(used: Path) -> None:
+    (used / "state" / "0").unlink()
+    assert has_other_state(used, "dedupe3")
+    assert not has_other_state(used, "")
+    (used / "commits" / "0").unlink()
+    assert not has_other_state(used, "dedupe3"), "its first batch is not done"
