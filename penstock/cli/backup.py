@@ -87,8 +87,8 @@ def _route_lines(route: ResumedRoute) -> Iterator[str]:
             yield f"{route.route}: {message}"
     if route.unknown:
         yield (
-            f"{route.route}: the destination could not be reached ({route.unknown}); it will be checked when the route"
-            " starts"
+            f"{route.route}: what is at the destination could not be taken over ({route.unknown}); it is checked when"
+            " the route starts"
         )
 
 

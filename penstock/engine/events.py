@@ -135,6 +135,13 @@ def state_lost(route: str, waiting: int, back_to: Mapping[int, int]) -> None:
     )  # fmt: skip
 
 
+def batch_given_up(route: str, number: int) -> None:
+    log.warning(
+        "route %s: batch %d was under way with that state; what of it is at the destination is delivered again",
+        route, number,
+    )  # fmt: skip
+
+
 def state_empty(route: str, step: str) -> None:
     log.warning("route %s: its checkpoint is new: step '%s' knows nothing of the records before", route, step)
 

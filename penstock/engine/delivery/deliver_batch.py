@@ -240,8 +240,38 @@ class Delivery:
         refused_rows = sum(rows.num_rows for rows in found)
         self._settle(batch, report, receipts, refusals.refused_items(found), refused_rows, started, deferred)
 
-    def _begin(self, ranges: Ranges) -> Batch | None:
-        return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges))
+    def _begin(self, ranges: Ranges, digest: int | None = None) -> Batch | None:
+        return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges), digest)
+
+    def _begin_staged(self, piece: Piece, report: BatchReport, passed_over: Stretches) -> Batch | None:
+        """Raises ``Halted`` for a batch that was begun with other rows and is at the destination, where it would be
+        taken for what was written."""
+        batch = self._begin(report.ranges, report.digest)
+        # What is acknowledged meanwhile is left out, and the destination is told so.
+        if batch is not None and piece.again and not passed_over:
+            begun = self.ledger.begun_digest(self.plan.name)
+            if begun not in (None, report.digest):
+                self.check_not_written(batch)
+            if begun != report.digest:
+                self.ledger.set_digest(self.plan.name, report.digest)
+        return batch
+
+    def check_not_written(self, batch: Batch) -> None:
+        """For a batch under way that has other rows now. Raises ``Halted`` if the destination has a part of it."""
+        route, number = self.plan.name, batch.number
+        if all(load.batch.number != number for load in self.destination.loads(self.ledger.scope, route)):
+            return
+        verbs = [
+            f"penstock offset rewind {route} --to {start} --partition {p}" for p, (start, _) in batch.ranges.items()
+        ]
+        error = ContradictionError(
+            "PEN-RTE-025",
+            f"batch {number} of route '{route}' is under way, and a part of it is at the destination, but it would have"
+            " other rows now: the config has changed meanwhile.",
+            "Put back what was changed (`steps`, `namespace`, `table`) until the batch is done, which `penstock status`"
+            f" tells, and change it then. Or deliver its records again, also what is there: {', '.join(verbs)}",
+        )
+        raise self._halt_on_contradiction(error) from error
 
     def _write(
         self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, all_or_nothing: bool = False
@@ -319,7 +349,7 @@ class Delivery:
             if failed.offset != first:
                 return pieces
             raise self._halt_before(failed)
-        batch = self._begin(report.ranges)
+        batch = self._begin_staged(piece, report, passed_over)
         if batch is None:
             events.batch_known(self.plan.name)
             return ()

@@ -44,6 +44,7 @@ from penstock.engine.spark.spark_checkpoints import (
     has_other_state,
     keep_start,
     keep_state_name,
+    lacks_state,
     newest_batch,
 )
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
@@ -343,9 +344,12 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
-        if self._state_behind or has_other_state(self._select_checkpoint(), plan.state_name):
+        if has_other_state(self._select_checkpoint(), plan.state_name):
+            self._check_begun_batch()
             give_up_state(self._ledger, plan.name)
-            self._state_behind = False
+        elif self._state_behind or (plan.holding and lacks_state(self._select_checkpoint())):
+            give_up_state(self._ledger, plan.name)
+        self._state_behind = False
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
         if plan.holding:
             keep_state_name(self._select_checkpoint(), plan.state_name or "")
@@ -371,6 +375,17 @@ class RouteRunner(threading.Thread):
             settings["spark.sql.shuffle.partitions"] = str(SHARDS)
         with _STARTING, _settings(self._spark, settings):
             return writer.foreachBatch(self._run_batch).start()
+
+    def _check_begun_batch(self) -> None:
+        """Before a batch under way is given up, because another step decides from now on. It would be delivered again:
+        raises ``Halted`` if the destination has it, because with the step that it was begun with it can be finished."""
+        pending = self._ledger.standing(self.plan.name).pending
+        if pending is not None:
+            try:
+                self._delivery.check_not_written(pending)
+            except Halted as halted:
+                self._cause = halted
+                raise
 
     def _select_checkpoint(self) -> Path:
         """Return the current checkpoint; remove those from before the route was moved back: their offsets are void."""

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.destinations.contract import Part
 from penstock.engine.delivery.batch_pieces import Ranges
+from penstock.engine.delivery.staged_digest import add_digests, digest_of_places
 from penstock.engine.delivery.task_report import BatchReport, RowsOnDisk, TaskReport, add_up
 from penstock.engine.failed.failed_items import LOST
 from penstock.engine.lost_workers.lost_worker import WorkerLost
@@ -91,6 +92,7 @@ class TaskRun:
         self.skipped: Counter[str] = Counter()
         self.given: Counter[str] = Counter()
         self._staged = 0
+        self._digest = 0
         self.note = TaskNote(plan.stage_dir, plan.step_timeout)
         self.failed = RowFile(plan.stage_dir, "failed", STEP_FAILURE_SCHEMA)
         self.places = RowFile(plan.stage_dir, "places", PLACE_SCHEMA)
@@ -142,6 +144,7 @@ class TaskRun:
             taken = stager.add(kept, read)
             check_sum(STAGE_LABEL, kept.num_rows, taken)
             self._staged += taken.kept.num_rows
+            self._digest = add_digests(self._digest, digest_of_places(taken.kept))
             if self._plan.holding is not None and taken.kept.num_rows:
                 self.places.add(taken.kept)
             if taken.skipped:
@@ -167,6 +170,7 @@ class TaskRun:
         report = TaskReport(
             self._items, self._staged, dict(self.skipped), parts, self.failed.files,
             added=dict(self._added), given=dict(self.given), returned=dict(self._returned), places=self.places.files,
+            digest=self._digest,
         )  # fmt: skip
         at = self._stretch
         return report if at is None else replace(report, partition=at.partition, start=at.start, end=at.end)

@@ -15,6 +15,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from penstock.destinations.contract import Part
+from penstock.engine.delivery.staged_digest import add_digests, digest_of_tables
 from penstock.errors import RouteError
 from penstock.outcome import check_count
 
@@ -58,6 +59,8 @@ class TaskReport:
     """How many shards of a holding step have decided."""
     places: Sequence[RowsOnDisk] = ()
     """What a route with such a step has staged (``PLACE_SCHEMA``): its range does not tell."""
+    digest: int = 0
+    """Of the items that it has staged."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -95,6 +98,8 @@ class BatchReport:
     holds: Mapping[int, int] = field(default_factory=dict)
     shards: int = 0
     places: Sequence[RowsOnDisk] = ()
+    digest: int = 0
+    """Of the items that it has staged, and of how many go to each table."""
 
     @property
     def failed_rows(self) -> int:
@@ -126,7 +131,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     given: Counter[str] = Counter()
     returned: Counter[str] = Counter()
     holds: dict[int, int] = {}
-    items = staged = waiting = waiting_in_all = shards = 0
+    items = staged = waiting = waiting_in_all = shards = digest = 0
     for report in reports:
         if report.partition is not None:
             stretches.setdefault(report.partition, []).append((report.start, report.end))
@@ -137,6 +142,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         waiting += report.waiting
         waiting_in_all += report.waiting_in_all
         shards += report.shards
+        digest += report.digest
         for partition, first in report.holds.items():
             holds[partition] = min(first, holds.get(partition, first))
         skipped.update(report.skipped)
@@ -149,8 +155,9 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
     return BatchReport(
-        ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards, places
-    )
+        ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards,
+        places, add_digests(digest, digest_of_tables(rows_by_table(parts))),
+    )  # fmt: skip
 
 
 def _joined(partition: int, pieces: list[tuple[int, int]]) -> tuple[int, int]:

@@ -58,8 +58,8 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     """
     refuse_if_holding(
         pipeline, route, "what was delivered does not tell what waits in it",
-        f"Deliver everything again: penstock offset rewind {route} --to 0. Or begin at the end of the log: penstock run"
-        " --from now",
+        "Put the newest copy of `data_dir` back, if there is one. Or deliver the whole log again, with which a table"
+        f" that has a `primary_key` stays right: penstock offset rewind {route} --to 0",
     )  # fmt: skip
     _refuse_if_waiting(pipeline, route)
     pipeline.sources_of(route)

@@ -49,9 +49,15 @@ class Batches(WaitingTables, Summaries):
         with self.reading() as connection:
             return self._standing(connection, route)
 
-    def begin(self, route: str, ranges: Mapping[int, tuple[int, int]], origin: Origin | None = None) -> Batch | None:
+    def begin(
+        self,
+        route: str,
+        ranges: Mapping[int, tuple[int, int]],
+        origin: Origin | None = None,
+        digest: int | None = None,
+    ) -> Batch | None:
         """Give a range its batch number; ``None`` if it was committed already. ``origin`` says which records these are,
-        and is kept with the route.
+        and is kept with the route; ``digest`` what was staged of them, and is kept with a batch that is new.
 
         The range must start at the route's position. The same range gets the same number again, so that a destination
         can tell a second attempt from a new batch.
@@ -83,15 +89,28 @@ class Batches(WaitingTables, Summaries):
                 )
             for partition, stretch in origin.stretches.items() if origin is not None else ():
                 self._note_lineage(connection, route, partition, stretch.lineage, stretch.start)
-            batch = self._insert_batch(connection, route, ranges, course.last_number)
+            batch = self._insert_batch(connection, route, ranges, course.last_number, digest)
             return replace(batch, origin="" if origin is None else origin.to_text())
+
+    def begun_digest(self, route: str) -> int | None:
+        """The digest of the batch under way; ``None`` if it has none."""
+        b = self._t.batches
+        found = next(iter(self.rows(sa.select(b.c.digest).where(*_under_way(b, route)))), None)
+        return None if found is None or found.digest is None else int(found.digest)
+
+    def set_digest(self, route: str, digest: int) -> None:
+        """Note what was staged of the batch under way."""
+        b = self._t.batches
+        with self.writing() as connection:
+            connection.execute(sa.update(b).where(*_under_way(b, route)).values(digest=str(digest)))
 
     def shorten(self, batch: Batch, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Shorten a batch under way to these ranges, which are its first part. The destination has refused all of it,
         so nothing was written under its number."""
         b = self._t.batches
         with self.writing() as connection:
-            connection.execute(sa.update(b).where(*_under_way(b, batch.route)).values(ranges=ranges_to_text(ranges)))
+            changed = {"ranges": ranges_to_text(ranges), "digest": None}
+            connection.execute(sa.update(b).where(*_under_way(b, batch.route)).values(**changed))
 
     def halt(self, route: str, halt: Halt, message: str) -> None:
         """Halt a route before a record that was refused: abandons the batch under way, of which nothing was written,
@@ -312,14 +331,21 @@ class Batches(WaitingTables, Summaries):
         )
 
     def _insert_batch(
-        self, connection: sa.Connection, route: str, ranges: Mapping[int, tuple[int, int]], last_number: int
+        self,
+        connection: sa.Connection,
+        route: str,
+        ranges: Mapping[int, tuple[int, int]],
+        last_number: int,
+        digest: int | None = None,
     ) -> Batch:
         b = self._t.batches
         listed = connection.execute(sa.select(sa.func.max(b.c.number)).where(b.c.route == route)).scalar()
         number = max(listed or 0, last_number) + 1
-        connection.execute(
-            sa.insert(b).values(route=route, number=number, ranges=ranges_to_text(ranges), began_at=time.time())
-        )
+        about = {
+            "route": route, "number": number, "ranges": ranges_to_text(ranges), "began_at": time.time(),
+            "digest": None if digest is None else str(digest),
+        }  # fmt: skip
+        connection.execute(sa.insert(b).values(**about))
         return Batch(self.scope, route, number, dict(ranges))
 
     def _began_at(self, connection: sa.Connection, batch: Batch) -> float | None:

@@ -28,17 +28,22 @@ def has_batches(checkpoint: Path) -> bool:
     return newest_batch(checkpoint) is not None
 
 
+def lacks_state(checkpoint: Path) -> bool:
+    """Whether batches were completed with it, and what they left as state is gone. Of a query that has state."""
+    return any((checkpoint / "commits").glob("*")) and not _has_state(checkpoint)
+
+
 def has_other_state(checkpoint: Path, name: str | None) -> bool:
-    """Whether batches were begun with it and its state is not the one of this name: it is of another step, or is gone.
-    An empty name is that of no state; ``None`` fits every state."""
+    """Whether batches were begun with it by a query with other state than the one of this name. An empty name is that
+    of no state; ``None`` fits every state."""
     if name is None or not has_batches(checkpoint):
         return False
-    has_state = any((checkpoint / "state").glob("*"))
-    if not name:
-        return has_state
-    is_gone = any((checkpoint / "commits").glob("*")) and not has_state
     note = checkpoint / _STATE_NAME
-    return is_gone or not note.exists() or note.read_text() != name
+    return not note.exists() or note.read_text() != name if name else _has_state(checkpoint)
+
+
+def _has_state(checkpoint: Path) -> bool:
+    return any((checkpoint / "state").glob("*"))
 
 
 def keep_state_name(checkpoint: Path, name: str) -> None:

@@ -94,7 +94,7 @@ class _Release:
             given={GOES_ON: sum(shard.passed + shard.let_go for shard in shards)},
             waiting=sum(shard.held - shard.let_go for shard in shards),
             waiting_in_all=sum(shard.waiting for shard in shards),
-            holds=holds, shards=len(shards), places=report.places,
+            holds=holds, shards=len(shards), places=report.places, digest=report.digest,
         )  # fmt: skip
 
     def _go_on(self, run: TaskRun, places: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:

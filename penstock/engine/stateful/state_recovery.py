@@ -22,7 +22,9 @@ def recover_state(ledger: Ledger, plan: RoutePlan, has_state: bool) -> None:
 
 def give_up_state(ledger: Ledger, route: str) -> None:
     """Go back to what waits, and begin with an empty state there."""
-    waiting = ledger.held_items(route)
+    waiting, pending = ledger.held_items(route), ledger.standing(route).pending
     back_to = ledger.return_to_holds(route, Operator("penstock", _REASON))
     if back_to:
         events.state_lost(route, waiting, back_to)
+    if pending is not None:
+        events.batch_given_up(route, pending.number)

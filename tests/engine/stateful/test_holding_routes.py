@@ -161,7 +161,7 @@ routes:
 
 def test_a_route_goes_on_when_its_step_comes_changes_or_leaves(tmp_path: Path) -> None:
     dedupe, gather = "[dedupe: {key: k, window: 1h}]", "[gather: {key: k, until: 'done', at_most: 1h}]"
-    steps = ["[]", dedupe, "[]", gather, dedupe, "[]"]
+    steps = [dedupe, "[]", gather, dedupe]
     for n, step in enumerate(steps):
         (tmp_path / "pipeline.yaml").write_text(CHANGING % step)
         write_orders(tmp_path / "orders.ndjson", {"n": n, "k": 1})
@@ -169,6 +169,23 @@ def test_a_route_goes_on_when_its_step_comes_changes_or_leaves(tmp_path: Path) -
         assert ran.returncode == 0, ran.stderr
         assert "Exception" not in ran.stderr
     # What waited in `gather` is read again once that has left; the one behind it has the same key.
-    assert loaded(tmp_path / "out.duckdb") == [0, 1, 2, 3, 5]
+    assert loaded(tmp_path / "out.duckdb") == [0, 1, 2]
     ledger = Ledger.open(sqlite_url(Layout(tmp_path / "data").ledger), "shop")
     assert ledger.totals("out").adds_up
+
+
+def test_a_batch_under_way_is_finished_before_another_step_decides(tmp_path: Path) -> None:
+    dedupe = "[dedupe: {key: k, window: 1h}]"
+    write_orders(tmp_path / "orders.ndjson", *({"n": n, "k": 1} for n in range(5)))
+
+    def run_with(steps: str, **environment: str) -> str:
+        (tmp_path / "pipeline.yaml").write_text(CHANGING % steps)
+        return run_penstock(["run", "--once"], tmp_path, environment).stderr
+
+    run_with("[]", PENSTOCK_FAULTS="route.before_ledger_commit=kill")
+    assert loaded(tmp_path / "out.duckdb") == list(range(5))
+    assert "PEN-RTE-025" in run_with(dedupe)
+    assert "PEN-RTE-025" not in run_with("[]")
+    write_orders(tmp_path / "orders.ndjson", {"n": 5, "k": 1}, {"n": 6, "k": 1})
+    assert "PEN-RTE-025" not in run_with(dedupe)
+    assert loaded(tmp_path / "out.duckdb") == list(range(6))

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.spark.spark_checkpoints import has_batches, has_other_state, keep_start, keep_state_name
+from penstock.engine.spark.spark_checkpoints import (
+    has_batches,
+    has_other_state,
+    keep_start,
+    keep_state_name,
+    lacks_state,
+)
 
 
 def test_the_start_of_the_first_batch_stays_once_spark_has_begun_it(tmp_path: Path) -> None:
@@ -41,8 +47,16 @@ def test_state_is_of_the_step_that_it_was_begun_with(used: Path) -> None:
 
 
 def test_state_that_was_there_and_is_gone_is_missed(used: Path) -> None:
+    assert not lacks_state(used)
     (used / "state" / "0").unlink()
+    assert lacks_state(used)
+    assert not has_other_state(used, "dedupe3")
+    (used / "commits" / "0").unlink()
+    assert not lacks_state(used), "its first batch is not done"
+
+
+def test_a_step_that_comes_finds_no_state_of_its_own(used: Path) -> None:
+    (used / "state" / "0").unlink()
+    (used / "state-name.txt").unlink()
     assert has_other_state(used, "dedupe3")
     assert not has_other_state(used, "")
-    (used / "commits" / "0").unlink()
-    assert not has_other_state(used, "dedupe3"), "its first batch is not done"
