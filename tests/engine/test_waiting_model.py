@@ -439,3 +439,15 @@ WaitingMachine.TestCase.settings = settings(
     max_examples=5, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )
 TestWaiting = WaitingMachine.TestCase
+
+
+def test_a_route_that_was_renamed_twice_goes_on_after_both_names_though_its_ledger_is_gone() -> None:
+    machine = WaitingMachine()
+    machine.begin(copying=True, keyed=False)
+    machine.rename()
+    machine.append(events=[("d", 0), ("b", 0), ("a", 1), ("b", 0), ("e", 1), ("d", 0)])
+    machine.deliver(away=set(), size=1)
+    machine.rename()
+    machine.lose_the_ledger()
+    machine.deliver(away={"the shared one", "b"}, size=8)
+    machine.teardown()

@@ -3,7 +3,7 @@ at the end of the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,7 +103,8 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
             adoption = replace(adoption, replay_doubts={p: part.end for p, part in parts.items()})
         aside = _set_failed_aside(pipeline, route)
         pipeline.ledger.adopt(route, adoption, operator, running)
-        _accept_others(pipeline, route)
+        # A name that was not looked at may have come further: it is to be adopted next.
+        _accept_others(pipeline, route, {other, route, *(load.batch.route for load in [*found, *others])})
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
     replayed = "" if lost == 0 else _describe_lost(lost)
@@ -156,9 +157,11 @@ def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
     return pipeline.failed_store.set_aside(route, pipeline.ledger.failed_extent(route))
 
 
-def _accept_others(pipeline: Pipeline, route: str) -> None:
-    """Accept the marks that other ledgers and names have now; what they add later is checked again."""
-    batches = [load.batch for load in pipeline.plan(route).destination().newest_loads()]
+def _accept_others(pipeline: Pipeline, route: str, names: Collection[str] | None = None) -> None:
+    """Accept the marks that other ledgers have now under these names, or under all; what they add later is checked
+    again."""
+    loads = pipeline.plan(route).destination().newest_loads()
+    batches = [load.batch for load in loads if names is None or load.batch.route in names]
     pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches})
 
 
