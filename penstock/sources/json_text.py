@@ -133,7 +133,8 @@ def first_string(text: bytes, wanted: str) -> str | None:
         kind = text[token.start()]
         if depth == 1 and kind == _QUOTE:
             try:
-                found = _decoded_key(token.group())
+                # Of one that is cut off the quote at its end is missing.
+                found: str = json.loads(token.group())
             except ValueError:
                 return None
             if after_colon and key == wanted:
@@ -217,7 +218,9 @@ def _before_whitespace(text: bytes, position: int) -> int:
     return position
 
 
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+# Nothing is tried twice, and a string that does not close is one token up to the end: else text that is no JSON would
+# take time by the square of its length.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\],:]', re.DOTALL)
 _QUOTE, _COLON, _COMMA, _CLOSE_OBJECT, _CLOSE_ARRAY = b'":,}]'
 _OPEN_OBJECT = ord("{")
 _OPENERS = frozenset(b"{[")

@@ -116,6 +116,14 @@ def too_large(limit: int) -> Answer:
     return closing(refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", message))
 
 
+def too_large_with_context(limit: int) -> Answer:
+    message = (
+        f"the events, each with what is added about its sender, are larger than {limit} bytes; nothing was stored; send"
+        " fewer in a request"
+    )
+    return closing(refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "events_too_large", message))
+
+
 def bad_encoding(message: str, known: bool) -> Answer:
     if known:
         return refusal(HTTPStatus.BAD_REQUEST, "damaged_body", message)

@@ -172,6 +172,17 @@ def test_packed_bodies(web: Running, path: str, encoding: str) -> None:
     assert web.post(path, bomb, headers).status_code == 413
 
 
+def test_small_events_that_their_context_makes_large_are_refused_and_harm_nobody(tmp_path: Path) -> None:
+    body = gzip.compress(b"[" + b"{}," * 100_000 + b"{}]")
+    headers = {**CLIENT, "Content-Encoding": "gzip", "User-Agent": '"' * 1024}
+    with collector(tmp_path) as running:
+        answer = running.post(JS, body, headers)
+        assert (answer.status_code, answer.json()["code"]) == (413, "events_too_large")
+        # By the same worker: one that ends is missed for a moment.
+        assert running.post(JS, b'{"n":1}').status_code == 200
+        assert [data(record)["n"] for record in running.records()] == [1]
+
+
 def test_an_unknown_encoding_is_named(web: Running) -> None:
     answer = web.post(JS, gzip.compress(b"{}"), {**CLIENT, "Content-Encoding": "br"})
     assert (answer.status_code, answer.json()["code"]) == (415, "unknown_encoding")

@@ -37,7 +37,9 @@ def pace(shape: Shape, body: bytes, form: bool) -> Pace:
     objects = body.count(b"{")
     if shape is Shape.LINES:
         return Pace.SOON if form or max(objects, body.count(b"\n")) > QUICK_OBJECTS else Pace.AT_ONCE
-    product = size * objects if shape is Shape.BATCH or b"template" in body else size
+    # A key may be written with escapes.
+    may_share = shape is Shape.BATCH or b"template" in body or b"\\u" in body
+    product = size * objects if may_share else size
     if product > SOON_PRODUCT:
         return Pace.ALONE
     return Pace.SOON if objects > QUICK_OBJECTS or product > QUICK_PRODUCT else Pace.AT_ONCE

@@ -11,6 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from penstock.errors import LogFull
+from penstock.log.format.frame import MAX_FRAME_BYTES
 from penstock.log.group_commit import Entry
 from penstock.record import Header
 from penstock.sources.http import responses
@@ -49,6 +50,12 @@ class Prepared(NamedTuple):
     malformed: int
 
 
+MAX_PREPARED_BYTES = MAX_FRAME_BYTES * 3 // 4
+"""Of the records of one request. The log takes a frame at once, and other requests may be in it."""
+ENTRY_BYTES = 100
+"""About what a record has besides its data."""
+
+
 class EventIntake:
     """Appends events to the log. ``commits`` is set once the worker owns its partition."""
 
@@ -81,20 +88,27 @@ class EventIntake:
         return Provenance(micros, sender, self._headers_of(grant.token_id, endpoint.name), added)
 
     def prepare(self, found: Iterable[Event | Malformed], origin: Provenance, messages: bool = False) -> Prepared:
-        """The records of everything found. ``messages`` have their own kind of id. Safe in any thread."""
+        """The records of everything found. ``messages`` have their own kind of id. Safe in any thread. Raises
+        ``Refused`` as soon as they are more than the log takes at once: each gets what the request says of its sender,
+        which may be far more than the events themselves."""
         micros, _, headers, added = origin
         namespace = self._namespace
         batch: list[Entry] = []
         malformed = 0
+        room = MAX_PREPARED_BYTES
         for item in found:
             if isinstance(item, Event):
                 text, value = item
                 own_id = message_id(item) if messages else None
-                batch.append(Entry(micros, namespace, None, headers, enriched(text, value, added, own_id)))
+                entry = Entry(micros, namespace, None, headers, enriched(text, value, added, own_id))
             else:
                 malformed += 1
                 marked = (*headers, (str(Header.MALFORMED), item.reason))
-                batch.append(Entry(micros, namespace, None, marked, item.raw))
+                entry = Entry(micros, namespace, None, marked, item.raw)
+            room -= len(entry.data) + ENTRY_BYTES
+            if room < 0:
+                raise Refused(responses.too_large_with_context(MAX_PREPARED_BYTES))
+            batch.append(entry)
         return Prepared(batch, malformed)
 
     async def commit(self, prepared: Prepared) -> None:
