@@ -63,19 +63,25 @@ def loaded(folder: Path, table: str) -> list[int]:
         return [n for (n,) in warehouse.execute(f"SELECT n FROM {table} ORDER BY n").fetchall()]
 
 
+def begin(folder: Path, change: str, point: str) -> tuple[Pipeline, Pipeline]:
+    """A batch that was delivered up to this point: the pipeline that began it, and the same one as changed."""
+    steps, table, other_steps, other_table = CHANGES[change]
+    before = pipeline(folder, CONFIG % (steps, table))
+    append_all(before, "web", [b'{"n": %d}' % n for n in range(COUNT)])
+    die_at(point, before)
+    return before, pipeline(folder, CONFIG % (other_steps, other_table))
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_batch_that_is_at_the_destination_is_finished_as_it_was_begun(tmp_path: Path, change: str) -> None:
-    steps, table, other_steps, other_table = CHANGES[change]
-    before = pipeline(tmp_path, CONFIG % (steps, table))
-    append_all(before, "web", [b'{"n": %d}' % n for n in range(COUNT)])
-    die_at("route.before_ledger_commit", before)
+    before, after = begin(tmp_path, change, "route.before_ledger_commit")
+    table = CHANGES[change][1]
     there = loaded(tmp_path, table)
-    after = pipeline(tmp_path, CONFIG % (other_steps, other_table))
     with pytest.raises(Halted, match=re.escape("PEN-RTE-025")) as halted:
         deliver(after)
     assert "penstock offset rewind out --to 0 --partition 0" in str(halted.value)
     assert after.ledger.totals("out") == Totals()
-    deliver(pipeline(tmp_path, CONFIG % (steps, table)))
+    deliver(before)
     assert loaded(tmp_path, table) == there
     assert after.ledger.totals("out").loaded == len(there)
     assert after.ledger.totals("out").adds_up
@@ -83,12 +89,8 @@ def test_a_batch_that_is_at_the_destination_is_finished_as_it_was_begun(tmp_path
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_batch_that_is_not_at_the_destination_is_what_the_steps_make_now(tmp_path: Path, change: str) -> None:
-    steps, table, other_steps, other_table = CHANGES[change]
-    before = pipeline(tmp_path, CONFIG % (steps, table))
-    append_all(before, "web", [b'{"n": %d}' % n for n in range(COUNT)])
-    die_at("route.range_fixed", before)
-    after = pipeline(tmp_path, CONFIG % (other_steps, other_table))
+    _, after = begin(tmp_path, change, "route.range_fixed")
     die_at("route.before_ledger_commit", after)
     deliver(after)
-    assert after.ledger.totals("out").loaded == len(loaded(tmp_path, other_table))
+    assert after.ledger.totals("out").loaded == len(loaded(tmp_path, CHANGES[change][3]))
     assert after.ledger.batches("out")[0].number == 1

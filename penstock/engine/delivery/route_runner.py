@@ -209,8 +209,11 @@ class RouteRunner(threading.Thread):
                     unmute_query_errors(self._spark, self.plan.name)
                     continue
                 if isinstance(self._cause, StateBehind):
-                    self._cause, self._state_behind = None, True
+                    behind, self._cause, self._state_behind = self._cause, None, True
                     unmute_query_errors(self._spark, self.plan.name)
+                    if self._should_give_up(behind):
+                        events.route_gave_up(route, "its state does not fit its ledger", self._crashes.total())
+                        return
                     stopping.wait(backoff.next())
                     continue
                 if isinstance(self._cause, OutOfPatience):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from penstock.errors import LogFull
 from penstock.log.format.frame import MAX_FRAME_BYTES
-from penstock.log.group_commit import Entry
+from penstock.log.group_commit import ENTRY_OVERHEAD, Entry
 from penstock.record import Header
 from penstock.sources.http import responses
 from penstock.sources.http.access.client_address import ClientAddress
@@ -51,9 +51,7 @@ class Prepared(NamedTuple):
 
 
 MAX_PREPARED_BYTES = MAX_FRAME_BYTES * 3 // 4
-"""Of the records of one request. The log takes a frame at once, and other requests may be in it."""
-ENTRY_BYTES = 100
-"""About what a record has besides its data."""
+"""Of the records of one request, which the log takes as one frame. What they have besides their data is estimated."""
 
 
 class EventIntake:
@@ -105,7 +103,7 @@ class EventIntake:
                 malformed += 1
                 marked = (*headers, (str(Header.MALFORMED), item.reason))
                 entry = Entry(micros, namespace, None, marked, item.raw)
-            room -= len(entry.data) + ENTRY_BYTES
+            room -= len(entry.data) + ENTRY_OVERHEAD
             if room < 0:
                 raise Refused(responses.too_large_with_context(MAX_PREPARED_BYTES))
             batch.append(entry)
