@@ -52,6 +52,9 @@ class Capabilities:
     """A batch and its mark are written together or not at all: delivered exactly once."""
     leaves_waiting: bool = False
     """Its receipts may say that rows wait."""
+    marks: bool = False
+    """It keeps a mark of the batches that it has (``newest_loads``): one without a mark of a batch that was delivered
+    is not the target that it was."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,9 @@ class Batch:
     such a group must wait too, if order matters to it."""
     order: Order | None = field(default=None, compare=False, repr=False)
     """The order of records that change the same row; ``None``: by (partition, offset)."""
+    follows: int = field(default=0, compare=False, repr=False)
+    """The newest batch of the route that was delivered with a mark: the target must have it, or a newer one. 0 if it
+    need not have any."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +254,8 @@ class Destination(ABC, Generic[ConfigT]):
     calls. ``write`` may raise ``TransientError`` (the engine waits and calls again with the parts of every table that
     was not written) or ``RefusedError`` (nothing was written; the engine calls again with fewer records). Any other
     exception counts as a bug and stops the route until it is restarted. A destination that remembers batches raises
-    ``ContradictionError`` if it has another batch under this number: then the route waits for an operator.
+    ``ContradictionError`` if it has another batch under this number, or has lost the one that this one ``follows``:
+    then the route waits for an operator.
     """
 
     capabilities: Capabilities = Capabilities()

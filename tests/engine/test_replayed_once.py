@@ -15,9 +15,9 @@ from penstock.engine.backup.create_backup import back_up
 from penstock.engine.backup.restore_backup import Restored, restore
 from penstock.engine.failed.replay import replay
 from penstock.engine.failed.selection import Choice, open_entries
-from penstock.engine.history.takeover import accept_history
+from penstock.engine.history.takeover import accept_history, find_conflict, rewind_anyway
 from penstock.engine.ledger import Act
-from penstock.engine.operate.offset_control import plan_rewind, rewind
+from penstock.engine.operate.offset_control import plan_rewind
 from penstock.errors import PenstockError
 from tests.engine.copies import ONE_ROUTE, OPERATOR, Site
 from tests.support.duckdb_file import open_file
@@ -49,7 +49,8 @@ class Shop(Site):
     def rewind(self, to: int, partition: int) -> None:
         pipeline = self.open()
         try:
-            rewind(pipeline, plan_rewind(pipeline, "a", to, partition), OPERATOR)
+            stretches = plan_rewind(pipeline, "a", to, partition)
+            rewind_anyway(pipeline, "a", stretches, OPERATOR, find_conflict(pipeline, "a"))
         finally:
             pipeline.ledger.close()
 
@@ -186,7 +187,7 @@ def test_copies_are_delivered_where_retention_has_taken_their_originals(tmp_path
     shop.back_up()
     shop.empty()
     (route,) = shop.restore().routes
-    assert "the log no longer has all of them" in route.missing
+    assert "The log no longer has all of them" in route.missing
     follow(shop, route.missing)
     assert shop.deliver() == ""
     assert shop.rows() == wanted(range(10), range(first, 410))

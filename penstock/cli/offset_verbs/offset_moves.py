@@ -88,9 +88,8 @@ def rewind_route(
 ) -> None:
     """Let a route read and deliver again from an offset or a time on. Asks first; not while the pipeline runs."""
     from penstock.engine.failed.selection import Choice, open_entries
-    from penstock.engine.history.takeover import accept_history, conflicts_with_history
-    from penstock.engine.ledger import Act
-    from penstock.engine.operate.offset_control import passed_copies, plan_rewind, rewind
+    from penstock.engine.history.takeover import find_conflict, rewind_anyway
+    from penstock.engine.operate.offset_control import passed_copies, plan_rewind
 
     start = _start(to)
     with open_pipeline(config) as pipeline:
@@ -115,16 +114,16 @@ def rewind_route(
         again = {each.partition: each.before for each in found}
         total = sum(each.before - each.start for each in found)
         total -= sum(max(0, min(end, again.get(p, 0)) - start) for p, some in copies.items() for start, end in some)
+        conflict = find_conflict(pipeline, route)
+        if conflict is not None:
+            note(f"this accepts what keeps the route from starting: {conflict.what}")
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
-        met = conflicts_with_history(pipeline, route)
-        if met and not found:
-            note("it was delivered from this log before: the route delivers it again from where it stands")
+        if conflict is not None and not found:
+            note("whatever was delivered from this log before, the route delivers from where it stands")
             if not yes:
-                require_yes("Deliver it again?")
-        rewind(pipeline, found, current_operator(reason))
-        if met:
-            accept_history(pipeline, route, current_operator(reason), Act.REWIND)
+                require_yes("Go on from there?")
+        rewind_anyway(pipeline, route, found, current_operator(reason), conflict)
     if json:
         warning: dict[str, JsonValue] = {"warning": MIRRORED} if found and mirrors else {}
         print_json(
@@ -132,7 +131,7 @@ def rewind_route(
         )
     elif found:
         sys.stdout.write(f"{route}: {counted(total, 'record')} will be delivered again at the next start\n")
-    elif met:
+    elif conflict is not None:
         sys.stdout.write(f"{route}: delivers from where it stands at the next start\n")
     elif isinstance(start, int):
         note(f"the route stands at {start}: there is nothing to do")

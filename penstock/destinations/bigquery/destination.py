@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BigqueryDestination(SqlDestination[BigqueryConfig]):
-    capabilities = Capabilities(transactions=True)
+    capabilities = Capabilities(transactions=True, marks=True)
 
     @cached_property
     def dialect(self) -> BigqueryDialect:

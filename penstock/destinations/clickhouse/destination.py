@@ -36,7 +36,7 @@ _turns: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Loc
 
 
 class ClickhouseDestination(SqlDestination[ClickhouseConfig]):
-    capabilities = Capabilities(transactions=False)
+    capabilities = Capabilities(transactions=False, marks=True)
 
     @cached_property
     def dialect(self) -> ClickhouseDialect:

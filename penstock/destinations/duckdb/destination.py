@@ -35,7 +35,7 @@ _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class DuckdbDestination(SqlDestination[DuckdbConfig]):
-    capabilities = Capabilities(transactions=True)
+    capabilities = Capabilities(transactions=True, marks=True)
 
     @property
     def dialect(self) -> Dialect:

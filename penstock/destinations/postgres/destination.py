@@ -23,7 +23,7 @@ from penstock.errors import PenstockError, TransientError
 
 
 class PostgresDestination(SqlDestination[PostgresConfig]):
-    capabilities = Capabilities(transactions=True)
+    capabilities = Capabilities(transactions=True, marks=True)
 
     @cached_property
     def dialect(self) -> PostgresDialect:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RedshiftDestination(SqlDestination[RedshiftConfig]):
-    capabilities = Capabilities(transactions=True)
+    capabilities = Capabilities(transactions=True, marks=True)
 
     @cached_property
     def dialect(self) -> RedshiftDialect:

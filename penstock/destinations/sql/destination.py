@@ -42,7 +42,7 @@ from penstock.destinations.sql.schema.ownership import (
     overflow_table,
     placement_remarks,
 )
-from penstock.destinations.sql.session import Comments, Session
+from penstock.destinations.sql.session import Comments, Session, require_followed
 from penstock.destinations.sql.stage.allowed_tables import AllowedTables
 from penstock.destinations.sql.stage.staged_rows import MEANT_FOR, staged_files
 from penstock.destinations.sql.stage.stager import TypedStager
@@ -96,6 +96,7 @@ class SqlDestination(Destination[SqlConfigT]):
         tables = parts_by_table(parts)
         load = mirror_table if self.config.mirrors else load_table
         with self.session() as session:
+            require_followed(session, batch)
             write = BatchWrite(session, TableRules.of(self.config), batch, book, attempt)
             placed = self._own_tables.place_tables(session, self._limits, batch, tables, book)
             receipts = []

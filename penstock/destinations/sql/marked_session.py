@@ -20,6 +20,13 @@ class MarkedSession(Session):
         joined = f"JOIN ({newest}) AS n ON n.scope = m.scope AND n.route = m.route AND n.batch = m.batch"
         return self._list_marks("''", joined)
 
+    def newest_batch(self, scope: str, route: str) -> int:
+        if self.table(MARKS) is None:
+            return 0
+        query = f"SELECT MAX(m.batch) FROM {self._marks} {self._mark_rows} WHERE {self._is('scope', 'route')}"
+        ((newest,),) = self.select(query, scope=scope, route=route)
+        return int(str(newest or 0))
+
     def marks(self, scope: str, route: str) -> list[Mark]:
         return self._list_marks("m.failures", f"WHERE {self._is('scope', 'route')}", scope=scope, route=route)
 

@@ -114,6 +114,10 @@ class Session(ABC):
         """The marks of the newest batch of every scope and route, without their failures. Creates nothing."""
 
     @abstractmethod
+    def newest_batch(self, scope: str, route: str) -> int:
+        """The number of the newest batch that has a mark; 0 if there is none. Creates nothing."""
+
+    @abstractmethod
     def marks(self, scope: str, route: str) -> list[Mark]:
         """All marks of a route, oldest first. Creates nothing."""
 
@@ -152,6 +156,20 @@ def known_load(session: Session, batch: Batch, table: str) -> Mark | None:
             f"Continue after what the destination has: penstock offset adopt {batch.route}",
         )
     return found
+
+
+def require_followed(session: Session, batch: Batch) -> None:
+    """Raises ``ContradictionError`` if the target has lost the batch that this one follows."""
+    if not batch.follows:
+        return
+    newest = session.newest_batch(batch.scope, batch.route)
+    if newest < batch.follows:
+        raise ContradictionError(
+            "PEN-DST-113",
+            f"the destination has batches of route '{batch.route}' up to {newest} only, and batch {batch.follows} was"
+            " delivered to it: it was replaced by an older copy or by another. Nothing was written.",
+            "See what it lacks, and how to go on: penstock doctor",
+        )
 
 
 def _no_mirrors() -> PenstockError:

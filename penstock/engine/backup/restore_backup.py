@@ -136,7 +136,8 @@ def resume_routes(config: PipelineConfig, operator: Operator) -> list[ResumedRou
 def _resume(pipeline: Pipeline, route: str, operator: Operator) -> ResumedRoute:
     history, sources = pipeline.history(), pipeline.sources_of(route)
     try:
-        destination = pipeline.plan(route).destination()
+        plan = pipeline.plan(route)
+        destination = plan.destination()
         try:
             history.check_local_state(route, sources)
             history.check_target(route, sources, destination)
@@ -144,7 +145,11 @@ def _resume(pipeline: Pipeline, route: str, operator: Operator) -> ResumedRoute:
             done = adopt(pipeline, route, route, operator)
             adopted = sum(max(0, end - start) for start, end in done.stretches.values())
             return ResumedRoute(route, adopted, replayed=done.replayed)
-        return ResumedRoute(route, missing=history.describe_missing(route, destination))
+        missing = history.find_missing(route, destination, plan.holding is not None)
+        if missing is None:
+            return ResumedRoute(route)
+        lacks = f"the destination lacks {missing.rows} rows that were delivered to it."
+        return ResumedRoute(route, missing=f"{lacks} {missing.how_to_deliver}".strip())
     except PenstockError as error:
         return ResumedRoute(route, unknown=str(error))
 

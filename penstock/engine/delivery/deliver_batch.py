@@ -233,12 +233,15 @@ class Delivery:
             report = replace(report, skipped={**report.skipped, **label})
             missing = [part for part in missing if part.table in adopted.wanting]
         deferred: Sequence[DeferredPart] = ()
+        written: Sequence[TableReceipt] = ()
         if missing:
             written, deferred = self._write(batch, missing, passed_over, again=True)
             receipts += written
         found = Receipt(receipts).failures
         refused_rows = sum(rows.num_rows for rows in found)
-        self._settle(batch, report, receipts, refusals.refused_items(found), refused_rows, started, deferred)
+        refused = refusals.refused_items(found)
+        # What was adopted is marked under another name or number.
+        self._settle(batch, report, receipts, refused, refused_rows, started, deferred, marked_by=written)
 
     def _begin(self, ranges: Ranges, digest: int | None = None) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges), digest)
@@ -288,11 +291,12 @@ class Delivery:
                 not self.plan.holding and self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over
             ),
         )  # fmt: skip
-        known = replace(batch, order=self._order_in(batch), waiting_groups=self._groups())
+        follows = self.ledger.newest_marked(self.plan.name)
+        known = replace(batch, order=self._order_in(batch), waiting_groups=self._groups(), follows=follows)
         try:
             receipts = writer.write(known, parts, again)
         except ContradictionError as error:
-            raise self._halt_on_contradiction(error) from error
+            raise self._halt_on_contradiction(self._explain(error)) from error
         staged = rows_by_table(parts)
         unavailable = {table.table: str(table.unavailable) for table in receipts if table.unavailable is not None}
         deferred = [DeferredPart(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
@@ -321,8 +325,20 @@ class Delivery:
         if self.history is None or self.history_checked.is_set():
             return
         self.history.check_target(self.plan.name, self.plan.sources, self.destination)
+        self.history.check_nothing_missing(self.plan.name, self.destination, self.plan.holding is not None)
         self.ledger.note_place(self.plan.name, self.destination.target_path())
         self.history_checked.set()
+
+    def _explain(self, error: ContradictionError) -> ContradictionError:
+        """What the destination has found, with the fix, if the route's history knows more about it."""
+        if self.history is not None:
+            try:
+                self.history.check_nothing_missing(self.plan.name, self.destination, self.plan.holding is not None)
+            except ContradictionError as known:
+                return known
+            except TransientError:
+                return error
+        return error
 
     def _halt_on_contradiction(self, error: ContradictionError) -> Halted:
         message = str(error)
@@ -412,14 +428,18 @@ class Delivery:
         started: float,
         deferred: Sequence[DeferredPart] = (),
         postponed: Sequence[Postponed] = (),
+        marked_by: Sequence[TableReceipt] | None = None,
     ) -> None:
+        """``marked_by``: the receipts of what the destination has marked as this batch, if not all of them."""
         faults.reach("route.destination_done")
         postponed = [*postponed, *postponed_by(receipts)]
+        marked = self._is_marked(receipts if marked_by is None else marked_by)
         with self.settle_lock:
             settlement = self.store_failed(
                 Settlement(
                     report.items, Receipt(receipts).rows, skipped_by(report.skipped, receipts), waiting=report.waiting,
                     added=report.added, tables=receipts, postponed=postponed, holds=self._holds_after(report),
+                    marked=marked,
                 ),
                 batch.number,
                 refusals.all_failed(report, refused),
@@ -428,6 +448,9 @@ class Delivery:
             faults.reach("route.before_ledger_commit")
             self._commit(batch, replace(settlement, deferred=deferred, seconds=time.monotonic() - started))
             faults.reach("route.ledger_committed")
+
+    def _is_marked(self, receipts: Sequence[TableReceipt]) -> bool:
+        return self.destination.capabilities.marks and any(receipt.rows for receipt in receipts)
 
     def _holds_after(self, report: BatchReport) -> dict[int, int | None]:
         """What steps hold per partition after the batch, also of partitions that it does not cover."""

@@ -7,6 +7,7 @@ operator if it finds a contradiction:
 - The ledger knows which writers assigned the offsets that were delivered; the log must know the same (``forks``).
 - Spark's checkpoint of a route must not be ahead of the ledger that it belongs to.
 - The destination's marks of this ledger and route must be ones that the ledger can have issued.
+- The destination must still have the newest batch that it was given: else it is an older copy, or another one.
 - A route without a history in this ledger must not find one: marks of this log under another ledger or under the name
   of a route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
 
@@ -15,7 +16,7 @@ A new route on a new target finds nothing, and starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,15 @@ from penstock.log.local_log import LocalLog
 
 MAX_LISTED = 10_000
 """How many batches are searched for what a destination lacks."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a destination lacks of that which was delivered to it."""
+
+    rows: int
+    how_to_deliver: str
+    """The verbs that deliver them again, as sentences; empty if the log has none of them."""
 
 
 @dataclass(frozen=True)
@@ -134,21 +144,40 @@ class History:
             if theirs == place and other not in self.routes and self.ledger.last_number(other):
                 raise self._conflict(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
 
-    def describe_missing(self, route: str, destination: AnyDestination) -> str:
-        """What the ledger counts as delivered and an older destination does not have, with the fix. Empty if nothing is
-        missing, or if the destination keeps no marks."""
-        if not destination.capabilities.transactions:
-            return ""
+    def check_nothing_missing(self, route: str, destination: AnyDestination, has_state: bool) -> None:
+        """Raises ``ContradictionError`` if the destination does not have what was delivered to it, and
+        ``TransientError`` if it is unavailable."""
+        missing = self.find_missing(route, destination, has_state)
+        if missing is not None:
+            raise ContradictionError(
+                "PEN-RTE-026",
+                f"the destination of route '{route}' lacks {missing.rows} rows that were delivered to it: it was"
+                " replaced by an older copy, or by another.",
+                f"{missing.how_to_deliver} To go on without them: penstock offset rewind {route} --to 0s",
+            )
+
+    def find_missing(self, route: str, destination: AnyDestination, has_state: bool) -> Missing | None:
+        """What the ledger counts as delivered and the destination does not have. ``None`` if nothing is missing, or if
+        the destination keeps no marks. ``has_state``: the route's batches also have records from before their ranges,
+        which waited."""
+        if not destination.capabilities.marks or not self.ledger.newest_marked(route):
+            return None
         newest = self.highest_number(route, destination)
-        lacking = [batch for batch in self.ledger.batches(route, last=MAX_LISTED) if batch.loaded]
-        lacking = [batch for batch in lacking if batch.number > max(newest, self.ledger.accepted_number(route))]
+        listed = self.ledger.batches(route, last=MAX_LISTED)
+        lacking = [batch for batch in listed if batch.marked and batch.number > newest]
         if not lacking:
-            return ""
+            return None
+        rows = sum(batch.loaded for batch in lacking)
+        if has_state:
+            everything = f"penstock offset rewind {route} --to 1970-01-01"
+            return Missing(rows, f"To deliver everything again (doubled without a `primary_key`): {everything}.")
         starts: dict[int, int] = {}
         for batch in lacking:
             for partition, (start, _) in batch.ranges.items():
                 starts[partition] = min(start, starts.get(partition, start))
-        rows = sum(batch.loaded for batch in lacking)
+        return Missing(rows, self._how_to_deliver_from(route, starts))
+
+    def _how_to_deliver_from(self, route: str, starts: Mapping[int, int]) -> str:
         there = {p: max(at, self.log.first_offset(p)) for p, at in starts.items() if p in self.log.partitions()}
         reached = {p: position.committed for p, position in self.ledger.offsets(route).items()}
         copies = repeated_copies(route, self.log, {**reached, **there})
@@ -156,11 +185,8 @@ class History:
         again = {p: at for p, at in there.items() if reached[p] - at > sum(o < reached[p] for o in copies.get(p, ()))}
         verbs = " and ".join(f"penstock offset rewind {route} --to {at} --partition {p}" for p, at in again.items())
         gone = any(p not in there or at < self.log.bounds(p).oldest for p, at in starts.items())
-        return (
-            f"the destination lacks {rows} rows that were delivered to it."
-            + (f" To deliver them again: {verbs}" if verbs else "")
-            + (" (the log no longer has all of them; an archive may)" if gone else "")
-        )
+        known = f"To deliver them again: {verbs}." if verbs else ""
+        return f"{known} The log no longer has all of them; an archive may.".strip() if gone else known
 
     def highest_number(self, route: str, destination: AnyDestination) -> int:
         """The highest batch number that the destination has of this ledger and route; 0 if it has none."""

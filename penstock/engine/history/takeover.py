@@ -12,9 +12,11 @@ from penstock.destinations.contract import LoadedTable
 from penstock.engine.history.adoption import LogPart, history_reach, lost_replays, plan_adoption
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
 from penstock.engine.operate.offset_control import (
+    RewindRange,
     block_engine_start,
     passed_copies,
     refuse_if_holding,
+    rewind,
     running_engine,
 )
 from penstock.engine.pipeline import Pipeline
@@ -165,13 +167,27 @@ def _accept_others(pipeline: Pipeline, route: str, names: Collection[str] | None
     pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches})
 
 
-def conflicts_with_history(pipeline: Pipeline, route: str) -> bool:
-    """Whether what was delivered before would keep the route from starting."""
+def find_conflict(pipeline: Pipeline, route: str) -> ContradictionError | None:
+    """What keeps the route from starting: it was delivered before, or is gone from the destination."""
     try:
         check_history(pipeline, route)
-    except ContradictionError:
-        return True
-    return False
+    except ContradictionError as error:
+        return error
+    return None
+
+
+def rewind_anyway(
+    pipeline: Pipeline,
+    route: str,
+    stretches: Sequence[RewindRange],
+    operator: Operator,
+    conflict: ContradictionError | None,
+) -> None:
+    """Rewind a route to these ranges, or to where it stands if there are none, and accept what ``find_conflict``
+    found."""
+    rewind(pipeline, stretches, operator)
+    if conflict is not None:
+        accept_history(pipeline, route, operator, Act.REWIND)
 
 
 def check_history(pipeline: Pipeline, route: str) -> None:
@@ -180,7 +196,10 @@ def check_history(pipeline: Pipeline, route: str) -> None:
     # A destination that is unavailable is asked when it is back.
     with suppress(TransientError):
         history.check_local_state(route, sources)
-        history.check_target(route, sources, pipeline.plan(route).destination())
+        plan = pipeline.plan(route)
+        destination = plan.destination()
+        history.check_target(route, sources, destination)
+        history.check_nothing_missing(route, destination, plan.holding is not None)
 
 
 def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:

@@ -177,6 +177,8 @@ class Settlement:
     """Per partition, the lowest offset that steps hold back from now on, ``None`` for nothing. In a partition that is
     not named they hold what they held."""
     seconds: float = 0.0
+    marked: bool = False
+    """Whether the destination has a mark of this batch."""
 
     @property
     def items_waiting(self) -> int:
@@ -263,6 +265,8 @@ class CommittedBatch:
     failed: int
     waiting: int
     seconds: float
+    marked: bool = False
+    """Whether the destination has a mark of it, and no operator has decided otherwise since."""
 
 
 class Act(StrEnum):

@@ -154,7 +154,7 @@ class Batches(WaitingTables, Summaries):
             )
             .values(
                 committed_at=time.time(), items=s.items, added=added, loaded=s.loaded, skipped=skipped,
-                failed=s.failed, waiting=s.items_waiting, seconds=s.seconds,
+                failed=s.failed, waiting=s.items_waiting, seconds=s.seconds, marked=int(s.marked),
             )
         )  # fmt: skip
         if done.rowcount != 1:
@@ -307,10 +307,21 @@ class Batches(WaitingTables, Summaries):
         return [
             CommittedBatch(
                 row.number, ranges_from_text(row.ranges), row.committed_at, row.items, row.loaded, row.skipped,
-                row.failed, row.waiting, row.seconds,
+                row.failed, row.waiting, row.seconds, bool(row.marked),
             )
             for row in self.rows(query.limit(last))
         ]  # fmt: skip
+
+    def newest_marked(self, route: str) -> int:
+        """The number of the newest batch that the destination must have a mark of; 0 if there is none."""
+        b = self._t.batches.c
+        query = sa.select(b.number).where(b.route == route, b.marked == 1).order_by(b.number.desc()).limit(1)
+        with self.reading() as connection:
+            return connection.execute(query).scalar() or 0
+
+    def _forget_marks(self, connection: sa.Connection, route: str) -> None:
+        """Expect none of the earlier batches at the destination any more."""
+        connection.execute(sa.update(self._t.batches).filter_by(route=route).values(marked=0))
 
     def _standing(self, connection: sa.Connection, route: str) -> Standing:
         t = self._t

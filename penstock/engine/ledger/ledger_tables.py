@@ -34,7 +34,7 @@ class Tables:
             _values(ranges=text, began_at=real),
             _set_at_commit(committed_at=real, items=big, added=big, loaded=big),
             _set_at_commit(skipped=big, failed=big, waiting=big, seconds=real),
-            [sa.Column("digest", text, nullable=True)],
+            [sa.Column("digest", text, nullable=True), sa.Column("marked", integer, nullable=True)],
         )
         self.deliveries = table(
             "deliveries",

@@ -118,6 +118,7 @@ class RouteHistories(Interventions):
             highest = max(course.last_number, number)
             connection.execute(sa.update(courses).filter_by(route=route).values(last_number=highest))
             self._accept(connection, route, act, number)
+            self._forget_marks(connection, route)
             self._pass_over(connection, route, copies)
             self._record(connection, act, route, operator, {})
             self._set_state(connection, route, RouteState.STOPPED)
@@ -164,6 +165,7 @@ class RouteHistories(Interventions):
                 flags = {"settled": int(batch.settled), "wanting": json.dumps(sorted(batch.wanting))}
                 connection.execute(sa.insert(t.adopted).values(route=route, place=place, **flags, **content))
             self._accept(connection, route, Act.ADOPT, adoption.last_number)
+            self._forget_marks(connection, route)
             reached = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
             places = {p: (position.committed, reached[p]) for p, position in positions.items() if p in reached}
             for p, end in adoption.replay_doubts.items():
@@ -210,6 +212,8 @@ class RouteHistories(Interventions):
                 connection.execute(sa.delete(table).where(table.c.route == new))
                 connection.execute(sa.update(table).where(table.c.route == old).values(route=new))
             self._accept(connection, new, Act.ADOPT, 0)
+            # The destination has them under the former name.
+            self._forget_marks(connection, new)
             self._record(connection, Act.ADOPT, new, operator, {})
 
     def drop_route(self, route: str) -> None:
