@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import psycopg
 from psycopg import sql
 
@@ -21,7 +23,7 @@ from penstock.destinations.postgres.error_translation import About, as_penstock_
 from penstock.destinations.postgres.mirror_applier import Cursor, PostgresMirrorTransaction
 from penstock.destinations.postgres.unmapped_store import PostgresUnmappedStore
 from penstock.destinations.sql.load.merge_rows import Merge
-from penstock.destinations.sql.load.table_load import Load
+from penstock.destinations.sql.load.table_load import EqualKeys, Load
 from penstock.destinations.sql.marked_session import MarkedSession
 from penstock.destinations.sql.marks import Mark, last_expired_batch
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn, WidenColumn
@@ -29,7 +31,6 @@ from penstock.destinations.sql.session import Comments
 from penstock.errors import TransientError
 
 _STAGED = "_penstock_staged"
-_NUMBERED, _NUMBER = "_penstock_numbered", "#number"
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -180,7 +181,7 @@ class PostgresSession(MarkedSession):
                 if set(columns) > set(merge.key):
                     refuse_dropped_rows(given, cursor.rowcount)
         except psycopg.errors.CardinalityViolation:
-            self._merge_equal_keys(cursor, load, merge)
+            raise EqualKeys(self._key_classes(cursor, load, merge)) from None
 
     def _try_copy(self, cursor: Cursor, load: Load, merge: Merge) -> bool:
         """Try to copy the rows straight into an empty table; returns whether it worked. It does not if some keys are
@@ -194,27 +195,14 @@ class PostgresSession(MarkedSession):
             return False
         return True
 
-    def _merge_equal_keys(self, cursor: Cursor, load: Load, merge: Merge) -> None:
-        """Merge the rows of each key one after the other, in their order: keys that differ to us can be equal to the
-        database (padded text, case-insensitive letters)."""
-        columns, staged = load.rows.columns(), self.dialect.identifier(_STAGED)
+    def _key_classes(self, cursor: Cursor, load: Load, merge: Merge) -> npt.NDArray[np.int64]:
+        """A number for each row of the load, in its order: the same for keys that are equal to the database."""
+        staged, keys = self.dialect.identifier(_STAGED), self.dialect.real_names(load.table, merge.key)
         cursor.execute(plain(f"TRUNCATE {staged}"))
         self._copy(cursor, staged, load)
-        rows, number = self.dialect.identifier(_NUMBERED), self.dialect.identifier(_NUMBER)
-        real, keys = (self.dialect.real_names(load.table, names) for names in (columns, merge.key))
-        due = self.dialect.due_rows(load.table, staged, columns, merge)
-        cursor.execute(
-            plain(
-                f"CREATE TEMPORARY TABLE {rows} ON COMMIT DROP AS SELECT {real}, row_number() OVER"
-                f' (PARTITION BY {keys} ORDER BY "#place") AS {number} FROM'
-                f' (SELECT s.*, row_number() OVER () AS "#place" FROM {due} AS s) AS s'
-            )
-        )
-        cursor.execute(plain(f"SELECT max({number}) FROM {rows}"))
-        times = int(str((cursor.fetchone() or (0,))[0]))
-        for time in range(1, times + 1):
-            some = f"(SELECT * FROM {rows} WHERE {number} = {time})"
-            cursor.execute(plain(self.dialect.merge(load.table, some, columns, replace(merge, in_turns=False))))
+        # COPY into an empty table puts the rows one after the other.
+        cursor.execute(plain(f"SELECT dense_rank() OVER (ORDER BY {keys}) FROM {staged} ORDER BY ctid"))
+        return np.fromiter((number for (number,) in cursor), np.int64)
 
     def _has_row_triggers(self, cursor: Cursor, table: str) -> bool:
         """Whether the table has triggers that see a row before it is written, and may drop it."""

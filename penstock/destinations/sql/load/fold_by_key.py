@@ -34,10 +34,14 @@ class SharedKeys:
         versions: Sequence[pa.Array] | None = None,
         places: Sequence[tuple[pa.Array, pa.Array]] | None = None,
         order: Order | None = None,
+        equal: Numbers | None = None,
     ) -> None:
-        """``places`` are the partitions and offsets of each batch's rows. Without them rows keep the given order."""
+        """``places`` are the partitions and offsets of each batch's rows. Without them rows keep the given order.
+        ``equal`` has a code for every code: keys that differ here and have the same code in it share a key, too."""
         columns = [pa.chunked_array(list(chunks)) for chunks in zip(*keys, strict=True)]
         codes = key_codes(columns) if columns and len(columns[0]) else np.zeros(0, np.int64)
+        if equal is not None:
+            codes = equal[codes]
         shared = np.bincount(codes, minlength=1)[codes] > 1
         ends = np.cumsum([len(batch[0]) for batch in keys])[:-1]
         self.codes = np.split(codes, ends)
@@ -58,6 +62,8 @@ class Folding:
         self._twins: list[pa.Table] = []
         self._twin_codes: list[Numbers] = []
         self._twin_turns: list[Numbers] = []
+        self.given: list[Numbers] = []
+        """The codes of the keys of all rows that were returned, in their order."""
 
     def add_batch(self, batch: int, rows: pa.RecordBatch, kept: Bools | None = None) -> pa.RecordBatch:
         """Take a batch: returns the rows whose key is unique and holds the others for ``folded_rows``. ``kept`` says
@@ -66,6 +72,7 @@ class Folding:
         turns = None if self._keys.turns is None else self._keys.turns[batch]
         if kept is not None:
             shared, codes, turns = shared[kept], codes[kept], None if turns is None else turns[kept]
+        self.given.append(codes[~shared])
         if not shared.any():
             return rows
         self._twins.append(pa.table(rows.filter(pa.array(shared))))
@@ -86,6 +93,7 @@ class Folding:
         version = self._version if self._version in rows.schema.names else None
         groups = _Groups.of(codes, _ranks(rows.column(version)) if version else None)
         folded = _folded(rows, groups)
+        self.given.append(codes[groups.order[groups.starts]])
         if self._keys.in_turns and version is not None:
             folded = _with_turns(folded, rows.column(version), groups)
         return list(folded.to_batches())
@@ -215,6 +223,17 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> Numbers:
         # Renumbered at each column, so that the product cannot overflow.
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)
     return codes
+
+
+def equal_codes(codes: Numbers, classes: Numbers) -> Numbers:
+    """A code for every code up to the highest: the same for those that share a class. ``classes`` has the class of each
+    of these codes."""
+    found = np.arange(codes.max() + 1)
+    _, numbers = np.unique(classes, return_inverse=True)
+    lowest = np.full(numbers.max() + 1, len(found), np.int64)
+    np.minimum.at(lowest, numbers, codes)
+    found[codes] = lowest[numbers]
+    return found
 
 
 def _versions_differ(codes: Numbers, chosen: Bools, versions: pa.ChunkedArray) -> bool:

@@ -19,10 +19,10 @@ import pyarrow as pa
 from penstock.destinations.contract import Batch, Order, Part, TableReceipt
 from penstock.destinations.sql.load.attempt import Attempt, BatchWrite
 from penstock.destinations.sql.load.fit_rows import FittedRows, Fitting, keyless_failures
-from penstock.destinations.sql.load.fold_by_key import Folding, SharedKeys
+from penstock.destinations.sql.load.fold_by_key import Folding, SharedKeys, equal_codes
 from penstock.destinations.sql.load.merge_rows import Merge
 from penstock.destinations.sql.load.oversized_rows import NARROWING_LEVELS, Narrowing
-from penstock.destinations.sql.load.table_load import Load, LoadResult
+from penstock.destinations.sql.load.table_load import EqualKeys, Load, LoadResult
 from penstock.destinations.sql.marks import failures_in, merged_in
 from penstock.destinations.sql.schema.alter_table import apply_patch
 from penstock.destinations.sql.schema.schema_operations import Table, is_ours
@@ -116,6 +116,10 @@ class _Slice:
     """Rows that fit nowhere; complete once the readers were read."""
     written: list[int] = field(init=False, default_factory=list)
     """How many rows each reader gave, once they were read; rows of one key count as one."""
+    equal_keys: npt.NDArray[np.int64] | None = None
+    """Which keys are equal to the engine, as ``SharedKeys`` takes them, if it knows more than we do."""
+    given: list[npt.NDArray[np.int64]] = field(init=False, default_factory=list)
+    """The codes of the keys of the rows that the readers gave, once they were read."""
 
     def load(self, batch: Batch | None = None) -> Load:
         in_turns = self._keys is not None and self._keys.in_turns
@@ -143,11 +147,18 @@ class _Slice:
             [fitting.column_of(rows, version) for fitting, (rows, _) in staged] if version else None,
             [(rows.column(PARTITION), rows.column(OFFSET)) for _, (rows, _) in staged],
             self.order,
+            self.equal_keys,
         )
+
+    def with_equal_keys(self, classes: npt.NDArray[np.int64]) -> _Slice:
+        """The same rows, of which some have equal keys to the engine: it says a class for each that the readers
+        gave."""
+        return replace(self, equal_keys=equal_codes(np.concatenate(self.given), classes))
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()
         self.written.clear()
+        self.given.clear()
         folding = None
         if self._keys is not None:
             # Rows are folded after they are fitted, when they have the table's own names.
@@ -161,6 +172,8 @@ class _Slice:
             rows = self.narrowing.narrow(folded)
             self.written.append(rows.num_rows)
             yield pa.RecordBatchReader.from_batches(rows.schema, [rows])
+        if folding is not None:
+            self.given.extend(folding.given)
 
     def result(self) -> LoadResult:
         failures = concat_failures([*self.refused, *self.failures])
@@ -235,11 +248,15 @@ class _Loader:
         failures = [self._refused_failures(refused)] if refused else []
         attempt = self.write.attempt
         rows = replace(self._slice(0, self.rows.end, frozenset(refused)), refused=failures, attempt=attempt)
-        return self._load_rows(rows.load(self.write.batch if attempt.keeps else None))
+        return self._load_rows(rows, self.write.batch if attempt.keeps else None)
 
-    def _load_rows(self, load: Load) -> LoadResult:
+    def _load_rows(self, rows: _Slice, batch: Batch | None = None) -> LoadResult:
+        session = self.write.session
         try:
-            return self.write.session.load(load)
+            try:
+                return session.load(rows.load(batch))
+            except EqualKeys as found:
+                return session.load(rows.with_equal_keys(found.classes).load(batch))
         except RefusedError as error:
             if not isinstance(error, RowTooLargeError):  # a row that is too large can be narrowed
                 self.write.attempt.check_refusal(error)
@@ -303,7 +320,7 @@ class _Loader:
 
     def _try_load(self, start: int, end: int, left_out: frozenset[int] = frozenset()) -> RefusedError | None:
         try:
-            self._load_rows(self._slice(start, end, left_out).load())
+            self._load_rows(self._slice(start, end, left_out))
         except RefusedError as error:
             return error
         return None

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.destinations.contract import Batch
@@ -13,6 +15,7 @@ from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.merge_rows import AFTER, TURN, UPTO, Merge
 from penstock.destinations.sql.marks import Mark, mark_text
 from penstock.destinations.sql.schema.schema_operations import Table, TypedColumn
+from penstock.errors import RefusedError
 from penstock.flatten.inner_types import InnerType
 
 
@@ -24,6 +27,16 @@ class LoadResult:
     failures: pa.RecordBatch
     merged: int
     """How many rows were folded into another row of the same key."""
+
+
+class EqualKeys(RefusedError):
+    """Keys that differ to us are equal to the engine (padded text, case-insensitive letters): only rows that are folded
+    by its own rule can be merged."""
+
+    def __init__(self, classes: npt.NDArray[np.int64]) -> None:
+        """``classes`` has a number for each row that was given: the same for equal keys."""
+        super().__init__("PEN-DST-114", "the engine takes several keys of these rows for the same one.")
+        self.classes = classes
 
 
 class Rows(Protocol):
