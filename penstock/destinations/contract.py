@@ -220,6 +220,10 @@ class TableBook:
         """The tables for which that was ever noted."""
         return ()
 
+    def former_names(self) -> Collection[str]:
+        """The names that the route had before: it has their tables."""
+        return ()
+
     def overflowing(self, batch: Batch) -> Collection[str]:
         """The tables beyond the limit, whose rows of this batch go to the overflow table. That holds for every later
         attempt, because the rows may be there already."""

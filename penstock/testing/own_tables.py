@@ -22,6 +22,10 @@ class Notebook(TableBook):
 
     def __init__(self) -> None:
         self.noted: dict[int, set[str]] = {}
+        self.former: list[str] = []
+
+    def former_names(self) -> Collection[str]:
+        return self.former
 
     def overflowing(self, batch: Batch) -> Collection[str]:
         return self.noted.get(batch.number, set())
@@ -34,7 +38,8 @@ class OwnTablesContract(ABC):
     """For destinations built on ``penstock.destinations.sql``.
 
     Gives: ``make``, ``run``, ``rows``; ``foreign`` if the engine spells it otherwise.
-    Asserted: a table of somebody else gets no row unless ``adopt`` names it; tables of our own go on after a restart,
+    Asserted: a table of somebody else gets no row unless ``adopt`` names it, and one of another route none unless the
+    config names it; tables of our own go on after a restart,
     without a ledger, and if the note of them is lost; what is meant for more than ``max_tables`` of a route goes to one
     table under its name, once, also after a crash or under another limit.
     """
@@ -107,10 +112,41 @@ class OwnTablesContract(ABC):
         others = self.make(table="{{ kind }}", adopt=[])
         parts = Staging(others, self.folder).stage(events(*({"id": 1, "kind": kind} for kind in "xyz")))
         others.write(replace(batch(1), route="other"), parts, self.book)
-        receipt = self.load(2, *({"id": n, "kind": kind} for n, kind in enumerate("abcx")), max_tables=2)
-        assert (receipt.rows, self.codes(receipt)) == (4, [])
-        assert (self.rows("a"), self.rows("b"), self.rows("x")) == ([(0,)], [(1,)], [(1,), (3,)])
+        receipt = self.load(2, *({"id": n, "kind": kind} for n, kind in enumerate("abc")), max_tables=2)
+        assert (receipt.rows, self.codes(receipt)) == (3, [])
+        assert (self.rows("a"), self.rows("b")) == ([(0,)], [(1,)])
         assert self.rows(OVERFLOW, "id, _penstock_table") == [(2, "c")]
+
+    def load_as(self, route: str, number: int, *documents: Mapping[str, Any], **options: Any) -> Receipt:
+        destination = self.make(**{"table": "{{ kind }}", "adopt": [], **options})
+        parts = Staging(destination, self.folder).stage(events(*documents), first=100 * number)
+        return destination.write(replace(batch(number), route=route), parts, self.book)
+
+    @pytest.mark.parametrize("registered", [True, False], ids=["registered", "by a release before"])
+    def test_a_table_of_another_route_is_not_written_unless_the_config_names_it(self, registered: bool) -> None:
+        self.load_as("crm", 1, {"id": 1, "kind": "orders"})
+        if not registered:
+            self.run(f"DROP TABLE {self.registry}")
+        receipt = self.load(1, {"id": 2, "kind": "orders"}, {"id": 3, "kind": "own"})
+        assert (receipt.rows, self.codes(receipt)) == (1, ["table_not_ours"])
+        (message,) = receipt.failures[0].column("message").to_pylist()
+        assert "made by another route (crm)" in message
+        assert self.rows("orders") == [(1,)]
+        # What says so: a list, a pattern, `adopt`, or a name that no record can change.
+        shared: list[dict[str, Any]] = [
+            {"tables": ["orders"]}, {"tables": ["/ord.*/"]}, {"adopt": ["orders"]}, {"table": "orders"}
+        ]  # fmt: skip
+        for number, options in enumerate(shared, 2):
+            assert self.load(number, {"id": number, "kind": "orders"}, **options).rows == 1
+        assert len(self.rows("orders")) == 1 + len(shared)
+
+    def test_a_route_that_was_renamed_keeps_its_tables(self) -> None:
+        self.load_as("old", 1, {"id": 1, "kind": "orders"})
+        self.book.former = ["old"]
+        assert self.load(2, {"id": 2, "kind": "orders"}).rows == 1
+        # From now on it has them under its own name.
+        self.book.former = []
+        assert self.load(3, {"id": 3, "kind": "orders"}).rows == 1
 
     def test_a_batch_that_overflowed_and_is_tried_again_under_a_higher_limit_is_not_doubled(
         self,

@@ -100,11 +100,12 @@ class ModelSession(Session):
         return self._store.marks.get((batch.scope, batch.route, batch.number, table))
 
     def newest_marks(self) -> list[Mark]:
-        return [mark for mark in self._store.marks.values() if mark.batch.number == self._newest(mark.batch)]
+        marks = self._store.marks.values()
+        return [m for m in marks if m.batch.number == self.newest_batch(m.batch.scope, m.batch.route)]
 
-    def _newest(self, batch: Batch) -> int:
-        same = (other.batch for other in self._store.marks.values())
-        return max(other.number for other in same if (other.scope, other.route) == (batch.scope, batch.route))
+    def newest_batch(self, scope: str, route: str) -> int:
+        found = (mark.batch for mark in self._store.marks.values())
+        return max((batch.number for batch in found if (batch.scope, batch.route) == (scope, route)), default=0)
 
     def marks(self, scope: str, route: str) -> list[Mark]:
         found = [m for m in self._store.marks.values() if (m.batch.scope, m.batch.route) == (scope, route)]

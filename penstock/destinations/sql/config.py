@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig, Offer, offered_by
 from penstock.destinations.sql.type_names import TypeNames
+
+if TYPE_CHECKING:
+    from penstock.destinations.sql.stage.allowed_tables import AllowedTables
 
 
 class LoadMode(StrEnum):
@@ -86,7 +89,8 @@ class SqlConfig(DestinationConfig):
     adopt: tuple[str, ...] = Field(
         default=(),
         description="Existing tables that Penstock did not make but may write. Rows for any other table that somebody"
-        " else made fail as `table_not_ours` (those of a mirror wait).",
+        " else made, or another route, fail as `table_not_ours` (those of a mirror wait). A table of another route can"
+        " also be shared: by listing it in `tables`, or by a `table` that is no template.",
     )
     primary_key: tuple[str, ...] = Field(
         default=(),
@@ -177,6 +181,18 @@ class SqlConfig(DestinationConfig):
     @property
     def last_record_wins(self) -> bool:
         return self.mirrors or (bool(self.primary_key) and self.version_column is None)
+
+    @property
+    def named_tables(self) -> AllowedTables | None:
+        """The tables that the config names, in ``tables`` or as the only one; ``None`` if it names none."""
+        from penstock.destinations.sql.stage.allowed_tables import AllowedTables
+        from penstock.flatten.column_naming import key_name
+
+        if self.tables:
+            return AllowedTables.of(self.tables)
+        if "{" in self.table_template:
+            return None
+        return AllowedTables(frozenset({key_name(self.table_template.strip())}))
 
     @property
     def table_template(self) -> str:

@@ -38,7 +38,6 @@ from penstock.destinations.sql.schema.ownership import (
     Limits,
     OwnTables,
     Placement,
-    not_ours_message,
     overflow_table,
     placement_remarks,
 )
@@ -104,7 +103,7 @@ class SqlDestination(Destination[SqlConfigT]):
                 if table in placed.overflowing:
                     continue
                 if table in placed.foreign:
-                    receipts.append(self._reject_foreign(table, files))
+                    receipts.append(self._reject_foreign(table, files, placed.foreign[table]))
                     continue
                 receipts.append(_load_or_defer(table, partial(load, write, table, files)))
             if placed.overflowing:
@@ -118,14 +117,15 @@ class SqlDestination(Destination[SqlConfigT]):
 
     @property
     def _limits(self) -> Limits:
-        return Limits(frozenset(self.config.adopt), None if self.config.mirrors else self.config.max_tables)
+        most = None if self.config.mirrors else self.config.max_tables
+        return Limits(frozenset(self.config.adopt), most, self.config.named_tables)
 
-    def _reject_foreign(self, table: str, parts: Sequence[Part]) -> TableReceipt:
+    def _reject_foreign(self, table: str, parts: Sequence[Part], why: str) -> TableReceipt:
         if self.config.mirrors:
             # They wait instead of failing: a failed change could not be applied after later ones.
             fix = "Or move that table away; the changes wait until then."
-            return TableReceipt(table, 0, unavailable=TransientError("PEN-DST-092", f"{not_ours_message(table)}.", fix))
-        return TableReceipt(table, 0, all_rows_failed(staged_files(parts), NOT_OURS, not_ours_message(table)))
+            return TableReceipt(table, 0, unavailable=TransientError("PEN-DST-092", f"{why}.", fix))
+        return TableReceipt(table, 0, all_rows_failed(staged_files(parts), NOT_OURS, why))
 
     def _load_overflow(self, write: BatchWrite, parts: Sequence[Part]) -> TableReceipt:
         """Load the rows of several tables into one. A column, which is also part of the key, names each row's table."""
@@ -153,7 +153,7 @@ class SqlDestination(Destination[SqlConfigT]):
             placed = Placement() if session is None else self._own_tables.peek(session, self._limits, route, [*tables])
             statements += placement_remarks(placed, route, self.config.max_tables, self.dialect.max_name)
             for name, files in tables.items():
-                if name in placed.foreign | placed.overflowing:
+                if name in placed.foreign or name in placed.overflowing:
                     continue
                 table = None if session is None else session.table(name)
                 if self.config.mirrors:

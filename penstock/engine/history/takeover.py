@@ -106,7 +106,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         aside = _set_failed_aside(pipeline, route)
         pipeline.ledger.adopt(route, adoption, operator, running)
         # A name that was not looked at may have come further: it is to be adopted next.
-        _accept_others(pipeline, route, {other, route, *(load.batch.route for load in [*found, *others])})
+        _accept_others(pipeline, route, Act.ADOPT, {other, route, *(load.batch.route for load in [*found, *others])})
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
     replayed = "" if lost == 0 else _describe_lost(lost)
@@ -151,7 +151,7 @@ def accept_history(pipeline: Pipeline, route: str, operator: Operator, act: Act)
     _set_failed_aside(pipeline, route)
     copies = passed_copies(pipeline, route, ())
     pipeline.ledger.accept(route, _highest_number(pipeline, route), operator, act, copies)
-    _accept_others(pipeline, route)
+    _accept_others(pipeline, route, act)
 
 
 def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
@@ -159,12 +159,12 @@ def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
     return pipeline.failed_store.set_aside(route, pipeline.ledger.failed_extent(route))
 
 
-def _accept_others(pipeline: Pipeline, route: str, names: Collection[str] | None = None) -> None:
+def _accept_others(pipeline: Pipeline, route: str, act: Act, names: Collection[str] | None = None) -> None:
     """Accept the marks that other ledgers have now under these names, or under all; what they add later is checked
     again."""
     loads = pipeline.plan(route).destination().newest_loads()
     batches = [load.batch for load in loads if names is None or load.batch.route in names]
-    pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches})
+    pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches}, act)
 
 
 def find_conflict(pipeline: Pipeline, route: str) -> ContradictionError | None:
@@ -212,7 +212,7 @@ def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
             pipeline.ledger.open_route(route, ends)
             _set_failed_aside(pipeline, route)
             pipeline.ledger.start_at(route, ends, _highest_number(pipeline, route), operator)
-            _accept_others(pipeline, route)
+            _accept_others(pipeline, route, Act.START)
     return found
 
 

@@ -104,10 +104,17 @@ class RouteHistories(Interventions):
         places = [(row.route.split(" ", 2), row.number) for row in found]
         return {(place[1], place[2]): number for place, number in places if len(place) == 3}
 
-    def accept_others(self, route: str, numbers: Mapping[tuple[str, str], int]) -> None:
+    def accept_others(self, route: str, numbers: Mapping[tuple[str, str], int], act: Act) -> None:
         with self.writing() as connection:
             for (scope, other), number in numbers.items():
-                self._accept(connection, f"{route} {scope} {other}", Act.ADOPT, number)
+                self._accept(connection, f"{route} {scope} {other}", act, number)
+
+    def former_names(self, route: str) -> set[str]:
+        """The names under which what the route has adopted was delivered, in any ledger."""
+        a = self._t.accepted.c
+        adopted = a.route.startswith(f"{route} ", autoescape=True) & (a.act == Act.ADOPT.value)
+        found = [row.route.split(" ", 2) for row in self.rows(sa.select(a.route).where(adopted))]
+        return {parts[2] for parts in found if len(parts) == 3} - {route}
 
     def accept(self, route: str, number: int, operator: Operator, act: Act, copies: Stretches) -> None:
         """Note that an operator has decided about earlier deliveries, up to a batch number: the route does not ask
@@ -211,10 +218,17 @@ class RouteHistories(Interventions):
             for table in _by_route(self._t):
                 connection.execute(sa.delete(table).where(table.c.route == new))
                 connection.execute(sa.update(table).where(table.c.route == old).values(route=new))
+            self._rename_accepted(connection, old, new)
             self._accept(connection, new, Act.ADOPT, 0)
             # The destination has them under the former name.
             self._forget_marks(connection, new)
             self._record(connection, Act.ADOPT, new, operator, {})
+
+    def _rename_accepted(self, connection: sa.Connection, old: str, new: str) -> None:
+        a = self._t.accepted
+        for row in connection.execute(sa.select(a).where(a.c.route.startswith(f"{old} ", autoescape=True))).all():
+            connection.execute(sa.delete(a).filter_by(route=row.route))
+            self._accept(connection, f"{new}{row.route.removeprefix(old)}", Act(row.act), row.number)
 
     def drop_route(self, route: str) -> None:
         """Forget a route: its offsets, counts and batches."""

@@ -117,6 +117,9 @@ class RouteBook(TableBook):
         with self._ledger.reading() as connection:
             return list(connection.execute(query).scalars())
 
+    def former_names(self) -> set[str]:
+        return self._ledger.former_names(self._route)
+
     def overflowing(self, batch: Batch) -> list[str]:
         return self._ledger.overflowing(batch)
 

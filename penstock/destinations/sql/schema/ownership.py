@@ -1,9 +1,11 @@
 """Which tables of a target are a route's own, and where the rows of the others go.
 
-A table is ours if the target says so (``_penstock_tables``, where a table is noted before it is made), or if it has a
-mark of one of our batches, or if the ledger has seen this route fill it at this target: tables that were loaded by
-releases without such notes stay ours. Any other existing table is somebody else's, and is written only if the config
-adopts it.
+A table is the route's if the target says so (``_penstock_tables``, where a table is noted before it is made), or if it
+has a mark of one of its batches, or if the ledger has seen it fill the table at this target: tables that were loaded by
+releases without such notes stay its own. A route that was renamed has the tables of its former names. What another
+route made is its own only if the config says so, by listing it or by naming no other table: else whoever can name a
+table in a record could write into those of every route. Any other existing table is somebody else's, and is written
+only if the config adopts it.
 
 A route makes a limited number of tables. Rows for further ones go together into one overflow table. The ledger notes
 which tables of a batch overflow before anything is written, and that stays so: otherwise rows that are already written
@@ -12,14 +14,14 @@ would be written a second time elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sql.session import REGISTRY, Session
-from penstock.destinations.sql.stage.allowed_tables import OVERFLOW_PREFIX
+from penstock.destinations.sql.stage.allowed_tables import OVERFLOW_PREFIX, AllowedTables
 from penstock.flatten.column_naming import column_name
 
 NOT_OURS = "table_not_ours"
@@ -32,13 +34,19 @@ class Limits:
 
     adopted: frozenset[str] = frozenset()
     most: int | None = None
+    shared: AllowedTables | None = None
+    """Tables that it names, and that the route may write though another route made them."""
+
+    def shares(self, table: str) -> bool:
+        return self.shared is not None and self.shared.allows(table)
 
 
 @dataclass(frozen=True)
 class Placement:
     """Which tables of a batch are foreign and which overflow; all others are the route's own."""
 
-    foreign: frozenset[str] = frozenset()
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    """Each with the reason, as a sentence without a stop."""
     overflowing: frozenset[str] = frozenset()
 
 
@@ -63,77 +71,89 @@ class OwnTables:
         if beyond:
             book.note_overflow(batch, beyond, limits.most or 0, overflow_table(batch.route, session.dialect.max_name))
         faults.reach("destination.tables_placed")
-        self._settled.update(table for table in new if table not in found.foreign | found.overflowing)
+        self._settled.update(table for table in new if table not in {*found.foreign, *found.overflowing})
         return Placement(found.foreign, found.overflowing)
 
     def peek(self, session: Session, limits: Limits, route: str, tables: Sequence[str]) -> Placement:
         """The same as far as the target alone can tell, without changing anything: for plans."""
-        registered, marked = session.registered_tables(), _marked_tables(session)
-        anybodys = {table for table, _ in registered} | {table for _, _, table in marked}
-        own = _tables_of_route(registered, route) | {table for _, maker, table in marked if maker == route}
-        foreign: set[str] = set()
+        marked = _by_table((table, maker) for _, maker, table in _marked_tables(session))
+        makers = _by_table(session.registered_tables())
+        makers |= {table: found for table, found in marked.items() if table not in makers}
+        own = {table for table, found in makers.items() if route in found and not table.startswith(OVERFLOW_PREFIX)}
+        foreign: dict[str, str] = {}
         beyond: set[str] = set()
         for table in tables:
-            if table in anybodys or table in limits.adopted:
+            if table in own or table in limits.adopted or (table in makers and limits.shares(table)):
                 continue
-            if limits.most is not None and len(own) >= limits.most:
+            if table in makers:
+                foreign[table] = made_by_message(table, makers[table])
+            elif limits.most is not None and len(own) >= limits.most:
                 beyond.add(table)
             elif session.is_name_taken(table):
-                foreign.add(table)
+                foreign[table] = not_ours_message(table)
             else:
                 own.add(table)
-        return Placement(frozenset(foreign), frozenset(beyond))
+        return Placement(foreign, frozenset(beyond))
 
     def _claim(
         self, session: Session, limits: Limits, batch: Batch, tables: Sequence[str], book: TableBook, found: _Found
     ) -> None:
-        before = self._loaded_before_registry(session, batch, book)
-        registered = session.registered_tables()
-        anybodys = {table for table, _ in registered}
-        if all(table in anybodys for table in tables):
+        names = {batch.route, *book.former_names()}
+        before = self._loaded_before_registry(session, batch, book, names)
+        makers = _by_table(session.registered_tables())
+        if all(batch.route in makers.get(table, ()) for table in tables):
             return
         with session.lock_schema(REGISTRY, book):
-            registered = session.registered_tables()
-            anybodys = {table for table, _ in registered}
-            own = _tables_of_route(registered, batch.route) | before.by_route
+            makers = _by_table(session.registered_tables())
+            own = {table for table, routes in makers.items() if routes & names}
+            # What is registered has the route that made it, whoever has loaded it since.
+            own |= {table for table in before.by_route if table not in makers}
+            own = {table for table in own if not table.startswith(OVERFLOW_PREFIX)}
             made: list[str] = []
             for table in tables:
-                if table in anybodys:
+                others = makers.get(table) or before.by_others.get(table)
+                if batch.route in makers.get(table, ()) or (others and limits.shares(table)):
                     continue
-                if table not in before.tables:
+                if table not in own and others:
+                    found.foreign[table] = made_by_message(table, others)
+                    continue
+                if table not in own:
                     if limits.most is not None and len(own) >= limits.most:
                         found.overflowing |= {table}
                         continue
                     if session.is_name_taken(table):
-                        found.foreign |= {table}
+                        found.foreign[table] = not_ours_message(table)
                         continue
                 made.append(table)
                 own.add(table)
             if made:
                 session.register_tables(made, batch.route)
 
-    def _loaded_before_registry(self, session: Session, batch: Batch, book: TableBook) -> _LoadedBefore:
+    def _loaded_before_registry(
+        self, session: Session, batch: Batch, book: TableBook, names: Set[str]
+    ) -> _LoadedBefore:
         """Tables that this route, or others, loaded before tables were registered at the target."""
         if self._loaded_before is None:
             marks = _marked_tables(session)
-            here = any((scope, route) == (batch.scope, batch.route) for scope, route, _ in marks)
+            here = any(scope == batch.scope and route in names for scope, route, _ in marks)
             # The ledger speaks about the target that was loaded then, which another one may have replaced.
             recorded = book.filled_tables() if here else ()
-            by_route = {table for _, route, table in marks if route == batch.route}.union(recorded)
-            self._loaded_before = _LoadedBefore(by_route.union(table for _, _, table in marks), by_route)
+            by_route = {table for _, route, table in marks if route in names}.union(recorded)
+            others = _by_table((table, route) for _, route, table in marks if table not in by_route)
+            self._loaded_before = _LoadedBefore(by_route, others)
         return self._loaded_before
 
 
 class _LoadedBefore(NamedTuple):
-    tables: Collection[str]
     by_route: Set[str]
     """Those that count for the route's limit."""
+    by_others: Mapping[str, Set[str]]
 
 
 @dataclass
 class _Found:
     overflowing: frozenset[str]
-    foreign: frozenset[str] = field(default=frozenset())
+    foreign: dict[str, str] = field(default_factory=dict)
 
 
 def overflow_table(route: str, max_name: int) -> str:
@@ -148,16 +168,28 @@ def not_ours_message(table: str) -> str:
     )
 
 
+def made_by_message(table: str, routes: Collection[str]) -> str:
+    makers = ", ".join(sorted(routes))
+    return (
+        f"'{table}' was made by another route ({makers}), so nothing is written to it: if records are meant to go"
+        " there, list it in `tables` of the destination"
+    )
+
+
 def placement_remarks(placement: Placement, route: str, most: int, max_name: int) -> Sequence[str]:
     """What a plan says about tables that are not written."""
-    foreign = [f"-- fails: {not_ours_message(table)}" for table in sorted(placement.foreign)]
+    foreign = [f"-- fails: {placement.foreign[table]}" for table in sorted(placement.foreign)]
     into = overflow_table(route, max_name)
     beyond = [f"-- beyond max_tables ({most}), goes to {into}: {table}" for table in sorted(placement.overflowing)]
     return [*foreign, *beyond]
 
 
-def _tables_of_route(registered: Sequence[tuple[str, str]], route: str) -> set[str]:
-    return {table for table, maker in registered if maker == route and not table.startswith(OVERFLOW_PREFIX)}
+def _by_table(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """The routes of each table, from pairs of both."""
+    found: dict[str, set[str]] = {}
+    for table, route in pairs:
+        found.setdefault(table, set()).add(route)
+    return found
 
 
 def _marked_tables(session: Session) -> list[tuple[str, str, str]]:
