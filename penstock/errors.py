@@ -72,6 +72,10 @@ class TableRefusedError(PenstockError):
     column that nobody can add). Retrying does not help: somebody must fix the table."""
 
 
+class TakesLong(TransientError):
+    """The destination takes the rows, but to find out which of them takes longer than it was given."""
+
+
 class RefusedError(PenstockError):
     """The destination will never take this batch as it is (constraint, bad value). Retrying does not help."""
 

@@ -101,6 +101,9 @@ class Batch:
     such a group must wait too, if order matters to it."""
     order: Order | None = field(default=None, compare=False, repr=False)
     """The order of records that change the same row; ``None``: by (partition, offset)."""
+    seconds_per_table: float = field(default=float("inf"), compare=False, repr=False)
+    """How long a destination may search for the refused rows of one table. A table that needs longer may get nothing,
+    and is ``unavailable`` with ``TakesLong``: it gets its part later, with all the time that it needs."""
     follows: int = field(default=0, compare=False, repr=False)
     """The newest batch of the route that was delivered with a mark: the target must have it, or a newer one. 0 if it
     need not have any."""

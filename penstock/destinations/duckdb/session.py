@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -46,7 +47,7 @@ class DuckdbSession(MarkedSession):
     """Nobody else can open the file while this session has it, so it needs no lock of its own."""
 
     dialect = DUCKDB
-    max_tries = 50_000
+    max_tries = sys.maxsize
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         self._connection = connection

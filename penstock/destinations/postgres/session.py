@@ -6,6 +6,7 @@ by one INSERT .. ON CONFLICT.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +37,7 @@ Connection = psycopg.Connection[tuple[object, ...]]
 
 
 class PostgresSession(MarkedSession):
-    max_tries = 50_000
+    max_tries = sys.maxsize
 
     def __init__(self, connection: Connection, dialect: PostgresDialect, mirrors: bool = False) -> None:
         """With ``mirrors``, identity columns get the values of the source."""

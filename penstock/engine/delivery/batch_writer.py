@@ -2,7 +2,8 @@
 
 A table that stays unavailable while others take their rows does not hold up the batch: its part is put off, and so is
 that of every later batch, until it has got what it waits for (``penstock.engine.retry_lane.retrier``). If it is the
-only table, or all others are unavailable too, no table could go on, and the batch waits.
+only table, or all others are unavailable too, no table could go on, and the batch waits. A table of which so many rows
+are refused that they take long to find is put off, too.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task_report import rows_by_table
 from penstock.engine.ledger import Ledger, RouteState, WaitingTable
 from penstock.engine.ledger.table_mappings import RouteBook
-from penstock.errors import RefusedError, RouteError, TransientError
+from penstock.errors import RefusedError, RouteError, TakesLong, TransientError
 
 TRIES = 2
 """How often a table is tried before its part is put off: one failure may be that of the whole connection."""
+SECONDS_PER_TABLE = 20.0
+"""How long the rows of one table may be sorted out while others wait for it."""
 MAX_WAITING_BATCHES = 10_000
 """For the parts of how many batches a table may wait; then its route waits for it."""
 
@@ -76,7 +79,12 @@ class BatchWriter:
         while (missing := _missing(parts, done.values())) or (first and not staged):
             try:
                 # Once a table is written it is too late for all or nothing.
-                receipts = self._try_write(batch, missing, again or not first, self.all_or_nothing and not done)
+                given = (
+                    replace(batch, seconds_per_table=SECONDS_PER_TABLE)
+                    if self._may_hurry(batch, staged, tries)
+                    else batch
+                )
+                receipts = self._try_write(given, missing, again or not first, self.all_or_nothing and not done)
                 problem = next((table.unavailable for table in receipts if table.unavailable is not None), None)
             except TransientError as error:
                 receipts, problem = (), error
@@ -96,11 +104,14 @@ class BatchWriter:
             tries.update(table.table for table in unavailable)
             if unavailable and self._can_go_on(batch.route, {table.table for table in unavailable}, done):
                 for table in unavailable:
-                    if tries[table.table] >= TRIES and not table.meant_for:
+                    enough = tries[table.table] >= TRIES or isinstance(table.unavailable, TakesLong)
+                    if enough and not table.meant_for:
                         events.table_deferred(batch.route, batch.number, table.table, str(table.unavailable))
                         done[table.table] = table
                 if not _missing(parts, done.values()):
                     break
+            if isinstance(problem, TakesLong):
+                continue  # It gets the time that it needs.
             if problem is not None:
                 self._wait(batch, backoff, problem)
             elif _missing(parts, done.values()):
@@ -122,6 +133,12 @@ class BatchWriter:
                 return waiting
             table = waiting[first]
             self._wait(batch, backoff, TableBehind(first, f"waits for {table.batches} batches first: {table.reason}"))
+
+    def _may_hurry(self, batch: Batch, staged: Collection[str], tries: Mapping[str, int]) -> bool:
+        """Whether a table that takes long could get its part later, while others go on."""
+        if tries or self.all_or_nothing or not self.may_defer:
+            return False
+        return len({*staged, *self.ledger.table_counts(batch.route)}) > 1
 
     def _can_go_on(self, route: str, unavailable: Collection[str], done: Mapping[str, TableReceipt]) -> bool:
         """Whether a table that takes rows, as far as is known, would be held up by unavailable ones."""

@@ -7,6 +7,7 @@ the engine's own message.
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from penstock.destinations.sql.session import known_load
 from penstock.destinations.sql.stage.file_header import merge as merge_headers
 from penstock.destinations.sql.stage.staged_rows import StagedFile, staged_files
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, PLACE
-from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError
+from penstock.errors import RefusedError, RowTooLargeError, TableRefusedError, TakesLong
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 from penstock.outcome import FAILURE_SCHEMA, concat_failures
 
@@ -267,7 +268,10 @@ class _Loader:
         found: dict[int, str] = {}
         ranges = deque([(0, self.rows.end, error)])
         tries = 0
+        deadline = time.monotonic() + self.write.batch.seconds_per_table
         while ranges:
+            if time.monotonic() > deadline:
+                raise self._takes_long(error)
             # The largest ranges first: if the tries run out, only small ranges around the bad rows fail as a whole.
             start, end, error = ranges.popleft()
             if end - start == 1 and self._fits_when_narrowed(start, error):
@@ -282,6 +286,14 @@ class _Loader:
                 if refusal is not None:
                     ranges.append((low, high, refusal))
         return found
+
+    def _takes_long(self, error: RefusedError) -> TakesLong:
+        return TakesLong(
+            "PEN-DST-115",
+            f"many rows of table '{self.rows.table.name}' are refused, and to find them all takes longer than"
+            f" {self.write.batch.seconds_per_table:.0f} s: {error.what}",
+            "Nothing to do: they are searched for beside the other tables.",
+        )
 
     def _fits_when_narrowed(self, row: int, error: RefusedError) -> bool:
         """Whether a row that is too large loads once its movable values go to ``_unmapped``; if so, remember its
