@@ -17,6 +17,10 @@ TOLERANCE = 5.0
 """Seconds by which the clocks may drift between two observations without one of them having been set."""
 
 
+AFTER_BOOT = 3600.0
+"""Seconds after which the clock of a machine that was off is trusted."""
+
+
 @dataclass(frozen=True)
 class Clocks:
     """The clocks of a machine at one moment: seconds since 1970, and seconds since its last boot."""
@@ -49,10 +53,14 @@ class ClockState:
 def observe(before: ClockState | None, clocks: Clocks, settles: float) -> ClockState:
     """The state after another observation. A step forward is trusted when ``settles`` seconds have passed since.
 
-    Across a reboot of the machine the passed time is unknown, so the wall clock is trusted.
+    How long a machine was off is unknown. So the time between is trusted once it has run for an hour: a clock that was
+    wrong at the boot is set right by then.
     """
-    if before is None or before.clocks.boot != clocks.boot or clocks.running < before.clocks.running:
+    if before is None:
         return ClockState(clocks)
+    if before.clocks.boot != clocks.boot or clocks.running < before.clocks.running:
+        ahead = max(0.0, before.ahead + clocks.wall - before.clocks.wall - clocks.running)
+        return ClockState(clocks, ahead, before.since if before.ahead else max(0.0, settles - AFTER_BOOT))
     passed = clocks.running - before.clocks.running
     jump = clocks.wall - before.clocks.wall - passed
     since = before.since + passed

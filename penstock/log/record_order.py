@@ -1,9 +1,10 @@
 """The order of records over all partitions of a log, and batches that keep it.
 
 Records are in order of (stamp, partition, offset). A record that was acknowledged before another was sent has the lower
-stamp (see ``logical_clock``), so it comes first; records that overlapped come in one order that everybody sees. A batch
-is always the beginning of what is left, in this order. So batches that are applied one after the other apply everything
-in this order, wherever they are cut.
+stamp (see ``logical_clock``), so it comes first. A batch is always the beginning, in this order, of what was published
+when it was cut. So batches that are applied one after the other keep the order of everything that did not overlap,
+wherever they are cut. Of records that overlapped, one that was published late can be in a later batch than one with a
+higher stamp: which of them is the later one may differ from batch to batch, and once they are delivered again.
 """
 
 from __future__ import annotations

@@ -77,11 +77,42 @@ def test_small_corrections_and_time_that_the_machine_slept_are_believed() -> Non
     assert machine.look() == machine.wall
 
 
-def test_a_restart_of_the_machine_believes_its_clock_and_one_of_the_engine_does_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("off", [30.0, 3 * DAY])
+def test_time_that_the_machine_was_off_is_believed_once_it_has_run_for_an_hour(off: float) -> None:
+    machine = Machine()
+    machine.look()
+    before = machine.live(HOUR)
+    machine.wall, machine.running, machine.boot = machine.wall + off, 5.0, "second"
+    assert machine.look() == pytest.approx(before, abs=10)
+    assert machine.live(1.1 * HOUR) == machine.wall
+
+
+def test_a_clock_that_is_wrong_at_the_boot_and_set_right_makes_nothing_older() -> None:
+    machine = Machine()
+    machine.look()
+    before = machine.live(HOUR)
+    machine.wall, machine.running, machine.boot = machine.wall + 9 * 365 * DAY, 5.0, "second"
+    assert machine.live(60.0) == pytest.approx(before + 60.0, abs=10)
+    machine.wall -= 9 * 365 * DAY
+    assert machine.look() == pytest.approx(machine.wall, abs=10)
+    assert machine.live(DAY) == pytest.approx(machine.wall, abs=10)
+
+
+def test_a_machine_that_is_switched_off_every_night_does_not_fall_behind() -> None:
+    machine = Machine()
+    machine.look()
+    for day in range(30):
+        machine.wall, machine.running, machine.boot = machine.wall + 14 * HOUR, 5.0, f"boot {day}"
+        machine.look()
+        machine.live(10 * HOUR)
+    assert machine.look() == machine.wall
+
+
+def test_a_restart_of_the_engine_or_of_the_machine_does_not_believe_a_step(tmp_path: Path) -> None:
     path = tmp_path / "run" / "clock.json"
     assert SteadyClock(path).now(WEEK, Clocks(1000.0, 10.0, "first")) == 1000.0
     assert SteadyClock(path).now(WEEK, Clocks(1060.0 + 2 * DAY, 70.0, "first")) == pytest.approx(1060.0)
-    assert SteadyClock(path).now(WEEK, Clocks(1090.0 + 2 * DAY, 5.0, "second")) == 1090.0 + 2 * DAY
+    assert SteadyClock(path).now(WEEK, Clocks(1090.0 + 2 * DAY, 5.0, "second")) == pytest.approx(1065.0)
     for content in ("{", '{"clocks": {"wall": "x", "running": 1, "boot": "second"}, "ahead": 0, "since": 0}'):
         path.write_text(content)
         assert SteadyClock(path).now(WEEK, Clocks(7.0, 6.0, "second")) == 7.0
