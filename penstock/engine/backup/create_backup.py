@@ -1,9 +1,9 @@
 """Creates a backup while the pipeline runs.
 
 No copy may be ahead of what it refers to, so the order is: the progress of sources (it refers to the log), the ledger
-(to the failed store and the log), the failed store as far as that ledger counts, the holds, and at last the log, each
-partition up to its head at that moment. A partition's lineage is copied after its records: an entry too many is cut
-off, one too few would ascribe records to the previous writer.
+(to the failed store and the log), the checkpoints, cut back to where that ledger stands, the failed store as far as it
+counts, the holds, and at last the log, each partition up to its head at that moment. A partition's lineage is copied
+after its records: an entry too many is cut off, one too few would ascribe records to the previous writer.
 
 Meanwhile retention, compaction and repair are locked out of the log. Appends and deliveries go on.
 """
@@ -13,18 +13,24 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock import __version__, faults
 from penstock.durable import sync_directory
+from penstock.engine.backup.checkpoint_cut import LedgerPosition, cut_files, find_cut, link_files
 from penstock.engine.backup.claimed_folder import claim_folder
 from penstock.engine.backup.manifest import FileEntry, Manifest, copy_file, hash_file, sync_folders, too_short_error
+from penstock.engine.layout import checkpoint_name
+from penstock.engine.ledger.range_text import ranges_from_text
 from penstock.engine.pipeline import Pipeline
+from penstock.engine.spark.spark_checkpoints import has_state
 from penstock.errors import PenstockError
 from penstock.log.format.head import HEAD_FILE, pack, read_head
 from penstock.log.format.log_files import (
@@ -73,6 +79,26 @@ def back_up(pipeline: Pipeline, target: Path, report_progress: ProgressCallback 
     return manifest
 
 
+class _CopiedLedger(NamedTuple):
+    extents: dict[str, int]
+    """How many bytes of each route's failed file it counts."""
+    positions: Sequence[LedgerPosition]
+
+
+def _positions(ledger: sqlite3.Connection, scope: str) -> Iterator[LedgerPosition]:
+    for route, generation in ledger.execute("SELECT route, generation FROM courses").fetchall():
+        committed = dict(
+            ledger.execute("SELECT partition, committed FROM offsets WHERE route = ?", (route,)).fetchall()
+        )
+        begun = "SELECT ranges FROM batches WHERE route = ? AND committed_at IS NULL"
+        ends = {
+            partition: end
+            for (text,) in ledger.execute(begun, (route,)).fetchall()
+            for partition, (_, end) in ranges_from_text(text).items()
+        }
+        yield LedgerPosition(checkpoint_name(route, scope, generation), committed, ends)
+
+
 @dataclass
 class _Backup:
     pipeline: Pipeline
@@ -89,8 +115,7 @@ class _Backup:
             for partition in log.partitions():
                 locks.enter_context(_lock_partition(log.directory, partition))
             self._copy_tree(layout.root / "sources")
-            extents = self._copy_ledger()
-            faults.reach("backup.ledger_copied")
+            extents = self._copy_ledger_and_state()
             for route, length in extents.items():
                 if length:
                     self._copy_file(self.pipeline.failed_store.path(route), length)
@@ -109,20 +134,52 @@ class _Backup:
         manifest.write(self.folder)
         return manifest
 
-    def _copy_ledger(self) -> dict[str, int]:
-        """Copy the ledger at one moment. Returns how many bytes of each route's failed file it counts."""
+    def _copy_ledger_and_state(self) -> dict[str, int]:
+        """Copy the ledger at one moment, and the state of steps as it was then. Returns how many bytes of each route's
+        failed file it counts."""
         if self.pipeline.config.ledger.url is not None:
+            # It is not copied, and goes on: no state would fit.
             ledger = self.pipeline.ledger
             return {route: ledger.failed_extent(route).bytes for route in ledger.routes()}
+        for last_try in (False, False, True):
+            copied = self._copy_ledger()
+            faults.reach("backup.ledger_copied")
+            if self._copy_state(copied.positions) or last_try:
+                break
+            # Spark has come too far meanwhile.
+        return copied.extents
+
+    def _copy_state(self, positions: Sequence[LedgerPosition]) -> bool:
+        """Returns whether the state of all routes was there. One that is not is built anew from the log, as after a
+        crash that lost it: what waited is read again."""
+        complete = True
+        self.pipeline.layout.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(prefix="backup-", dir=self.pipeline.layout.run) as scratch:
+            for position in positions:
+                checkpoint = self.pipeline.layout.checkpoints / position.checkpoint
+                if not has_state(checkpoint):
+                    continue
+                linked = Path(scratch) / position.checkpoint
+                link_files(checkpoint, linked)
+                cut = find_cut(linked, position)
+                complete = complete and cut is not None
+                for path in () if cut is None else cut_files(linked, cut):
+                    name = str(checkpoint.relative_to(self.pipeline.layout.root) / path.relative_to(linked))
+                    self.files[name] = copy_file(path, self.folder / name, None, self._count)
+                    faults.reach("backup.file_copied")
+        return complete
+
+    def _copy_ledger(self) -> _CopiedLedger:
         copy = self.folder / self.pipeline.layout.ledger.name
         with closing(sqlite3.connect(self.pipeline.layout.ledger)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
             # One file: the extra files of WAL mode are easily forgotten when the backup is moved.
             target.execute("PRAGMA journal_mode=DELETE")
             extents = dict(target.execute("SELECT route, failed_bytes FROM totals").fetchall())
+            positions = list(_positions(target, self.pipeline.ledger.scope))
         copy.chmod(0o600)
         self.files[copy.name] = hash_file(copy)
-        return extents
+        return _CopiedLedger(extents, positions)
 
     def _copy_partition(self, directory: Path) -> None:
         head = read_head(directory)

@@ -40,6 +40,7 @@ from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.route_source import route_source
 from penstock.engine.spark.spark_checkpoints import (
     batch_end,
+    find_moved_state,
     has_batches,
     has_other_state,
     keep_start,
@@ -356,6 +357,7 @@ class RouteRunner(threading.Thread):
         recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
         if plan.holding:
             keep_state_name(self._select_checkpoint(), plan.state_name or "")
+            find_moved_state(self._select_checkpoint())
             if pace.once:
                 self._control().release_once()
             plan = replace(plan, deadly_records=self._deadly_records())

@@ -18,9 +18,14 @@ def checkpoints_of(folder: Path, route: str) -> list[Path]:
     return [path for path in sorted(folder.glob(f"{route}-????????*")) if _belongs_to(path.name, route)]
 
 
+def begun_batches(checkpoint: Path) -> list[int]:
+    """The numbers of the last batches that Spark has begun with it."""
+    return [int(path.name) for path in (checkpoint / "offsets").glob("*") if path.name.isdigit()]
+
+
 def newest_batch(checkpoint: Path) -> int | None:
-    """The number of the last batch that Spark has begun with it."""
-    return max((int(path.name) for path in (checkpoint / "offsets").glob("*") if path.name.isdigit()), default=None)
+    """The number of the last of them."""
+    return max(begun_batches(checkpoint), default=None)
 
 
 def has_batches(checkpoint: Path) -> bool:
@@ -30,7 +35,7 @@ def has_batches(checkpoint: Path) -> bool:
 
 def lacks_state(checkpoint: Path) -> bool:
     """Whether batches were completed with it, and what they left as state is gone. Of a query that has state."""
-    return any((checkpoint / "commits").glob("*")) and not _has_state(checkpoint)
+    return any((checkpoint / "commits").glob("*")) and not has_state(checkpoint)
 
 
 def has_other_state(checkpoint: Path, name: str | None) -> bool:
@@ -39,11 +44,32 @@ def has_other_state(checkpoint: Path, name: str | None) -> bool:
     if name is None or not has_batches(checkpoint):
         return False
     note = checkpoint / _STATE_NAME
-    return not note.exists() or note.read_text() != name if name else _has_state(checkpoint)
+    return not note.exists() or note.read_text() != name if name else has_state(checkpoint)
 
 
-def _has_state(checkpoint: Path) -> bool:
+def has_state(checkpoint: Path) -> bool:
+    """Whether it has state of any query."""
     return any((checkpoint / "state").glob("*"))
+
+
+def find_moved_state(checkpoint: Path) -> None:
+    """Let Spark find the state of a checkpoint whose folder was moved or copied: it notes where the schemas of the
+    state are by their full paths."""
+    for note in (checkpoint / "state").glob("*/_metadata/v2/[0-9]*"):
+        version, _, content = note.read_text().partition("\n")
+        noted = json.loads(content)
+        for store in noted.get("stateStoreInfo", ()):
+            paths = store.get("stateSchemaFilePaths", ())
+            store["stateSchemaFilePaths"] = [_below(checkpoint, path) for path in paths]
+        if noted != json.loads(content):
+            replace_durably(note, f"{version}\n{json.dumps(noted, separators=(',', ':'))}".encode())
+            note.with_name(f".{note.name}.crc").unlink(missing_ok=True)
+
+
+def _below(checkpoint: Path, path: str) -> str:
+    """The path of a file of this checkpoint, wherever the checkpoint was when the path was noted."""
+    _, state, name = path.rpartition("/state/")
+    return f"file:{checkpoint.absolute()}{state}{name}" if state else path
 
 
 def keep_state_name(checkpoint: Path, name: str) -> None:

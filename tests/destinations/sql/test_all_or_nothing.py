@@ -129,7 +129,16 @@ class TestPostgresMirrorWhole(MirrorWholeContract):
         return PostgresTarget(self.database)
 
 
-READS = {"table", "is_name_taken", "select", "registered_tables", "marked_tables", "comments", "has_rows"}
+READS = {
+    "table",
+    "is_name_taken",
+    "select",
+    "registered_tables",
+    "marked_tables",
+    "newest_batch",
+    "comments",
+    "has_rows",
+}
 READS |= {"would_lose_values", "find_mark", "newest_marks", "marks", "lock_schema"}
 SCHEMA = {"register_tables", "run_ddl"}
 ROWS = {"load", "open_mirror"}
