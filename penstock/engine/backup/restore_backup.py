@@ -148,8 +148,7 @@ def _resume(pipeline: Pipeline, route: str, operator: Operator) -> ResumedRoute:
         missing = history.find_missing(route, destination, plan.holding is not None)
         if missing is None:
             return ResumedRoute(route)
-        lacks = f"the destination lacks {missing.rows} rows that were delivered to it."
-        return ResumedRoute(route, missing=f"{lacks} {missing.how_to_deliver}".strip())
+        return ResumedRoute(route, missing=f"the destination lacks {missing.what}. {missing.how_to_deliver}".strip())
     except PenstockError as error:
         return ResumedRoute(route, unknown=str(error))
 

@@ -40,7 +40,8 @@ MAX_LISTED = 10_000
 class Missing:
     """What a destination lacks of that which was delivered to it."""
 
-    rows: int
+    what: str
+    """Rows, and which."""
     how_to_deliver: str
     """The verbs that deliver them again, as sentences; empty if the log has none of them."""
 
@@ -151,31 +152,36 @@ class History:
         if missing is not None:
             raise ContradictionError(
                 "PEN-RTE-026",
-                f"the destination of route '{route}' lacks {missing.rows} rows that were delivered to it: it was"
-                " replaced by an older copy, or by another.",
+                f"the destination of route '{route}' lacks {missing.what}: it was replaced by an older copy, or by"
+                " another.",
                 f"{missing.how_to_deliver} To go on without them: penstock offset rewind {route} --to 0s",
             )
 
     def find_missing(self, route: str, destination: AnyDestination, has_state: bool) -> Missing | None:
-        """What the ledger counts as delivered and the destination does not have. ``None`` if nothing is missing, or if
-        the destination keeps no marks. ``has_state``: the route's batches also have records from before their ranges,
-        which waited."""
-        if not destination.capabilities.marks or not self.ledger.newest_marked(route):
+        """What was delivered, and the destination does not have. ``None`` if nothing is missing, or if the destination
+        keeps no marks. ``has_state``: the route's batches also have records from before their ranges, which waited."""
+        accepted = self.ledger.accepted_others(route)
+        if not destination.capabilities.marks or not (self.ledger.newest_marked(route) or accepted):
             return None
-        newest = self.highest_number(route, destination)
+        newest = {(load.batch.scope, load.batch.route): load.batch.number for load in destination.newest_loads()}
+        everything = f"To deliver everything again (doubled without a `primary_key`): {_rewind_all(route)}."
+        for (scope, name), number in accepted.items():
+            if newest.get((scope, name), 0) < number:
+                what = f"rows that were delivered to it, up to batch {number} of '{name}' under ledger {scope[:8]}"
+                return Missing(what, everything)
+        own = newest.get((self.ledger.scope, route), 0)
         listed = self.ledger.batches(route, last=MAX_LISTED)
-        lacking = [batch for batch in listed if batch.marked and batch.number > newest]
+        lacking = [batch for batch in listed if batch.marked and batch.number > own]
         if not lacking:
             return None
-        rows = sum(batch.loaded for batch in lacking)
+        what = f"{sum(batch.loaded for batch in lacking)} rows that were delivered to it"
         if has_state:
-            everything = f"penstock offset rewind {route} --to 1970-01-01"
-            return Missing(rows, f"To deliver everything again (doubled without a `primary_key`): {everything}.")
+            return Missing(what, everything)
         starts: dict[int, int] = {}
         for batch in lacking:
             for partition, (start, _) in batch.ranges.items():
                 starts[partition] = min(start, starts.get(partition, start))
-        return Missing(rows, self._how_to_deliver_from(route, starts))
+        return Missing(what, self._how_to_deliver_from(route, starts))
 
     def _how_to_deliver_from(self, route: str, starts: Mapping[int, int]) -> str:
         there = {p: max(at, self.log.first_offset(p)) for p, at in starts.items() if p in self.log.partitions()}
@@ -302,9 +308,13 @@ class History:
             f"route '{route}' {known}, but {name} has delivered from this log before: {found}. The"
             " ledger was deleted or replaced, or the route was renamed.",
             f"Go on after it: penstock offset adopt {other} {route}."
-            f" Or deliver everything again: penstock offset rewind {route} --to 1970-01-01."
+            f" Or deliver everything again: {_rewind_all(route)}."
             " Or deliver only what comes from now on: penstock run --from now",
         )
+
+
+def _rewind_all(route: str) -> str:
+    return f"penstock offset rewind {route} --to 1970-01-01"
 
 
 def _is_another(batch: Batch, pending: Batch) -> bool:

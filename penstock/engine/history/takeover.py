@@ -164,7 +164,9 @@ def _accept_others(pipeline: Pipeline, route: str, act: Act, names: Collection[s
     again."""
     loads = pipeline.plan(route).destination().newest_loads()
     batches = [load.batch for load in loads if names is None or load.batch.route in names]
-    pipeline.ledger.accept_others(route, {(batch.scope, batch.route): batch.number for batch in batches}, act)
+    pipeline.ledger.accept_others(
+        route, {(batch.scope, batch.route): batch.number for batch in batches}, act, instead=names is None
+    )
 
 
 def find_conflict(pipeline: Pipeline, route: str) -> ContradictionError | None:

@@ -104,10 +104,19 @@ class RouteHistories(Interventions):
         places = [(row.route.split(" ", 2), row.number) for row in found]
         return {(place[1], place[2]): number for place, number in places if len(place) == 3}
 
-    def accept_others(self, route: str, numbers: Mapping[tuple[str, str], int], act: Act) -> None:
+    def accept_others(
+        self, route: str, numbers: Mapping[tuple[str, str], int], act: Act, instead: bool = False
+    ) -> None:
+        """``instead``: nothing that was accepted before is expected any more. A name that was adopted stays adopted."""
+        a = self._t.accepted
+        of_route = a.c.route.startswith(f"{route} ", autoescape=True)
         with self.writing() as connection:
+            known = {row.route: Act(row.act) for row in connection.execute(sa.select(a).where(of_route))}
+            if instead:
+                connection.execute(sa.update(a).where(of_route).values(number=0))
             for (scope, other), number in numbers.items():
-                self._accept(connection, f"{route} {scope} {other}", act, number)
+                key = f"{route} {scope} {other}"
+                self._accept(connection, key, Act.ADOPT if known.get(key) is Act.ADOPT else act, number)
 
     def former_names(self, route: str) -> set[str]:
         """The names under which what the route has adopted was delivered, in any ledger."""
