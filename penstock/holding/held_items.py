@@ -6,7 +6,7 @@ build the same again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,13 +40,6 @@ class HeldItems:
         self._lowest: dict[int, int] = {}
         """Per partition, a place before which nothing of it waits."""
 
-    @classmethod
-    def replay(cls, deltas: Iterable[Delta]) -> HeldItems:
-        held = cls()
-        for delta in deltas:
-            held.apply(delta)
-        return held
-
     def apply(self, delta: Delta) -> None:
         self.release(self.find(delta.released["high"], delta.released["low"]))
         self.add(delta.added)
@@ -54,10 +47,6 @@ class HeldItems:
     def __len__(self) -> int:
         """How many items wait."""
         return self._live
-
-    @property
-    def keys(self) -> int:
-        return len(self._keys)
 
     def find(self, high: Words, low: Words) -> Numbers:
         """The numbers of those of these keys of which something waits, each once."""

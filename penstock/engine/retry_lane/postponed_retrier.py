@@ -93,8 +93,10 @@ class PostponedRetrier:
     def _next_retry(self, tried: set[int]) -> tuple[int, list[PostponedGroup]] | None:
         """The retry that was begun first, or a new one of all that is due: of each name the oldest group."""
         now, groups = time.monotonic(), self._groups()
+        # Those that are gone are forgotten.
+        known, self._due = self._due, {}
         for group in groups:
-            self._due.setdefault(group.id, now + group.delay)
+            self._due[group.id] = known.get(group.id, now + group.delay)
         due = [
             group
             for group in groups
