@@ -68,7 +68,7 @@ chaos: setup  ## Kill everything, again and again: count every event, compare mi
 	$(RUN)/python -m tests.chaos.waiting --kills 50
 	$(RUN)/python -m tests.chaos.mirror --seconds 60
 
-abuse: setup  ## Attack the collector in twenty ways beside an honest client, and print what that client noticed
+abuse: setup  ## Attack the collector in over twenty ways beside an honest client, and print what that client noticed
 	$(RUN)/python -m tests.abuse
 
 docs: setup  ## Write docs/reference from the config classes

@@ -124,30 +124,6 @@ def members(text: bytes) -> list[Member]:
     return found
 
 
-def first_string(text: bytes, wanted: str) -> str | None:
-    """The first string under the key ``wanted`` of an object whose text may be cut anywhere, or be no JSON at all."""
-    depth = 0
-    key: str | None = None
-    after_colon = False
-    for token in _TOKEN.finditer(text):
-        kind = text[token.start()]
-        if depth == 1 and kind == _QUOTE:
-            try:
-                # Of one that is cut off the quote at its end is missing.
-                found: str = json.loads(token.group())
-            except ValueError:
-                return None
-            if after_colon and key == wanted:
-                return found
-            key = found
-        after_colon = kind == _COLON
-        if kind in _OPENERS:
-            depth += 1
-        elif kind in _CLOSERS:
-            depth -= 1
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Branch:
     """A member of an object, and the members of its value if that is an object too."""

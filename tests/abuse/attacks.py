@@ -31,8 +31,8 @@ Attack = Callable[[int, float], Statuses]
 _HEAD = "POST {path} HTTP/1.1\r\nHost: x\r\n"
 
 
-def _connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
+def _connect(port: int, address: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(address, 0))
 
 
 def _hold(count: int, sent: bytes, drip: bytes = b"", every: float = 1.0) -> Attack:
@@ -68,8 +68,8 @@ def _hold(count: int, sent: bytes, drip: bytes = b"", every: float = 1.0) -> Att
     return attack
 
 
-def _send(*requests: bytes, at_once: int = AT_ONCE) -> Attack:
-    """The same requests again and again."""
+def _send(*requests: bytes, at_once: int = AT_ONCE, apart: bool = False) -> Attack:
+    """The same requests again and again; ``apart``: each sender from an address of its own."""
 
     def attack(port: int, until: float) -> Statuses:
         seen: Statuses = Counter()
@@ -77,9 +77,10 @@ def _send(*requests: bytes, at_once: int = AT_ONCE) -> Attack:
 
         def sender(number: int) -> None:
             turn = number
+            address = f"127.0.1.{number + 1}" if apart else "127.0.0.1"
             while time.monotonic() < until:
                 turn += 1
-                status = _asked(port, requests[turn % len(requests)])
+                status = _asked(port, requests[turn % len(requests)], address=address)
                 with lock:
                     seen[status] += 1
 
@@ -120,9 +121,9 @@ def _fuzz(port: int, until: float) -> Statuses:
     return seen
 
 
-def _asked(port: int, request: bytes, patience: float = 60.0) -> str:
+def _asked(port: int, request: bytes, patience: float = 60.0, address: str = "127.0.0.1") -> str:
     try:
-        with _connect(port) as connection:
+        with _connect(port, address) as connection:
             connection.sendall(request)
             connection.settimeout(patience)
             return _status(connection.recv(4000))
@@ -137,6 +138,13 @@ def _status(answer: bytes) -> str:
 def _post(path: str, body: bytes, lines: str = "") -> bytes:
     head = _HEAD.format(path=path) + f"X-Auth-Token: {CLIENT_SECRET}\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
+
+
+def _keyless(body: bytes) -> bytes:
+    """Without a token: its body may have one."""
+    packed = gzip.compress(body)
+    head = _HEAD.format(path=_BATCH) + f"Content-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
+    return head.encode() + packed
 
 
 def _gzip(path: str, body: bytes) -> bytes:
@@ -164,6 +172,7 @@ _FORM = _post(
 _REPEATED = b'{"a":{' + b",".join([b'"k":1'] * 8000) + b"}}"
 _DEEP = b'{"a":' + b"[" * 900 + b"]" * 900 + b"}"
 _DENSE = b'{"eventn_ctx":{"event_id":null,"a":[' + b",".join([b"1"] * 20_000) + b"]}}"
+_KEYLESS = (b"{" + b'"",' * 21_845, b'{"a":[' + b'"writeKey":"",' * 4600, b"{" + b'"":1,' * 13_000)
 _PATHS = "&".join(f"{'k' + str(n)}.{'a.' * 60}b=x" for n in range(300))
 
 
@@ -200,6 +209,10 @@ def attacks() -> dict[str, Callable[[], Attack]]:
             _gzip_form(b"--b\r\n\r\n\r\n" * 1_000_000), _gzip_form(b"--b\r\nA: " + b"x" * 9_000_000), _FORM
         ),
         "pixels": lambda: _send(f"GET /api/v1/p.gif?token=public&{_PATHS} HTTP/1.1\r\nHost: x\r\n\r\n".encode()),
+        "keys that are not there": lambda: _send(*map(_keyless, _KEYLESS), apart=True),
+        "the same beside a good key": lambda: _send(
+            *map(_keyless, _KEYLESS), _keyless(b'{"writeKey":"public","batch":[]}'), apart=True
+        ),
         "fuzz": lambda: _fuzz,
     }
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.json_text import NotJson, elements, first_string, members, parse
+from penstock.sources.json_text import NotJson, elements, members, parse
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -86,19 +86,3 @@ def test_members_do_not_mind_depth() -> None:
     deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
     (member,) = members(deep)
     assert member.value.end == len(deep) - 1
-
-
-@given(VALUES, STYLES, st.booleans(), st.integers(0, 200))
-def test_a_string_is_found_in_an_object_that_is_cut_anywhere(
-    value: object, style: tuple[str, str], ascii_only: bool, cut: int
-) -> None:
-    text = text_of({"other": value, "key": "found", "after": value}, style, ascii_only)
-    position = members(text)[1].value.end
-    assert first_string(text, "key") == "found"
-    assert first_string(text[:cut], "key") == ("found" if cut >= position else None)
-
-
-@pytest.mark.parametrize("text", [b'{"' + b'\\"' * 500_000, b'{"a":"' + b"\\" * 1_000_001, b'{"' * 500_000])
-def test_text_that_is_no_json_takes_no_longer_than_its_length_asks_for(text: bytes) -> None:
-    """By the square of its length it would be hours."""
-    assert first_string(text, "writeKey") is None

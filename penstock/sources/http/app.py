@@ -7,7 +7,6 @@ Every module named here does one of these; what is in this one is their order.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -17,9 +16,11 @@ from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # importe
 
 from penstock.sources.http import responses
 from penstock.sources.http.access.auth_tokens import Headers, TokenTable, presented_secret, query_secret
+from penstock.sources.http.access.client_address import ClientAddress
 from penstock.sources.http.access.connections import Connections
 from penstock.sources.http.access.cors import Cors
 from penstock.sources.http.access.endpoints import ENDPOINTS, Endpoint, Shape
+from penstock.sources.http.access.key_searches import KeySearches
 from penstock.sources.http.body import pixel, segment_messages
 from penstock.sources.http.body.body_events import BadBody, events, lines
 from penstock.sources.http.body.body_reader import BodyReader, Incoming
@@ -67,6 +68,9 @@ class Collector:
         self._tokens = TokenTable(config.tokens)
         self._cors = Cors(config.tokens)
         self._limits = limits
+        self._addresses = ClientAddress(config.trusted_proxies)
+        self._key_searches = KeySearches(self._addresses.is_trusted)
+        self._keys = Lane("keys", limits.body_timeout)
         self._soon = Lane("soon", limits.body_timeout)
         self._alone = Lane("alone", limits.body_timeout)
         self._pages: dict[str, Callable[[], Answer]] = {
@@ -236,18 +240,28 @@ class Collector:
 
     async def _read_and_admit(self, request: Request, exchange: Exchange) -> bytes:
         """Read the body of a sender whose secret is only in it: finds it near the start, before reading the rest."""
+        sender = self._addresses.of(request.client, request.headers)
+        self._key_searches.spend(sender)
         body = self.bodies.open(request.headers, exchange, request.client)
         try:
             start = await body.prefix(segment_messages.KEY_PREFIX_BYTES)
-            encoding = _encoding(request.headers)
-            key = await asyncio.to_thread(_key_in, start, encoding)
+            key = await self._key_near(start, _encoding(request.headers), sender)
             if key is None and not body.complete:
                 raise Refused(responses.closing(responses.NO_KEY_NEARBY))
             self._admit(request, key)
+            self._key_searches.mark_good(sender)
             body.known = request.key_in_body = True
             return await body.rest()
         finally:
             body.close()
+
+    async def _key_near(self, start: bytes, encoding: str, sender: str) -> str | None:
+        """The key in the first bytes of a body, as they came."""
+        if not encoding and len(start) <= TINY_BYTES:
+            return segment_messages.key_in(start)
+        with self._key_searches.waiting(sender):
+            async with self._keys.turn(sender):
+                return await self._keys.run(partial(_unpack_and_find_key, start, encoding))
 
     def _page(self, scope: Scope) -> Answer:
         page = self._pages.get(scope.path)
@@ -273,7 +287,7 @@ def _encoding(headers: Headers) -> str:
     return ",".join(headers.get_all("content-encoding")) if headers.get("content-encoding") is not None else ""
 
 
-def _key_in(start: bytes, encoding: str) -> str | None:
+def _unpack_and_find_key(start: bytes, encoding: str) -> str | None:
     return segment_messages.key_in(unpacked_start(start, encoding, segment_messages.KEY_PREFIX_BYTES))
 
 

@@ -88,6 +88,14 @@ FOREIGN_ORIGIN = refusal(
     "origin_not_allowed",
     "the token does not take events from pages of this origin; nothing was stored. Its origins are in the config",
 )
+TOO_MANY_SEARCHES = closing(
+    refusal(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "too_many_searches",
+        "too many requests without a token; nothing was stored; send it again, better with the key as Basic auth user",
+        ("retry-after", str(RETRY_AFTER_SECONDS)),
+    )
+)
 NOT_FOUND = refusal(HTTPStatus.NOT_FOUND, "not_found", "there is nothing here; see /openapi.json")
 OVERLOADED = retry_later("overloaded", "too much is waiting for the disk; nothing was stored; send it again")
 LOG_FULL = retry_later("log_full", "the disk is full; nothing was stored; send it again")

@@ -14,12 +14,14 @@ from penstock.sources.http.body import body_events
 from penstock.sources.http.body.body_events import WALK_BYTES, BadBody, Event
 from penstock.sources.http.body.json_merge import Filler, without
 from penstock.sources.http.config import LimitsConfig
-from penstock.sources.json_text import NotJson, Span, first_string, members, parse
+from penstock.sources.json_start import first_string
+from penstock.sources.json_text import NotJson, Span, members, parse
 from penstock.sources.json_walk import TooLong, Walker
 
 WRITE_KEY = "writeKey"
 KEY_PREFIX_BYTES = 65_536
-"""How much of a body (unpacked) is searched for the key of an unknown sender."""
+"""How much of a body (unpacked) is searched for the key of an unknown sender. Not less: some of Segment's
+libraries put it behind the messages, of which they send twenty at a time."""
 SHARED = ("context", "integrations", "sentAt")
 
 

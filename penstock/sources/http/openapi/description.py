@@ -33,10 +33,13 @@ _STATUS_TEXTS = {
     408: "The body did not arrive in time.",
     413: "The body or an event in it is too large, or there are too many; `index` names the event.",
     415: "The Content-Encoding is not known.",
+    429: "Too many requests without a token. Nothing was taken; send it again after Retry-After.",
     500: "The collector failed; nothing was stored.",
     503: "Overloaded, disk full, starting or stopping. Nothing was taken; send it again after Retry-After.",
 }
 _WITHOUT_BODY = (408, 415)
+_KEY_IN_BODY = 429
+_RETRY = (429, 503)
 _BARE_STATUS_TEXTS = {414: "The address is too long.", 431: "The headers are too large."}
 _SECURITY: list[Part] = [{"query": []}, {"x_auth_token": []}, {"api_key": []}, {"basic": []}]
 _SCHEMES: Part = {
@@ -85,8 +88,8 @@ def _operation(path: str, endpoint: Endpoint, first: str) -> Part:
     responses = operation["responses"]
     assert isinstance(responses, dict)
     for status, text in _STATUS_TEXTS.items():
-        if not (pixel and status in _WITHOUT_BODY):
-            responses[str(status)] = _error(text, retry_after=status == 503)
+        if not (pixel and status in _WITHOUT_BODY) and (endpoint.key_in_body or status != _KEY_IN_BODY):
+            responses[str(status)] = _error(text, retry_after=status in _RETRY)
     responses |= {str(status): {"description": text} for status, text in _BARE_STATUS_TEXTS.items()}
     operations: Part = {endpoint.method.lower(): operation}
     if endpoint.browser:
@@ -154,7 +157,7 @@ def _preflight(operation: str) -> Part:
 def _page(operation: str, summary: str, *problems: int) -> Part:
     responses: Part = {"200": {"description": summary, "content": _json({"type": "object"})}}
     for status in (*problems, 405, 500):
-        responses[str(status)] = _error(_STATUS_TEXTS[status], retry_after=status == 503)
+        responses[str(status)] = _error(_STATUS_TEXTS[status], retry_after=status in _RETRY)
     return {"operationId": operation, "summary": summary, "responses": responses}
 
 
