@@ -42,6 +42,10 @@ class LogFull(LogError):
     """The disk has no room for an append. Nothing of it was written; the same append may work later."""
 
 
+class AppendTooLarge(LogError):
+    """An append is more than the log takes at once. Nothing of it was written, and the log is as it was."""
+
+
 class LedgerError(PenstockError):
     """The ledger refuses: the accounting would not add up, or another process is in the way."""
 

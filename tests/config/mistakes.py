@@ -528,4 +528,11 @@ MISTAKES = [
         "found what '${WORD}' stands for",
         "",
     ),
+    Mistake(
+        "a body that no log takes",
+        GOOD.replace("tokens:", "limits: {body_bytes: ▲100MB}, tokens:"),
+        "sources.web.limits.body_bytes",
+        "more than the 50331648 bytes that the log takes of one request",
+        "make it 48MiB or less",
+    ),
 ]

@@ -30,7 +30,7 @@ import lz4.block
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import LogError
+from penstock.errors import AppendTooLarge, LogError
 from penstock.record import ENTRY_SCHEMA, int64_values
 
 MAGIC = b"PNSF"
@@ -115,11 +115,11 @@ def encode(batch: pa.RecordBatch, compression: str) -> Body:
     """Entries (``ENTRY_SCHEMA``), or entries with offsets of their own (``SCATTERED_SCHEMA``), and stamps too
     (``STAMPED_SCHEMA``), at least one.
 
-    Raises ``LogError`` if they are more than one frame may hold.
+    Raises ``AppendTooLarge`` if they are more than one frame may hold.
     """
     raw_bytes = batch.nbytes
     if raw_bytes > MAX_FRAME_BYTES:
-        raise LogError(
+        raise AppendTooLarge(
             "PEN-LOG-002",
             f"an append of {raw_bytes} bytes is larger than {MAX_FRAME_BYTES}, the most that is taken at once.",
             "Send it in smaller pieces.",

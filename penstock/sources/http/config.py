@@ -14,6 +14,10 @@ from penstock.config.value_types.listen_address import Address
 from penstock.config.value_types.quantities import ByteSize, Duration
 from penstock.sources.http.access.origins import checked_origin
 
+LARGEST_APPEND = 48 * 2**20
+"""Bytes of records, with what is added to them, that the log takes of one request: they are one frame, whole or not at
+all. Three quarters of the largest frame, because what a record weighs besides its data is estimated."""
+
 
 class TokenConfig(ComponentConfig):
     """Who may send. ``client_secret`` is public by nature (it is in a web page); ``server_secret`` is not."""
@@ -49,9 +53,14 @@ class TokenConfig(ComponentConfig):
 class LimitsConfig(ComponentConfig):
     """How much one request and all requests together may ask for."""
 
-    event_bytes: ByteSize = Field(default=51_200, gt=0, description="Largest single event. Over: 413 with its index.")
+    event_bytes: ByteSize = Field(
+        default=51_200, gt=0, description="Largest single event, at most 48MiB. Over: 413 with its index."
+    )
     body_bytes: ByteSize = Field(
-        default=10_000_000, gt=0, description="Largest body, as sent and after decompression. Over: 413."
+        default=10_000_000,
+        gt=0,
+        description="Largest body, as sent and after decompression, at most 48MiB: the log takes it whole or not at"
+        " all. Over: 413.",
     )
     body_events: int = Field(default=100_000, gt=0, description="Most events (or bulk lines) in one body. Over: 413.")
     body_tokens: int = Field(
@@ -94,6 +103,16 @@ class LimitsConfig(ComponentConfig):
         default=30.0, gt=0, description="Time for a request's headers to arrive; also closes idle connections."
     )
     body_timeout: Duration = Field(default=30.0, gt=0, description="Time for a body to arrive. Over: 408.")
+
+    @field_validator("event_bytes", "body_bytes")
+    @classmethod
+    def _fits_the_log(cls, size: int) -> int:
+        if size > LARGEST_APPEND:
+            raise ValueError(
+                f"more than the {LARGEST_APPEND} bytes that the log takes of one request; make it 48MiB or less, and"
+                " let clients send more requests instead"
+            )
+        return size
 
 
 class TlsConfig(ComponentConfig):

@@ -142,6 +142,8 @@ def test_encodings_by_other_names() -> None:
         ({"listen": "localhost:99999"}, "host:port"),
         ({"trusted_proxies": ["nonsense"]}, "nonsense"),
         ({"limits": {"event_bytes": 0}}, "greater than 0"),
+        ({"limits": {"body_bytes": "100MB"}}, "make it 48MiB or less"),
+        ({"limits": {"event_bytes": "49MiB"}}, "make it 48MiB or less"),
         ({"workers": 0}, "greater than or equal to 1"),
         ({"tls": {"cert": "/nowhere/cert.pem", "key": "/nowhere/key.pem"}}, "no file /nowhere/cert.pem"),
         ({"tokens": [{"id": "a", "client_secret": "x", "origins": ["https://a.example/path"]}]}, "no web origin"),

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.log.format.frame import MAX_FRAME_BYTES
 from penstock.record import Header, Record
 from penstock.sources.contract import SourceContext
 from penstock.sources.http import metrics
 from penstock.sources.http.access.endpoints import ENDPOINTS
-from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.config import LARGEST_APPEND, HttpConfig
 from penstock.sources.http.openapi.description import document
 from penstock.sources.http.source import HttpSource, metrics_port
 from penstock.testing.waiting import HANG, eventually
@@ -181,6 +182,18 @@ def test_small_events_that_their_context_makes_large_are_refused_and_harm_nobody
         # By the same worker: one that ends is missed for a moment.
         assert running.post(JS, b'{"n":1}').status_code == 200
         assert [data(record)["n"] for record in running.records()] == [1]
+
+
+def test_records_that_are_too_much_for_the_log_are_refused_and_the_log_is_not_taken_for_broken(tmp_path: Path) -> None:
+    with collector(tmp_path, namespace="n" * 2000) as running:
+        answer = running.post(BULK, b"x\n" * 40_000)
+        assert (answer.status_code, answer.json()["code"]) == (413, "events_too_large")
+        assert running.post(JS, b"{}").status_code == 200
+        assert len(running.records()) == 1
+
+
+def test_the_log_takes_the_largest_body_that_a_config_may_allow() -> None:
+    assert LARGEST_APPEND <= MAX_FRAME_BYTES * 3 // 4
 
 
 def test_an_unknown_encoding_is_named(web: Running) -> None:

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
-from penstock.errors import LogFull
-from penstock.log.format.frame import MAX_FRAME_BYTES
+from penstock.errors import AppendTooLarge, LogFull
 from penstock.log.group_commit import ENTRY_OVERHEAD, Entry
 from penstock.record import Header
 from penstock.sources.http import responses
 from penstock.sources.http.access.client_address import ClientAddress
 from penstock.sources.http.body.body_events import Event, Malformed
 from penstock.sources.http.body.segment_messages import message_id
-from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.config import LARGEST_APPEND, HttpConfig
 from penstock.sources.http.intake.enrich import Clock, Context, context, enriched
 from penstock.sources.http.intake.pending_commits import PendingCommits
 from penstock.sources.http.metrics import Tally
@@ -48,10 +47,6 @@ class Prepared(NamedTuple):
 
     batch: list[Entry]
     malformed: int
-
-
-MAX_PREPARED_BYTES = MAX_FRAME_BYTES * 3 // 4
-"""Of the records of one request, which the log takes as one frame. What they have besides their data is estimated."""
 
 
 class EventIntake:
@@ -93,7 +88,7 @@ class EventIntake:
         namespace = self._namespace
         batch: list[Entry] = []
         malformed = 0
-        room = MAX_PREPARED_BYTES
+        room = LARGEST_APPEND
         for item in found:
             if isinstance(item, Event):
                 text, value = item
@@ -105,7 +100,7 @@ class EventIntake:
                 entry = Entry(micros, namespace, None, marked, item.raw)
             room -= len(entry.data) + ENTRY_OVERHEAD
             if room < 0:
-                raise Refused(responses.too_large_with_context(MAX_PREPARED_BYTES))
+                raise Refused(responses.too_large_with_context(LARGEST_APPEND))
             batch.append(entry)
         return Prepared(batch, malformed)
 
@@ -118,6 +113,8 @@ class EventIntake:
         if waiting is None:
             raise Refused(responses.OVERLOADED)
         error = await waiting
+        if isinstance(error, AppendTooLarge):
+            raise Refused(responses.too_large_with_context(LARGEST_APPEND))
         if error is not None:
             self._readiness.commit_failed()
             _log.error("nothing of %d records was taken: %s", len(batch), error)
