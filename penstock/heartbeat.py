@@ -1,8 +1,9 @@
 """The engine's heartbeat: a small file that it writes every second, as long as it and its JVM respond.
 
 A process that watches the engine sees, by its own clock, whether the number moves. One that looks once reads how long
-ago the last beat was: by a clock that nobody sets and that all processes of a machine share. The file is written in
-place, so that a full disk does not make an engine look dead.
+ago the last beat was: by a clock that nobody sets and that all processes of a machine share. It begins anew with the
+machine, and the file may outlive it: a beat from before the last boot is none. The file is written in place, so that a
+full disk does not make an engine look dead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from penstock.boot import boot_id
 
 EVERY = 1.0
 """Seconds from one beat to the next."""
@@ -33,10 +36,12 @@ class Beat:
     running: bool
     """Whether the routes have been started."""
     routes: Mapping[str, float] = field(default_factory=dict)
+    boot: str = field(default_factory=boot_id)
+    """The start of the machine from which ``at`` counts."""
 
-    def silence(self, now: float | None = None) -> float:
+    def silence(self) -> float:
         """Seconds since it was made."""
-        return max(0.0, (time.monotonic() if now is None else now) - self.at)
+        return time.monotonic() - self.at
 
 
 class HeartbeatFile:
@@ -57,8 +62,10 @@ class HeartbeatFile:
 
 
 def read_beat(directory: Path) -> Beat | None:
-    """The last beat; ``None`` if there never was one, or it is being written just now."""
+    """The last beat; ``None`` if there was none since the machine started, or it is being written just now."""
     try:
-        return Beat(**json.loads((directory / NAME).read_bytes()))
+        beat = Beat(**{"boot": "", **json.loads((directory / NAME).read_bytes())})
     except (OSError, ValueError, TypeError):
         return None
+    # Where the system does not name its boots, only the clock tells.
+    return beat if beat.boot == boot_id() and beat.at <= time.monotonic() else None

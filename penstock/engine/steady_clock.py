@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from penstock.boot import boot_id
+
 TOLERANCE = 5.0
 """Seconds by which the clocks may drift between two observations without one of them having been set."""
 
@@ -33,7 +35,7 @@ class Clocks:
     def now(cls) -> Clocks:
         # Without CLOCK_BOOTTIME, sleep of the machine is not counted, and records are kept longer.
         ticking = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return cls(time.time(), time.clock_gettime(ticking), _boot())
+        return cls(time.time(), time.clock_gettime(ticking), boot_id())
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,3 @@ class SteadyClock:
             return ClockState(clocks, float(raw["ahead"]), float(raw["since"]))
         except (OSError, ValueError, TypeError, KeyError):
             return None
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

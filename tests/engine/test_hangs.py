@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from penstock.boot import boot_id
 from penstock.engine.layout import Layout
 from penstock.engine.processes import hang_detection
 from penstock.engine.processes.hang_detection import START_SILENCE, EngineWatch, StoppedProcesses
@@ -112,6 +113,20 @@ def test_an_engine_with_fewer_routes_than_the_one_before_is_heard(tmp_path: Path
     HeartbeatFile(tmp_path, len(many)).write(Beat(7, 1, 0.0, running=True, routes=many))
     HeartbeatFile(tmp_path, 1).write(Beat(8, 1, 0.0, running=True))
     assert read_beat(tmp_path) == Beat(8, 1, 0.0, running=True)
+
+
+@pytest.mark.parametrize(
+    ("boot", "later"),
+    [("another", -5.0), ("another", 3600.0), (boot_id(), 3600.0)],
+    ids=["the clock is past it", "the clock is not there yet", "no names for boots"],
+)
+def test_a_beat_from_before_the_machine_started_is_no_sign_of_life(tmp_path: Path, boot: str, later: float) -> None:
+    readiness, file = Readiness(), HeartbeatFile(tmp_path, 1)
+    readiness.run_dir = tmp_path
+    file.write(Beat(os.getpid(), 1, time.monotonic() + later, running=True, boot=boot))
+    assert readiness.engine == "unknown"
+    file.write(Beat(os.getpid(), 2, time.monotonic(), running=True))
+    assert readiness.engine == "ok"
 
 
 def test_status_and_doctor_and_the_collector_say_that_an_engine_is_silent(tmp_path: Path) -> None:
