@@ -94,6 +94,38 @@ def _send(*requests: bytes, at_once: int = AT_ONCE, apart: bool = False) -> Atta
     return attack
 
 
+def _stream(head: bytes, piece: bytes) -> Attack:
+    """Bodies that never end, as fast as they are taken."""
+
+    def attack(port: int, until: float) -> Statuses:
+        seen: Statuses = Counter()
+        lock = Lock()
+
+        def sender() -> None:
+            while time.monotonic() < until:
+                status = "until the end"
+                try:
+                    with _connect(port) as connection:
+                        connection.settimeout(1)
+                        connection.sendall(head)
+                        while time.monotonic() < until:
+                            with suppress(TimeoutError):
+                                connection.send(piece)
+                except OSError as error:
+                    status = type(error).__name__
+                with lock:
+                    seen[status] += 1
+
+        threads = [Thread(target=sender, daemon=True) for _ in range(AT_ONCE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return seen
+
+    return attack
+
+
 def _fuzz(port: int, until: float) -> Statuses:
     """Requests with a few bytes changed at random, and noise."""
     chance = random.Random(14)
@@ -191,6 +223,7 @@ def attacks() -> dict[str, Callable[[], Attack]]:
         "idle, announced": lambda: _hold(1000, announced),
         "idle, with a token": lambda: _hold(1000, known),
         "slow bodies": lambda: _hold(500, chunked, drip=b"1\r\n \r\n", every=0.2),
+        "tiny chunks": lambda: _stream(chunked, b"2\r\n  \r\n" * 2000),
         "held bodies": lambda: _hold(20, held),
         "header floods": lambda: _send(
             (_HEAD.format(path=_JS) + lines + "\r\n").encode(), (_HEAD.format(path=_JS) + lines * 3).encode()

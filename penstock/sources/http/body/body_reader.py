@@ -4,6 +4,9 @@ Bytes count as held (``tally.pending_bytes``) from the moment they have arrived 
 announces costs nothing. When there is no room for what arrives, the bodies that have been silent for longest are ended,
 and for a known sender those of unknown ones, silent or not; otherwise the newcomer is refused. Bodies above
 ``SMALL_BYTES`` leave a quarter of the room to the others.
+
+A chunk costs the same whatever its size. So bodies that come in tiny ones pause after a number of them, one body at a
+time: together they get a share of the event loop, however many they are. Their senders wait; nothing is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ SMALL_BYTES = 16_384
 bounds what is still arriving."""
 SILENT_SECONDS = 0.25
 """A body that has been silent for this long may have to make room for another."""
+CHUNKS_AT_ONCE = 64
+"""After so many chunks a body pauses, if they were tiny."""
+TINY_CHUNK_BYTES = 64
+"""Chunks that are smaller than this, on average, are tiny."""
+PAUSE_SECONDS = 0.004
 
 
 class Incoming(Protocol):
@@ -87,6 +95,7 @@ class BodyReader:
         """Whether a client still has its connection open, by the connection's name."""
         self._body_bytes = limits.body_bytes
         self._timeout = limits.body_timeout
+        self._pausing = asyncio.Lock()
         self._deadlines: dict[asyncio.Task[None], float] = {}
         self._given_up: dict[asyncio.Task[None], Answer] = {}
 
@@ -138,6 +147,12 @@ class BodyReader:
         finally:
             self._deadlines.pop(task, None)
 
+    async def pause(self) -> bytes:
+        """Let everybody else go on; one body after the other. A part of the body without bytes."""
+        async with self._pausing:
+            await asyncio.sleep(PAUSE_SECONDS)
+        return b""
+
     @property
     def deadline(self) -> float:
         """When a body that begins now must be complete."""
@@ -161,7 +176,10 @@ class ArrivingBody:
         self._length = length
         self._deadline = reader.deadline
         self._task = asyncio.current_task()
-        self._parts: list[bytes] = []
+        # Not a list of the chunks: an object per chunk takes forty bytes, and only what is in it is charged.
+        self._received = bytearray()
+        self._chunks = 0
+        self._paused_at = 0
         self.held = 0
         self.complete = False
         self.known = known
@@ -170,13 +188,12 @@ class ArrivingBody:
     async def prefix(self, size: int) -> bytes:
         """The first bytes of the body, at least ``size`` unless it has fewer. They stay part of it."""
         await self._read_until(size)
-        self._parts = [b"".join(self._parts)]
-        return self._parts[0]
+        return bytes(self._received)
 
     async def rest(self) -> bytes:
         """The whole body; the charge for it is now the caller's."""
         await self._read_until(None)
-        body, self._parts = b"".join(self._parts), []
+        body, self._received = bytes(self._received), bytearray()
         self._room.forget(self)
         self.held = 0
         return body
@@ -186,7 +203,7 @@ class ArrivingBody:
         self._room.forget(self)
         self._room.release(self.held)
         self.held = 0
-        self._parts = []
+        self._received = bytearray()
 
     def give_up(self, answer: Answer) -> None:
         """Make room for another body, if this one is still on its way."""
@@ -201,14 +218,23 @@ class ArrivingBody:
                     self._reader.check_size(self.held + len(chunk))
                     self._room.charge(len(chunk), large=True, own=self, mine=self.held)
                     self.held += len(chunk)
-                    self._parts.append(chunk)
+                    self._received += chunk
                     self._room.mark_active(self, asyncio.get_running_loop().time())
+                    await self._pause_if_tiny()
                 else:
                     await self._check_the_end()
                     self.complete = True
         except BaseException:
             self.close()
             raise
+
+    async def _pause_if_tiny(self) -> None:
+        self._chunks += 1
+        if self._chunks < CHUNKS_AT_ONCE:
+            return
+        if self.held - self._paused_at < CHUNKS_AT_ONCE * TINY_CHUNK_BYTES:
+            await self._reader.read_in_time(self._reader.pause(), self._deadline)
+        self._chunks, self._paused_at = 0, self.held
 
     async def _next(self) -> bytes:
         """The next chunk; an empty one at the end."""
