@@ -9,7 +9,17 @@ import pytest
 
 from tests.abuse.run import RSS_LIMIT_MIB, abuse
 
-SHORT = ("half-open", "idle, announced", "held bodies", "packed bodies", "template bombs", "bad lines", "fuzz")
+SHORT = (
+    "half-open",
+    "idle, announced",
+    "tiny chunks",
+    "held bodies",
+    "packed bodies",
+    "template bombs",
+    "bad lines",
+    "keys that are not there",
+    "fuzz",
+)
 LONGEST_MS = 10_000
 """For a hang, not for a slow machine: some of these stopped a worker for minutes."""
 
