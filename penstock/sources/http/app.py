@@ -7,6 +7,7 @@ Every module named here does one of these; what is in this one is their order.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -242,6 +243,14 @@ class Collector:
         """Read the body of a sender whose secret is only in it: finds it near the start, before reading the rest."""
         sender = self._addresses.of(request.client, request.headers)
         self._key_searches.spend(sender)
+        try:
+            return await self._read_with_key(request, exchange, sender)
+        except Refused:
+            if request.grant is None and (seconds := self._key_searches.wait_after_bad_key(sender)):
+                await asyncio.sleep(seconds)
+            raise
+
+    async def _read_with_key(self, request: Request, exchange: Exchange, sender: str) -> bytes:
         body = self.bodies.open(request.headers, exchange, request.client)
         try:
             start = await body.prefix(segment_messages.KEY_PREFIX_BYTES)

@@ -2,8 +2,9 @@
 
 Such a body has to be read, unpacked and searched before anybody knows who sends it. Each address has an allowance of
 searches that find nothing, which comes back with time; and no more than so many wait for their search. An address from
-which a good key has come is past both: a neighbour's bad keys must not cost others behind that address theirs. So is a
-trusted proxy, which brings all of its clients.
+which a good key has come is refused nothing, because a neighbour's bad keys must not cost others behind that address
+theirs: past its allowance, who has sent a bad one waits for the answer instead. A trusted proxy, which brings all of
+its clients, has no such limit.
 
 Over the budget the answer is 429, which Segment's libraries send again; after 401 they drop what they have.
 """
@@ -24,6 +25,8 @@ BACK_PER_SECOND = 8
 """How many of them it gets back."""
 MOST_WAITING = 256
 """Bodies that have arrived and wait to be searched."""
+WAIT_SECONDS = 0.1
+"""How long a bad key waits for its answer, from an address that has sent good ones and many bad ones."""
 REMEMBERED = 65_536
 """Addresses of each kind; the one that was heard of least recently is forgotten first."""
 
@@ -43,14 +46,14 @@ class KeySearches:
 
     def spend(self, address: str) -> None:
         """Take one search from the allowance, before anything is read; ``Refused`` if none is left."""
-        if self._is_free(address):
+        if self._is_proxy(address):
             return
         now = self._clock()
         spent, since = self._spent.get(address, (0.0, now))
-        spent = max(0.0, spent - (now - since) * BACK_PER_SECOND)
-        if spent + 1 > PER_ADDRESS:
+        spent = max(0.0, spent - (now - since) * BACK_PER_SECOND) + 1
+        if spent > PER_ADDRESS and address not in self._good:
             raise Refused(responses.TOO_MANY_SEARCHES)
-        _remember(self._spent, address, (spent + 1, now))
+        _remember(self._spent, address, (min(spent, PER_ADDRESS), now))
 
     @contextmanager
     def waiting(self, address: str) -> Iterator[None]:
@@ -64,9 +67,16 @@ class KeySearches:
             self._waiting -= 1
 
     def mark_good(self, address: str) -> None:
-        """A good key has come from there."""
-        self._spent.pop(address, None)
+        """A good key has come from there: the search was not in vain."""
+        if address in self._spent:
+            spent, since = self._spent[address]
+            self._spent[address] = (spent - 1, since)
         _remember(self._good, address, None)
+
+    def wait_after_bad_key(self, address: str) -> float:
+        """Seconds until a search that was in vain should be answered."""
+        spent, _ = self._spent.get(address, (0.0, 0.0))
+        return WAIT_SECONDS if address in self._good and spent > PER_ADDRESS - 1 else 0.0
 
     def _is_free(self, address: str) -> bool:
         return address in self._good or self._is_proxy(address)
