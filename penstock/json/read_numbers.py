@@ -23,8 +23,8 @@ _MAX_EXACT = 2**53
 def numbers(found: Found, path: int) -> tuple[npt.NDArray[np.int8], Spans, Floats, Flags]:
     """Per row the kind (INT, FLOAT, or the found one of other values), the integer if INT, the number as a float.
 
-    And whether the number is plain: written with at most 15 digits and no large exponent. Two plain numbers are equal
-    if and only if their doubles are.
+    And whether the number is plain: written with at most 15 digits, and well within a double's range. Two plain numbers
+    are equal if and only if their doubles are.
     """
     kind = np.ascontiguousarray(found.kind[:, path])
     starts, ends = found.value_start[:, path], found.value_end[:, path]
@@ -78,7 +78,7 @@ def _read_all(
                     exponent -= 1
             i += 1
         exponent += exponent_at(buf, i, end)
-        plain[row] = digits <= 15 and -22 <= exponent <= 22
+        plain[row] = digits <= 15 and -290 <= exponent <= 280
         if digits > 18:
             # 19 digits may still fit in 64 bits: read once more, watching for the limit.
             if kind[row] == INT and digits == 19:

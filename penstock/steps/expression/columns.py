@@ -7,7 +7,7 @@ batch. A column of one row stands for a constant: it goes with columns of any le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -40,7 +40,8 @@ class Column:
     """The base: columns that are computed say their ``types`` and fill what those types need.
 
     ``ints`` counts where the type is INT or BOOLEAN, ``floats`` where it is a number, ``strings`` where it is TEXT;
-    elsewhere they hold anything. ``plain`` and ``spelling`` are given where numbers were read and not computed.
+    elsewhere they hold anything. ``plain``, ``spelling`` and ``exact`` are given where doubles are known to the last
+    digit.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Column:
         strings: pa.StringArray | None = None,
         plain: Flags | None = None,
         spelling: Callable[[int], str | None] | None = None,
+        exact: Flags | None = None,
     ) -> None:
         self._types, self._ints, self._floats, self._strings = types, ints, floats, strings
-        self._plain, self._spelling = plain, spelling
+        self._plain, self._spelling, self._exact = plain, spelling, exact
 
     def __len__(self) -> int:
         return len(self._types)
@@ -84,8 +86,16 @@ class Column:
         plain: Flags = (self.types != INT) | ((self.ints >= -(2**53)) & (self.ints <= 2**53))
         return plain
 
+    @property
+    def exact(self) -> Flags:
+        """Where a number is known to the last digit. The others are doubles that stand for what they are nearest to."""
+        if self._exact is not None:
+            return self._exact
+        exact: Flags = self.types != FLOAT
+        return exact
+
     def spelling(self, row: int) -> str | None:
-        """The number as it is written; ``None`` for a double that was computed, which stands for itself."""
+        """The number as it is written; ``None`` for a double that is not ``exact``, which stands for itself."""
         if self._spelling is not None:
             return self._spelling(row)
         return None if self.types[row] == FLOAT else str(self.ints[row])
@@ -157,6 +167,10 @@ class FieldColumn(Column):
     def plain(self) -> Flags:
         return self._numbers[3]
 
+    @property
+    def exact(self) -> Flags:
+        return np.ones(len(self), np.bool_)
+
     def spelling(self, row: int) -> str | None:
         if self.types[row] == BOOLEAN:
             return str(self.ints[row])
@@ -205,6 +219,10 @@ class Chosen(Column):
     def plain(self) -> Flags:
         return self._choose([column.plain for column in self._columns])
 
+    @cached_property
+    def exact(self) -> Flags:
+        return self._choose([column.exact for column in self._columns])
+
     def spelling(self, row: int) -> str | None:
         column: Column = self._columns[self._which[row]]
         return column.spelling(row % len(column))
@@ -234,13 +252,43 @@ class Chosen(Column):
         return pc.choose(pa.array(self._which), *(spread(array, len(self)) for array in arrays))
 
 
+class ComputedColumn(Column):
+    """Numbers that came out of a calculation: integers, doubles, and those that only their digits can hold.
+
+    ``spelled`` has the latter by their rows. Of the doubles, those that are ``exact`` are what they are written as.
+    """
+
+    def __init__(
+        self, types: Types, ints: Ints, floats: Floats, exact: Flags, plain: Flags, spelled: Mapping[int, str]
+    ) -> None:
+        super().__init__(types, ints, floats, plain=plain, exact=exact)
+        self._spelled = spelled
+
+    def spelling(self, row: int) -> str | None:
+        if row in self._spelled:
+            return self._spelled[row]
+        if self.types[row] == FLOAT:
+            return repr(float(self.floats[row])) if self.exact[row] else None
+        return str(self.ints[row])
+
+    def _written(self, strings: pa.StringArray) -> pa.StringArray:
+        written = super()._written(strings)
+        if not self._spelled:
+            return written
+        rows = sorted(self._spelled)
+        here = np.zeros(len(self), np.bool_)
+        here[rows] = True
+        return pc.replace_with_mask(written, pa.array(here), pa.array([self._spelled[row] for row in rows]))
+
+
 class WrittenColumn(Column):
     """A number of an expression, exactly as it stands there."""
 
     def __init__(self, number: Written) -> None:
         self._json = as_json(number.text)
         types, floats = np.array([FLOAT], np.int8), np.array([float(number.text)])
-        super().__init__(types, floats=floats, plain=np.array([False]), spelling=lambda row: self._json)
+        no, yes = np.array([False]), np.array([True])
+        super().__init__(types, floats=floats, plain=no, spelling=lambda row: self._json, exact=yes)
 
     @property
     def text(self) -> pa.StringArray:
@@ -263,7 +311,8 @@ def constant(value: Constant) -> Column:
         size, digits = number_key(text)[1:]
         plain = len(digits) <= 15 and abs(size) <= 300
         floats, flags = np.array([value]), np.array([plain])
-        return Column(np.array([FLOAT], np.int8), floats=floats, plain=flags, spelling=lambda row: text)
+        types, exact = np.array([FLOAT], np.int8), np.array([True])
+        return Column(types, floats=floats, plain=flags, spelling=lambda row: text, exact=exact)
     if isinstance(value, Written):
         return WrittenColumn(value)
     return texts(pa.array([value]), np.array([True]))

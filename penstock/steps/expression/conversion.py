@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.json.compare_numbers import number_key
 from penstock.steps.expression.columns import BOOLEAN, FLOAT, INT, NULL, TEXT, Column, Flags, texts, truths
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -41,7 +42,7 @@ def to_numbers(column: Column, booleans: bool = True) -> Column:
     if column.has(BOOLEAN):
         types = np.where(types == BOOLEAN, INT if booleans else NULL, types).astype(np.int8)
         strings = column.strings if column.has(TEXT) else None
-        column = Column(types, column.ints, column.floats, strings, column.plain, column.spelling)
+        column = Column(types, column.ints, column.floats, strings, column.plain, column.spelling, column.exact)
     if not column.has(TEXT):
         return column
     is_text = types == TEXT
@@ -64,7 +65,7 @@ def to_numbers(column: Column, booleans: bool = True) -> Column:
     def spelling(row: int) -> str | None:
         return str(trimmed[row].as_py()) if is_text[row] else numbers.spelling(row)
 
-    return Column(types.astype(np.int8), ints, floats, plain=plain, spelling=spelling)
+    return Column(types.astype(np.int8), ints, floats, plain=plain, spelling=spelling, exact=is_text | column.exact)
 
 
 def to_truths(column: Column, numbers: bool = False) -> Column:
@@ -78,9 +79,19 @@ def to_truths(column: Column, numbers: bool = False) -> Column:
         known = known | (is_text & (yes | no))
     if numbers:
         is_number = (column.types == INT) | (column.types == FLOAT)
-        values = np.where(is_number, column.floats != 0, values)
+        values = np.where(is_number, ~is_zero(column), values)
         known = known | is_number
     return truths(values, known)
+
+
+def is_zero(numbers: Column) -> Flags:
+    """Where a number is zero, and not only so small that its double is."""
+    zero: Flags = numbers.floats == 0
+    is_number = (numbers.types == INT) | (numbers.types == FLOAT)
+    for row in np.flatnonzero(zero & is_number & ~numbers.plain).tolist():
+        spelling = numbers.spelling(row)
+        zero[row] = spelling is None or number_key(spelling)[0] == 0
+    return zero
 
 
 def _to_integers(numbers: Column, limit: int) -> Column:
@@ -103,8 +114,10 @@ def _to_integers(numbers: Column, limit: int) -> Column:
 
 def _truncated(spelling: str) -> int | None:
     """The digits before the point; none where they are more than any integer type has."""
-    number = Decimal(spelling)
-    return int(number) if number.adjusted() < _MOST_DIGITS else None
+    sign, size, _ = number_key(spelling)
+    if not sign or abs(size) > _MOST_DIGITS:
+        return None if size * sign > 0 else 0
+    return int(Decimal(spelling))
 
 
 def _flags(hits: pa.BooleanArray) -> Flags:

@@ -2,8 +2,9 @@
 
 ``FUNCTIONS`` has them by name. Each takes its constant arguments and gives a function from columns to a column.
 
-Comparing: numbers as numbers, by all their digits, unless one is a double that was computed; text by its bytes; text
-with a number as the number it spells, with a boolean as the boolean it spells; a boolean with a number as 1 or 0.
+Comparing: numbers as numbers, by all their digits, unless one is a double that stands for a quotient; text by its
+bytes; text with a number as the number it spells, with a boolean as the boolean it spells; a boolean with a number as 1
+or 0.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.json.arrow_text import spread
 from penstock.json.compare_numbers import number_key
+from penstock.steps.expression.arithmetic import absolute, calculate, negate, round_half_up
 from penstock.steps.expression.columns import (
     BOOLEAN,
     FLOAT,
@@ -25,8 +27,6 @@ from penstock.steps.expression.columns import (
     Chosen,
     Column,
     Flags,
-    Floats,
-    Ints,
     texts,
     truths,
 )
@@ -34,9 +34,6 @@ from penstock.steps.expression.conversion import cast, to_numbers, to_truths
 
 Columns = Sequence[Column]
 Function = Callable[[Columns], Column]
-
-# A product of two integers whose double is below this fits in 64 bits, whatever the rounding.
-_SAFE_PRODUCT = 2.0**63 * (1 - 2.0**-50)
 
 _ORDERS = {
     "=": (np.equal, pc.equal),
@@ -148,70 +145,11 @@ def _coalesce(columns: Columns) -> Column:
 
 
 def _calculate(symbol: str, left: Column, right: Column) -> Column:
-    a, b = to_numbers(left, booleans=False), to_numbers(right, booleans=False)
-    known = ~(a.nulls | b.nulls)
-    exact = (a.types == INT) & (b.types == INT)
-    with np.errstate(all="ignore"):
-        floats: Floats
-        if symbol in "/%":
-            known = known & (b.floats != 0)
-        if symbol == "+":
-            ints, floats = a.ints + b.ints, a.floats + b.floats
-            exact = exact & (((a.ints ^ ints) & (b.ints ^ ints)) >= 0)
-        elif symbol == "-":
-            ints, floats = a.ints - b.ints, a.floats - b.floats
-            exact = exact & (((a.ints ^ b.ints) & (a.ints ^ ints)) >= 0)
-        elif symbol == "*":
-            ints, floats = a.ints * b.ints, a.floats * b.floats
-            exact = exact & (np.abs(floats) < _SAFE_PRODUCT)
-        elif symbol == "%":
-            ints, floats = np.fmod(a.ints, np.where(b.ints == 0, 1, b.ints)), np.fmod(a.floats, b.floats)
-        else:
-            ints, floats = np.zeros(1, np.int64), a.floats / b.floats
-            exact = exact & False
-    return _numbers(exact, known, ints, floats)
+    return calculate(symbol, to_numbers(left, booleans=False), to_numbers(right, booleans=False))
 
 
-def _numbers(exact: Flags, known: Flags, ints: Ints, floats: Floats) -> Column:
-    """Integers where ``exact``, else floats; null where not ``known`` or where no finite number comes out."""
-    exact, known, ints, floats = np.broadcast_arrays(exact, known, ints, floats)
-    known = known & (exact | np.isfinite(floats))
-    types = np.where(known, np.where(exact, INT, FLOAT), NULL).astype(np.int8)
-    return Column(types, ints.astype(np.int64), floats)
-
-
-def _negative(columns: Columns) -> Column:
-    return _calculate("-", Column(np.array([INT], np.int8), np.zeros(1, np.int64)), columns[0])
-
-
-def _abs(columns: Columns) -> Column:
-    value = to_numbers(columns[0], booleans=False)
-    smallest = value.ints == np.iinfo(np.int64).min
-    return _numbers((value.types == INT) & ~smallest, ~value.nulls, np.abs(value.ints), np.abs(value.floats))
-
-
-def _round(digits: int) -> Function:
-    power = 10.0 ** abs(digits)
-
-    def rounded(columns: Columns) -> Column:
-        value = to_numbers(columns[0], booleans=False)
-        size = np.abs(value.floats)
-        with np.errstate(all="ignore"):
-            # Half goes up, and half is judged by the number as it is written: 1.005 to two digits is 1.01. The double
-            # nearest to the written half is exactly (lower + 0.5) / power, so comparing with that is enough.
-            if digits >= 0:
-                lower = np.floor(size * power)
-                floats = np.where(size >= (lower + 0.5) / power, lower + 1, lower) / power
-                floats = np.where(size < 2.0**52 / power, floats, size)
-            else:
-                lower = np.floor(size / power)
-                floats = np.where(size / power - lower >= 0.5, lower + 1, lower) * power
-        floats = np.copysign(floats, value.floats)
-        is_int = value.types == INT
-        ints = value.ints if digits >= 0 else np.where(np.abs(floats) < 2.0**62, floats, 0).astype(np.int64)
-        return _numbers(is_int, ~value.nulls, ints, floats)
-
-    return rounded
+def _of_number(operation: Callable[[Column], Column]) -> Function:
+    return lambda columns: operation(to_numbers(columns[0], booleans=False))
 
 
 def _textual(operation: Callable[[pa.StringArray], pa.StringArray]) -> Callable[[], Function]:
@@ -276,9 +214,9 @@ FUNCTIONS: dict[str, Callable[..., Function]] = {
     "case": lambda: _case,
     "coalesce": lambda: _coalesce,
     "cast": lambda kind: lambda columns: cast(columns[0], kind),
-    "negative": lambda: _negative,
-    "abs": lambda: _abs,
-    "round": _round,
+    "negative": lambda: _of_number(negate),
+    "abs": lambda: _of_number(absolute),
+    "round": lambda digits: _of_number(lambda numbers: round_half_up(numbers, digits)),
     "lower": _textual(pc.utf8_lower),
     "upper": _textual(pc.utf8_upper),
     "trim": _textual(lambda text: pc.utf8_trim(text, " ")),

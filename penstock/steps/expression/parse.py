@@ -110,9 +110,9 @@ class Reader:
             argument = self.node(node.this)
             if form == "Neg" and isinstance(argument, Literal):
                 if isinstance(argument.value, Written):
-                    return _number(f"-{argument.value.text}")
+                    return _negated(argument.value.text)
                 if type(argument.value) in (int, float):
-                    return Literal(-argument.value)  # type: ignore[operator]
+                    return _negated(repr(argument.value))
             return Call(_FUNCTIONS[form], (argument,))
         if form not in self._forms:
             raise self.refusal(node, f"is not supported. {SUPPORTED}")
@@ -249,9 +249,13 @@ class Reader:
         return Call(name, (self.node(node.this),), (self._constant(node.expression, str),))
 
 
+def _negated(text: str) -> Literal:
+    return _number(text[1:] if text.startswith("-") else f"-{text}")
+
+
 def _number(text: str) -> Literal:
     """An integer or a double if that is what is written, to the last digit."""
-    if text.lstrip("-").isdigit() and -(2**63) <= int(text) < 2**63:
+    if text.lstrip("-").isdigit() and len(text) < 30 and -(2**63) <= int(text) < 2**63:
         return Literal(int(text))
     value = float(text)
     same = math.isfinite(value) and number_key(repr(value)) == number_key(text)
