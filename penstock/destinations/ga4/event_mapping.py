@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.config import Ga4Config
+from penstock.destinations.ga4.verbatim_json import WrittenNumber, dumps, loads
 from penstock.json.paths import Path, parse_path
 
 COLLECTORS = frozenset(("_timestamp", "source_ip", "api_key", "src", "eventn_ctx"))
@@ -19,8 +19,6 @@ COLLECTORS = frozenset(("_timestamp", "source_ip", "api_key", "src", "eventn_ctx
 _UNFIT = re.compile(r"[^A-Za-z0-9_]", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DEPTH = 100
-_LONG = 300
-"""Digits of an integer that may be beyond a double."""
 _ROOM = 1_000
 """Bytes for what surrounds an event in a request."""
 
@@ -53,7 +51,7 @@ class Event:
     @property
     def owner(self) -> tuple[str | None, str | None, str]:
         """Events of one owner can share a request."""
-        return self.client_id, self.user_id, json.dumps(self.properties, sort_keys=True)
+        return self.client_id, self.user_id, dumps(self.properties)
 
     def body(self) -> dict[str, Any]:
         return {"name": self.name, "timestamp_micros": self.micros, "params": dict(self.params)}
@@ -151,7 +149,7 @@ class Mapper:
 
 def _parsed(data: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(data, parse_constant=_no_number, parse_int=_number)
+        document = loads(data)
     except ValueError as error:
         raise BrokenRule("not_json", f"not JSON: {error}") from None
     except RecursionError:
@@ -164,19 +162,10 @@ def _parsed(data: bytes) -> Mapping[str, Any]:
     return document
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _number(text: str) -> int | float:
-    """An integer that no double can hold is infinite, as such a fraction is: it breaks a rule if it is sent."""
-    return int(text) if len(text) < _LONG else float(text)
-
-
 def _json(value: Any) -> bytes:
     """As a request has it. One event that cannot be read makes Google Analytics drop all that share its request."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return dumps(value).encode()
     except UnicodeEncodeError:
         raise BrokenRule("text", "it has text with half of a surrogate pair, which no request can carry") from None
     except ValueError:
@@ -230,9 +219,11 @@ def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _scalar(value: Any) -> Any:
-    """Only text and numbers are allowed: a boolean becomes text, a nested value JSON text."""
+    """Only text and numbers that can be sent are allowed: a boolean becomes text, a nested value JSON text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
         return _json(value).decode()
+    if isinstance(value, WrittenNumber):
+        _json(value)
     return value

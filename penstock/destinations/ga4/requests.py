@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,6 +10,7 @@ from pathlib import Path
 from penstock.destinations.contract import Part
 from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.event_mapping import Event
+from penstock.destinations.ga4.verbatim_json import dumps, loads
 
 WINDOW = 5_000
 """How many events are grouped by owner at a time: as many are held in memory."""
@@ -43,7 +43,7 @@ class Request:
         about = {"client_id": first.client_id, "user_id": first.user_id, "user_properties": first.properties or None}
         known = {key: value for key, value in about.items() if value is not None}
         whole = {**known, "events": [staged.event.body() for staged in self.events]}
-        return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        return dumps(whole).encode()
 
     def one_by_one(self) -> list[Request]:
         return [Request([staged]) for staged in self.events]
@@ -53,7 +53,7 @@ def staged_events(parts: Iterable[Part]) -> Iterator[Staged]:
     for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
         with Path(part.path).open(encoding="utf-8") as lines:
             for line in lines:
-                read = json.loads(line)
+                read = loads(line)
                 partition, offset, item, nth = (read.pop(name) for name in ("partition", "offset", "item", "nth"))
                 yield Staged(partition, offset, item, nth, Event(**read))
 

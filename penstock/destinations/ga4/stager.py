@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
+from penstock.destinations.ga4.verbatim_json import dumps
 from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
 
 TABLE = "ga4"
@@ -47,7 +46,7 @@ class EventStager(Stager):
             if event is not None:
                 kept[row] = True
                 place = {"partition": partition, "offset": offset, "item": item, "nth": self._nth}
-                lines.append(json.dumps({**place, **asdict(event)}) + "\n")
+                lines.append(dumps({**place, **vars(event)}) + "\n")
                 self._first = self._first or (partition, offset)
         if lines:
             with self._path.open("a", encoding="utf-8") as file:

@@ -33,6 +33,8 @@ class GoogleAnalytics:
     events: list[dict[str, Any]] = field(default_factory=list)
     """What was collected, each with who it is about."""
     requests: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    """The requests as they were sent."""
     dropped: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """What breaks a rule: answered with 204 like everything, and gone."""
     answers: list[int | None] = field(default_factory=list)
@@ -126,6 +128,7 @@ def google_analytics() -> Iterator[GoogleAnalytics]:
             if query == {"measurement_id": STREAM, "api_secret": SECRET}:
                 if wrong is None:
                     service.requests.append(body)
+                    service.bodies.append(raw)
                     owner = {key: body.get(key) for key in ("client_id", "user_id", "user_properties")}
                     service.events += [{**owner, **event} for event in body["events"]]
                 else:

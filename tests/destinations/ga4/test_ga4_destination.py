@@ -100,6 +100,41 @@ def test_events_of_one_client_share_requests_in_their_order(analytics: GoogleAna
         assert own == [event["n"] for event in events if event["cid"] == client]
 
 
+NUMBERS = [
+    "1234567890.1678901230", "2017346517.1717171717", "12345678901234567.0", "12345678901234567.89", "1.50", "1E5",
+    "12345678901234567890123", "0.10000000000000001", "-0", "-0.0", "1e-400", "7" * 99,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_number_is_sent_with_the_digits_that_it_came_with(
+    number: str, analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    short = number if len(number) <= 36 else "1"
+    destination = Ga4Destination(
+        config(endpoint=analytics.endpoint, user_id="/uid", event_name="e", user_properties={"plan": "/plan"})
+    )
+    event = (
+        f'{{"cid":{number},"uid":{number},"value":{number},"list":[{short}],"plan":{short},"items":[{{"p":{number}}}]}}'
+    )
+    destination.write(batch(), Staging(destination, tmp_path / "stage").stage([event.encode()]))
+    (sent,) = [json.loads(raw, parse_float=str, parse_int=str) for raw in analytics.bodies]
+    assert (sent["client_id"], sent["user_id"]) == (number, number)
+    assert sent["user_properties"] == {"plan": {"value": short}}
+    params = sent["events"][0]["params"]
+    assert (params["value"], params["list"], params["items"]) == (number, f"[{short}]", [{"p": number}])
+
+
+@given(st.from_regex(r"-?(0|[1-9][0-9]{0,39})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
+def test_no_number_is_sent_as_another_one(number: str) -> None:
+    mapper = Mapper(config(event_name="e"))
+    event = mapper.event(f'{{"cid":{number},"value":{number}}}'.encode(), NOW, "0-0")
+    assert event is not None
+    (request,) = requests([Staged(0, 0, 0, 0, event)])
+    sent = json.loads(request.body, parse_float=str, parse_int=str)
+    assert (sent["client_id"], sent["events"][0]["params"]["value"]) == (number, number)
+
+
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("event_name", {"type": "9lives"}),
     ("event_name", {"type": "größe"}),
@@ -146,6 +181,7 @@ UNREADABLE = {
     "a number of an item": ("number", f'"items": [{{"p": {HUGE}}}]'),
     "a number as an id": ("number", '"cid": 1e400'),
     "a long number": ("param_value", f'"x": {"7" * 101}'),
+    "a number as long as a double is large": ("param_value", f'"x": {"7" * 305}'),
     "half a character": ("text", f'"x": {HALF}'),
     "half a character in a list": ("text", f'"x": [{HALF}]'),
     "half a character of an item": ("text", f'"items": [{{"p": {HALF}}}]'),
