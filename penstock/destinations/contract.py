@@ -78,6 +78,14 @@ class Order(Protocol):
         """A number for each of the records at these places: the later in the order, the higher."""
 
 
+class RecordIds(Protocol):
+    """Ids of records, for targets that cannot keep marks: by them somebody else may tell what came twice."""
+
+    def id_of(self, partition: int, offset: int) -> str:
+        """At most 60 letters, digits and ``-``. The same at every attempt and in every copy of the log, and never that
+        of another record: neither of another log, nor after an older copy of this one was put back."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """What is delivered. The ``number`` grows by one per batch of a route and stays the same at every attempt."""
@@ -107,6 +115,8 @@ class Batch:
     follows: int = field(default=0, compare=False, repr=False)
     """The newest batch of the route that was delivered with a mark: the target must have it, or a newer one. 0 if it
     need not have any."""
+    record_ids: RecordIds | None = field(default=None, compare=False, repr=False)
+    """``None``: there is no log, and a record is known by its partition and offset alone."""
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ class Ga4Config(DestinationConfig):
     )
     id_param: str | None = Field(
         default="penstock_id",
-        description="The parameter that carries the record's stable id, by which rows that were sent twice can be told;"
-        " `null` for none.",
+        description="The parameter that carries the record's stable id, which no other record has, by which rows that"
+        " were sent twice can be told; `null` for none.",
     )
     max_value: int = Field(
         default=limits.MAX_VALUE, ge=1, le=500, description="Longest text of a parameter: 100, with GA360 up to 500."

@@ -103,7 +103,8 @@ class Ga4Destination(Destination[Ga4Config]):
             if _age(staged) > limits.MAX_AGE:
                 progress.note([staged], ("too_old", _too_old(staged)))
                 continue
-            yield staged
+            param = self.config.id_param
+            yield staged if param is None else staged.with_id(param, progress.batch.record_ids)
 
     def _send(self, client: Client, request: Request, progress: _Progress) -> None:
         if self.config.validate_only:

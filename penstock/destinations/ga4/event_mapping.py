@@ -68,8 +68,8 @@ class Mapper:
         self._params = None if config.params is None else [parse_path(path) for path in config.params]
         self._properties = {name: parse_path(path) for name, path in config.user_properties.items()}
 
-    def event(self, data: bytes, came: datetime, record_id: str) -> Event | None:
-        """``None`` for a record without a name. Raises ``BrokenRule``."""
+    def event(self, data: bytes, came: datetime) -> Event | None:
+        """``None`` for a record without a name. There is room for its id in it. Raises ``BrokenRule``."""
         document = _parsed(data)
         name = self._name(document)
         if not name:
@@ -80,7 +80,7 @@ class Mapper:
             raise BrokenRule("client_id", "it has neither a client id nor a user id")
         if user_id is not None and len(user_id) > limits.MAX_USER_ID:
             raise BrokenRule("user_id", f"the user id has {len(user_id)} characters; {limits.MAX_USER_ID} are allowed")
-        params = self._fitting_params(document, record_id)
+        params = self._fitting_params(document)
         properties = {}
         for key, path in self._properties.items():
             value = _scalar(_at(document, path))
@@ -107,7 +107,7 @@ class Mapper:
         except Exception as error:  # whatever a template raises is caused by this record's values
             raise BrokenRule("event_name", f"the template of its name failed: {str(error)[:200]}") from error
 
-    def _fitting_params(self, document: Mapping[str, Any], record_id: str) -> dict[str, Any]:
+    def _fitting_params(self, document: Mapping[str, Any]) -> dict[str, Any]:
         params: dict[str, Any] = {}
         for path, value in self._fields(document):
             if value is None:
@@ -118,11 +118,9 @@ class Mapper:
             _require("param_name", limits.param_name(name))
             _require("param_value", limits.param_value(name, value, self._config.max_value))
             params[name] = value
-        if self._config.id_param is not None:
-            if self._config.id_param in params:
-                raise BrokenRule("param_name", f"its own parameter '{self._config.id_param}' is the name of id_param")
-            params[self._config.id_param] = record_id
-        _require("params", limits.param_count(params))
+        if self._config.id_param in params:
+            raise BrokenRule("param_name", f"its own parameter '{self._config.id_param}' is the name of id_param")
+        _require("params", limits.param_count(len(params) + (self._config.id_param is not None)))
         return params
 
     def _fields(self, document: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

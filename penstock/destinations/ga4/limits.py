@@ -7,7 +7,6 @@ Sources: the protocol's reference, "Limitations" and "Reserved names", and its v
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 MAX_EVENTS = 25
 """Of one request."""
@@ -69,8 +68,8 @@ def property_value(name: str, value: object) -> str | None:
     return None
 
 
-def param_count(params: Mapping[str, object]) -> str | None:
-    return f"it has {len(params)} parameters; {MAX_PARAMS} are allowed" if len(params) > MAX_PARAMS else None
+def param_count(params: int) -> str | None:
+    return f"it has {params} parameters; {MAX_PARAMS} are allowed" if params > MAX_PARAMS else None
 
 
 def _name(what: str, name: str, longest: int, reserved: frozenset[str]) -> str | None:

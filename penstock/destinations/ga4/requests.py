@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from penstock.destinations.contract import Part
+from penstock.destinations.contract import Part, RecordIds
 from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.event_mapping import Event
 from penstock.destinations.ga4.verbatim_json import dumps, loads
@@ -31,6 +31,13 @@ class Staged:
     @property
     def place(self) -> Place:
         return self.partition, self.offset, self.item, self.nth
+
+    def with_id(self, param: str, ids: RecordIds | None) -> Staged:
+        """The event with its record's id among its parameters, and behind that which row of the record it is."""
+        place = f"{self.partition}-{self.offset}" if ids is None else ids.id_of(self.partition, self.offset)
+        own = f"-{self.item}" if self.item else ""
+        full = place + own + (f".{self.nth}" if self.nth else "")
+        return replace(self, event=replace(self.event, params={**self.event.params, param: full}))
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ class EventStager(Stager):
             if not data:
                 continue
             try:
-                name = f"{partition}-{offset}" + (f"-{item}" if item else "") + (f".{self._nth}" if self._nth else "")
-                event = self._mapper.event(data, came, name)
+                event = self._mapper.event(data, came)
             except BrokenRule as broken:
                 failures.append((partition, offset, item, broken.code, broken.message))
                 continue

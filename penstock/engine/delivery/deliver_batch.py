@@ -67,6 +67,7 @@ from penstock.engine.route_sources import own_sources
 from penstock.engine.stateful.step_holds import holds_in_order
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local_log import LocalLog
+from penstock.log.record_ids import RecordIds
 from penstock.log.record_order import LogOrder, RangeOrder
 from penstock.steps.chain import OF_FAILED_LABEL
 
@@ -291,8 +292,10 @@ class Delivery:
                 not self.plan.holding and self.ledger.acknowledged_in(self.plan.name, batch.ranges) != passed_over
             ),
         )  # fmt: skip
-        follows = self.ledger.newest_marked(self.plan.name)
-        known = replace(batch, order=self._order_in(batch), waiting_groups=self._groups(), follows=follows)
+        known = replace(
+            batch, order=self._order_in(batch), record_ids=RecordIds(self.log), waiting_groups=self._groups(),
+            follows=self.ledger.newest_marked(self.plan.name),
+        )  # fmt: skip
         try:
             receipts = writer.write(known, parts, again)
         except ContradictionError as error:

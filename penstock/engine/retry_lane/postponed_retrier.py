@@ -27,6 +27,7 @@ from penstock.engine.ledger import Postponed, PostponedGroup, RouteState, Settle
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.errors import RefusedError, TransientError
+from penstock.log.record_ids import RecordIds
 from penstock.log.record_order import RangeOrder
 from penstock.outcome import failures_of
 from penstock.steps.chain import labelled
@@ -163,7 +164,7 @@ class PostponedRetrier:
         tables = {name: table.first for name, table in ledger.waiting_tables(self._route).items()}
         batch = Batch(
             ledger.scope, self._route, number, {}, waiting=tables, waiting_groups=waiting,
-            order=RangeOrder(log, _spans(places)),
+            order=RangeOrder(log, _spans(places)), record_ids=RecordIds(log),
         )  # fmt: skip
         receipts = self.delivery.destination.write(batch, report.parts, RouteBook(ledger, self._route)).tables
         for table in receipts:

@@ -31,6 +31,7 @@ from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.retry_lane.shortfall import newly_failing, refuse_to_drop
 from penstock.errors import ContradictionError, PenstockError, RefusedError, RouteError, TransientError
+from penstock.log.record_ids import RecordIds
 from penstock.log.record_order import RangeOrder
 
 CHECK_EVERY = 1.0
@@ -207,6 +208,7 @@ class RetryLane:
             waiting=waiting,
             waiting_as=[name for name in ledger.waiting_route_names(self._route) if name != part.batch.route],
             order=RangeOrder(log, part.batch.ranges),
+            record_ids=RecordIds(log),
         )
         book = RouteBook(ledger, self._route)
         finished = False

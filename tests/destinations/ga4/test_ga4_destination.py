@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
 from penstock.destinations.ga4.requests import Staged, requests
 from penstock.errors import RefusedError, TransientError
 from penstock.items import number_items
+from penstock.log.local_log import LocalLog
+from penstock.log.record_ids import RecordIds
 from penstock.record import Record, entries, placed
 from penstock.testing.destination import ReadableContract, Staging, batch, delivered_rows
 from tests.destinations.ga4.simulator import SECRET, STREAM, GoogleAnalytics, google_analytics, problem, read
@@ -128,7 +132,7 @@ def test_a_number_is_sent_with_the_digits_that_it_came_with(
 @given(st.from_regex(r"-?(0|[1-9][0-9]{0,39})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_no_number_is_sent_as_another_one(number: str) -> None:
     mapper = Mapper(config(event_name="e"))
-    event = mapper.event(f'{{"cid":{number},"value":{number}}}'.encode(), NOW, "0-0")
+    event = mapper.event(f'{{"cid":{number},"value":{number}}}'.encode(), NOW)
     assert event is not None
     (request,) = requests([Staged(0, 0, 0, 0, event)])
     sent = json.loads(request.body, parse_float=str, parse_int=str)
@@ -257,6 +261,36 @@ def test_an_answer_that_is_lost_repeats_the_event_under_the_same_id(analytics: G
     assert [event["params"]["penstock_id"] for event in analytics.events] == ["0-0", "0-0"]
 
 
+def test_events_of_another_log_or_of_a_restored_copy_have_other_ids(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    """An event that is sent again, by whichever copy of the log, has the same one."""
+
+    def append(folder: str, *numbers: int) -> None:
+        with LocalLog(tmp_path / folder).writer("web") as writer:
+            writer.append(entries(Record(json.dumps(click(n=number)).encode(), "web") for number in numbers))
+
+    def send(folder: str) -> list[str]:
+        log, destination = LocalLog(tmp_path / folder), Ga4Destination(config(endpoint=analytics.endpoint))
+        (tmp_path / "stage").mkdir(exist_ok=True)
+        stager = destination.stager(tmp_path / "stage", {})
+        for rows in log.read(0, 0):
+            stager.add(rows)
+        known = replace(batch(), record_ids=RecordIds(log))
+        before = len(analytics.events)
+        destination.write(known, stager.finish())
+        return [event["params"]["penstock_id"] for event in analytics.events[before:]]
+
+    append("first", 1, 2)
+    shutil.copytree(tmp_path / "first", tmp_path / "copy")
+    append("first", 3)
+    append("copy", 4)
+    append("new", 5, 6, 7)
+    first, copy, new = send("first"), send("copy"), send("new")
+    assert first == send("first")
+    assert first[:2] == copy[:2]
+    assert len({*first, *copy, *new}) == 2 + 1 + 1 + 3
+    assert all(len(each) <= 100 and each.rpartition("-")[2] in "012" for each in [*first, *copy, *new])
+
+
 def test_a_request_that_is_refused_is_cut_down_to_the_event_at_fault(
     analytics: GoogleAnalytics, tmp_path: Path
 ) -> None:
@@ -357,7 +391,7 @@ def test_what_passes_our_rules_passes_those_of_the_validation_server(name: str, 
     mapper = Mapper(config(event_name="{{ the_name_of_it }}", params=None))
     data = json.dumps({**fields, "the_name_of_it": name, "cid": "c"}).encode()
     try:
-        event = mapper.event(data, NOW, "0-0")
+        event = mapper.event(data, NOW)
     except BrokenRule:
         return
     if event is not None:
