@@ -19,6 +19,7 @@ from penstock.log.read_ranges import next_offsets
 from penstock.log.record_order import ends
 from penstock.record import Record, entries
 from penstock.testing.mirror import Source
+from tests.destinations.ga4.simulator import SECRET, STREAM, google_analytics
 from tests.engine.projects import pipeline
 from tests.support.duckdb_file import open_file
 
@@ -92,6 +93,46 @@ def test_the_last_value_stays_where_a_step_makes_many_rows_of_a_record(tmp_path:
             (one if turn % 2 == 0 else zero).append(batch)
     deliver(shop)
     assert rows(tmp_path) == dict.fromkeys(range(IDS), TIMES - 1)
+
+
+def test_google_analytics_is_sent_the_last_value_last(tmp_path: Path) -> None:
+    with google_analytics() as service:
+        ga4 = f"""
+      type: ga4
+      measurement_id: {STREAM}
+      api_secret: {SECRET}
+      event_name: seen
+      user_id: /id
+      params: [/value]
+      user_properties: {{plan: /value}}
+      endpoint: {service.endpoint}"""
+        shop = pipeline(
+            tmp_path, CONFIG.format(options="namespace: '/.*/'", load="").rpartition("to:")[0] + "to:" + ga4
+        )
+        append_in_turns(shop, range(TIMES))
+        deliver(shop)
+        sent: dict[str, list[int]] = {}
+        for each in service.events:
+            sent.setdefault(each["user_id"], []).append(each["params"]["value"])
+            assert each["user_properties"] == {"plan": {"value": each["params"]["value"]}}
+        assert sent == {str(number): list(range(TIMES)) for number in range(IDS)}
+        ids = {each["params"]["penstock_id"] for each in service.events}
+        identities = [owner.identity[:12] for owner in shop.log.partitions().values()]
+        assert len(ids) == IDS * TIMES
+        assert all(each.startswith(tuple(identities)) for each in ids)
+
+
+def test_files_carry_what_puts_their_records_in_order(tmp_path: Path) -> None:
+    to = "to: {type: file, path: ./out, columns: record}\n"
+    shop = pipeline(tmp_path, CONFIG.format(options="namespace: '/.*/'", load="").rpartition("to:")[0] + to)
+    append_in_turns(shop, range(TIMES))
+    deliver(shop)
+    written = [json.loads(line) for file in (tmp_path / "out").iterdir() for line in file.read_text().splitlines()]
+    assert len({record["partition"] for record in written}) == 2
+    in_order = sorted(written, key=lambda record: (record["timestamp"], record["partition"], record["offset"]))
+    assert [(record["data"]["value"], record["data"]["id"]) for record in in_order] == [
+        (value, number) for value in range(TIMES) for number in range(IDS)
+    ]
 
 
 def test_a_mirror_applies_changes_of_several_partitions_one_after_the_other(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ class ArchiveDestination(Destination[ArchiveConfig]):
 
 
 def _by_file(parts: Sequence[Part]) -> dict[tuple[str, int], list[Part]]:
-    """The parts of each label and day, in the order of the log."""
+    """The parts of each label and day, partition by partition: they are compressed already, and to put their lines into
+    one order the driver would have to do all over again what the tasks have done side by side."""
     files: dict[tuple[str, int], list[Part]] = {}
     for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
         files.setdefault((part.table, Contents.of(part).day), []).append(part)

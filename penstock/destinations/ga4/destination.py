@@ -27,7 +27,8 @@ from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.client import VALIDATE, Client
 from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.event_mapping import Mapper
-from penstock.destinations.ga4.requests import Place, Request, Staged, requests, staged_events
+from penstock.destinations.ga4.requests import Request, requests
+from penstock.destinations.ga4.staged_events import Place, Staged, staged_events
 from penstock.destinations.ga4.stager import TABLE, EventStager
 from penstock.errors import RefusedError
 from penstock.outcome import failure_batch
@@ -81,7 +82,9 @@ class Ga4Destination(Destination[Ga4Config]):
     def write_all_or_nothing(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         known = self._progress is not None and self._progress.batch == batch
         old = (
-            None if known else next((staged for staged in staged_events(parts) if _age(staged) > limits.MAX_AGE), None)
+            None
+            if known
+            else next((staged for staged in staged_events(parts, None) if _age(staged) > limits.MAX_AGE), None)
         )
         if old is not None:
             raise RefusedError(
@@ -97,7 +100,7 @@ class Ga4Destination(Destination[Ga4Config]):
         return f"{self.config.endpoint} answers; it does not tell whether the secret is right"
 
     def _due(self, parts: Sequence[Part], progress: _Progress) -> Iterator[Staged]:
-        for staged in staged_events(parts):
+        for staged in staged_events(parts, progress.batch.order):
             if progress.is_settled(staged):
                 continue
             if _age(staged) > limits.MAX_AGE:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
-from penstock.destinations.ga4.verbatim_json import dumps
+from penstock.destinations.ga4.staged_events import staged_line
 from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
 
 TABLE = "ga4"
@@ -44,8 +44,8 @@ class EventStager(Stager):
                 continue
             if event is not None:
                 kept[row] = True
-                place = {"partition": partition, "offset": offset, "item": item, "nth": self._nth}
-                lines.append(dumps({**place, **vars(event)}) + "\n")
+                place = (partition, offset, item, self._nth)
+                lines.append(staged_line(place, event))
                 self._first = self._first or (partition, offset)
         if lines:
             with self._path.open("a", encoding="utf-8") as file:

@@ -19,7 +19,8 @@ from penstock.destinations.contract import AnyDestination, Receipt
 from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.destination import Ga4Destination
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
-from penstock.destinations.ga4.requests import Staged, requests
+from penstock.destinations.ga4.requests import requests
+from penstock.destinations.ga4.staged_events import Staged
 from penstock.errors import RefusedError, TransientError
 from penstock.items import number_items
 from penstock.log.local_log import LocalLog
@@ -102,6 +103,22 @@ def test_events_of_one_client_share_requests_in_their_order(analytics: GoogleAna
     for client in ("c0", "c1", "c2"):
         own = [event["params"]["n"] for event in analytics.events if event["client_id"] == client]
         assert own == [event["n"] for event in events if event["cid"] == client]
+
+
+def test_the_last_value_of_a_user_property_is_sent_last(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    destination = Ga4Destination(
+        config(endpoint=analytics.endpoint, user_id="/uid", user_properties={"plan": "/plan"}, params=["/n"])
+    )
+    changes = [("c1", "u1", "free"), ("c1", "u1", "pro"), ("c2", "u1", "free"), ("c1", "u1", "free"), ("c3", "u3", "x"),
+               ("c1", None, "none"), ("c1", "u1", "pro"), ("c3", "u3", "x"), ("c2", "u1", "gold")]  # fmt: skip
+    deliver(destination, tmp_path, *(
+        click(client, uid=user, plan=plan, n=n) for n, (client, user, plan) in enumerate(changes)
+    ))  # fmt: skip
+    for whose in ("client_id", "user_id"):
+        for name in {event[whose] for event in analytics.events if event[whose]}:
+            own = [event["params"]["n"] for event in analytics.events if event[whose] == name]
+            assert own == sorted(own), name
+    assert len(analytics.requests) == 8, "the two of c3 share a request"
 
 
 NUMBERS = [
