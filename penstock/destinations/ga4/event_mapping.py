@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -108,19 +108,33 @@ class Mapper:
             raise BrokenRule("event_name", f"the template of its name failed: {str(error)[:200]}") from error
 
     def _fitting_params(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        params = self._fitting(self._fields(document))
+        if self._config.id_param in params:
+            raise BrokenRule("param_name", f"its own parameter '{self._config.id_param}' is the name of id_param")
+        _require("params", limits.param_count(len(params) + (self._config.id_param is not None)))
+        return params
+
+    def _fitting(self, fields: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
+        """Parameters of an event, or of one of its items, each of which keeps the rules."""
         params: dict[str, Any] = {}
-        for path, value in self._fields(document):
+        for path, value in fields:
             if value is None:
                 continue
             name = _UNFIT.sub("_", "_".join(path))
             if name in params:
                 raise BrokenRule("param_name", f"two of its fields make the parameter '{name[:80]}'")
             _require("param_name", limits.param_name(name))
-            _require("param_value", limits.param_value(name, value, self._config.max_value))
-            params[name] = value
-        if self._config.id_param in params:
-            raise BrokenRule("param_name", f"its own parameter '{self._config.id_param}' is the name of id_param")
-        _require("params", limits.param_count(len(params) + (self._config.id_param is not None)))
+            if isinstance(value, list):
+                _require("items", limits.item_count(len(value)))
+                params[name] = [self._fitting_item(item) for item in value]
+            else:
+                _require("param_value", limits.param_value(name, value, self._config.max_value))
+                params[name] = value
+        return params
+
+    def _fitting_item(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        params = self._fitting(((key,), _scalar(value)) for key, value in item.items())
+        _require("items", limits.item_params(params))
         return params
 
     def _fields(self, document: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

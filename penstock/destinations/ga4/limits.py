@@ -1,12 +1,14 @@
 """The limits of Google Analytics, as functions that say what is wrong. It answers 204 to anything and silently drops
 what breaks a rule, so every rule is checked here.
 
-Sources: the protocol's reference, "Limitations" and "Reserved names", and its validation server.
+Sources: the protocol's reference, "Limitations", "Reserved names" and "Use cases" (no time after that of the request),
+the event collection limits, and its validation server.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 MAX_EVENTS = 25
 """Of one request."""
@@ -15,12 +17,16 @@ MAX_PARAMS = 25
 MAX_NAME = 40
 MAX_VALUE = 100
 MAX_ITEMS = 200
+MAX_CUSTOM_ITEM_PARAMS = 27
+"""Of one item, beside those that Google Analytics knows."""
 MAX_PROPERTIES = 25
 MAX_PROPERTY_NAME = 24
 MAX_PROPERTY_VALUE = 36
 MAX_USER_ID = 256
 MAX_AGE = 72 * 3600
 """Seconds by which an event may be dated back."""
+MAX_AHEAD = 300
+"""Seconds by which the clock of who dated an event may be ahead: it counts as of now. None may lie in the future."""
 
 LONGER_VALUES = {"page_title": 300, "page_referrer": 420, "page_location": 1_000}
 RESERVED_PREFIXES = ("_", "firebase_", "ga_", "google_", "gtag.")
@@ -33,6 +39,12 @@ RESERVED_EVENTS = frozenset((
     "firebase_in_app_message_impression", "first_open", "first_visit", "in_app_purchase", "notification_dismiss",
     "notification_foreground", "notification_open", "notification_receive", "notification_send", "os_update",
     "screen_view", "session_start", "user_engagement",
+))  # fmt: skip
+ITEM_PARAMS = frozenset((
+    "item_id", "item_name", "affiliation", "coupon", "creative_name", "creative_slot", "currency", "discount", "index",
+    "item_brand", "item_category", "item_category2", "item_category3", "item_category4", "item_category5",
+    "item_list_id", "item_list_name", "item_variant", "location_id", "price", "promotion_id", "promotion_name",
+    "quantity",
 ))  # fmt: skip
 RESERVED_PARAMS = frozenset(("firebase_conversion",))
 RESERVED_PROPERTIES = frozenset(
@@ -55,10 +67,19 @@ def property_name(name: str) -> str | None:
 
 def param_value(name: str, value: object, max_value: int) -> str | None:
     longest = max(max_value, LONGER_VALUES.get(name, 0))
-    if not isinstance(value, list) and len(str(value)) > longest:
+    if len(str(value)) > longest:
         return f"the parameter '{name}' has {len(str(value))} characters; {longest} are allowed"
-    if name == "items" and isinstance(value, list) and len(value) > MAX_ITEMS:
-        return f"there are {len(value)} items; {MAX_ITEMS} are allowed"
+    return None
+
+
+def item_count(items: int) -> str | None:
+    return f"there are {items} items; {MAX_ITEMS} are allowed" if items > MAX_ITEMS else None
+
+
+def item_params(names: Collection[str]) -> str | None:
+    custom = len(set(names) - ITEM_PARAMS)
+    if custom > MAX_CUSTOM_ITEM_PARAMS:
+        return f"an item has {custom} parameters of its own; {MAX_CUSTOM_ITEM_PARAMS} are allowed"
     return None
 
 

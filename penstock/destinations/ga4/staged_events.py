@@ -42,6 +42,10 @@ class Staged:
         full = place + own + (f".{self.nth}" if self.nth else "")
         return replace(self, event=replace(self.event, params={**self.event.params, param: full}))
 
+    def not_after(self, micros: int) -> Staged:
+        """The event, dated at the latest so."""
+        return self if self.event.micros <= micros else replace(self, event=replace(self.event, micros=micros))
+
 
 def staged_line(place: Place, event: Event) -> str:
     return f"{' '.join(map(str, place))} {dumps(vars(event))}\n"

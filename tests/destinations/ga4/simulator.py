@@ -27,6 +27,13 @@ _RESERVED = frozenset((
     "os_update", "screen_view", "session_start", "user_engagement",
 ))  # fmt: skip
 
+_KNOWN_OF_ITEMS = frozenset((
+    "item_id", "item_name", "affiliation", "coupon", "creative_name", "creative_slot", "currency", "discount", "index",
+    "item_brand", "item_category", "item_category2", "item_category3", "item_category4", "item_category5",
+    "item_list_id", "item_list_name", "item_variant", "location_id", "price", "promotion_id", "promotion_name",
+    "quantity",
+))  # fmt: skip
+
 
 @dataclass
 class GoogleAnalytics:
@@ -38,16 +45,24 @@ class GoogleAnalytics:
     dropped: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """What breaks a rule: answered with 204 like everything, and gone."""
     answers: list[int | None] = field(default_factory=list)
-    """What to answer to the next requests instead of taking them. None: take it; 0: and hang up without an answer."""
+    """What to answer to the next events instead of taking them. None: take it; 0: and hang up without an answer."""
     port: int = 0
+    validates: bool = True
+    """Whether it has a validation server."""
+    ahead: float = 0.0
+    """Seconds by which its clock is ahead of this machine's."""
+
+    def now(self) -> float:
+        return time.time() + self.ahead
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
 
-def problem(body: Any, size: int) -> tuple[str, str] | None:
+def problem(body: Any, size: int, now: float | None = None) -> tuple[str, str] | None:
     """What the validation server would say first: code and description."""
+    micros_now = int((time.time() if now is None else now) * 1_000_000)
     if size > 130_000:
         return "VALUE_OUT_OF_BOUNDS", f"body has {size} bytes"
     if not isinstance(body, dict) or not (body.get("client_id") or body.get("user_id")):
@@ -66,8 +81,8 @@ def problem(body: Any, size: int) -> tuple[str, str] | None:
             return "NAME_INVALID", f"event name {event['name']}"
         if event["name"] in _RESERVED:
             return "NAME_RESERVED", f"event name {event['name']}"
-        micros = event.get("timestamp_micros", time.time_ns() // 1000)
-        if not isinstance(micros, int) or time.time_ns() // 1000 - micros > 72 * 3_600_000_000:
+        micros = event.get("timestamp_micros", micros_now)
+        if not isinstance(micros, int) or not 0 <= micros_now - micros <= 72 * 3_600_000_000:
             return "VALUE_OUT_OF_BOUNDS", "timestamp_micros"
         if len(event["params"]) > 25:
             return "EXCEEDED_MAX_ENTITIES", "params"
@@ -75,11 +90,29 @@ def problem(body: Any, size: int) -> tuple[str, str] | None:
             longest = {"page_location": 1000, "page_referrer": 420, "page_title": 300}.get(name, 100)
             if _bad_name(name, 40):
                 return "NAME_INVALID", f"param {name}"
-            if name == "items":
-                continue
-            if not isinstance(value, (str, int, float)) or isinstance(value, bool) or len(str(value)) > longest:
+            if name == "items" and isinstance(value, list):
+                wrong = _item_problem(value)
+                if wrong is not None:
+                    return wrong
+            elif _bad_value(value, longest):
                 return "VALUE_INVALID", f"param {name}"
     return None
+
+
+def _item_problem(items: list[Any]) -> tuple[str, str] | None:
+    if len(items) > 200:
+        return "EXCEEDED_MAX_ENTITIES", "items"
+    for item in items:
+        if not isinstance(item, dict) or len(item.keys() - _KNOWN_OF_ITEMS) > 27:
+            return "VALUE_INVALID", "item"
+        for name, value in item.items():
+            if _bad_name(name, 40) or _bad_value(value, 100):
+                return "VALUE_INVALID", f"item param {name}"
+    return None
+
+
+def _bad_value(value: Any, longest: int) -> bool:
+    return not isinstance(value, (str, int, float)) or isinstance(value, bool) or len(str(value)) > longest
 
 
 def read(raw: bytes) -> Any:
@@ -109,7 +142,7 @@ def google_analytics() -> Iterator[GoogleAnalytics]:
         def do_POST(self) -> None:
             where = urlsplit(self.path)
             raw = self.rfile.read(int(self.headers["Content-Length"]))
-            status = service.answers.pop(0) if service.answers else None
+            status = service.answers.pop(0) if service.answers and where.path == "/mp/collect" else None
             if status:
                 self._answer(status)
                 return
@@ -117,9 +150,12 @@ def google_analytics() -> Iterator[GoogleAnalytics]:
             assert self.headers["Content-Type"] == "application/json"
             try:
                 body = read(raw)
-                wrong = problem(body, len(raw))
+                wrong = problem(body, len(raw), service.now())
             except ValueError as error:
                 body, wrong = {}, ("VALUE_INVALID", f"not JSON: {error}")
+            if where.path == "/debug/mp/collect" and not service.validates:
+                self._answer(404)
+                return
             if where.path == "/debug/mp/collect":
                 messages = [] if wrong is None else [{"validationCode": wrong[0], "description": wrong[1]}]
                 self._answer(200, json.dumps({"validationMessages": messages}).encode())
@@ -143,6 +179,9 @@ def google_analytics() -> Iterator[GoogleAnalytics]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string(int(service.now()))
 
         def log_message(self, format: str, *args: object) -> None:
             return

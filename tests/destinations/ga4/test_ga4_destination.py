@@ -20,6 +20,7 @@ from penstock.destinations.ga4.config import Ga4Config
 from penstock.destinations.ga4.destination import Ga4Destination
 from penstock.destinations.ga4.event_mapping import BrokenRule, Mapper
 from penstock.destinations.ga4.requests import requests
+from penstock.destinations.ga4.server_clock import ServerClock
 from penstock.destinations.ga4.staged_events import Staged
 from penstock.errors import RefusedError, TransientError
 from penstock.items import number_items
@@ -176,9 +177,17 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("param_value", {"text": "x" * 101}),
     ("param_value", {"page_location": "x" * 1001}),
     ("param_value", {"list": ["x" * 60, "y" * 60]}),
-    ("param_value", {"items": [{}] * 201}),
+    ("items", {"items": [{}] * 201}),
+    ("items", {"items": [{f"p{number}": 1 for number in range(28)}]}),
+    ("param_value", {"items": [{"item_id": "x" * 101}]}),
+    ("param_value", {"items": [{"nested": {"a": "x" * 100}}]}),
+    ("param_name", {"items": [{"_bad name": 1}]}),
+    ("param_name", {"items": [{"x" * 41: 1}]}),
+    ("param_name", {"items": [{"a b": 1, "a-b": 2}]}),
+    ("in_future", {"_timestamp": "2090-01-01T00:00:00Z"}),
+    ("in_future", {"_timestamp": (NOW + timedelta(hours=2)).isoformat()}),
     ("timestamp", {"_timestamp": "yesterday"}),
-    ("body", {"items": [{"item_name": "x" * 1_000}] * 140}),
+    ("body", {"items": [{f"p{number}": "x" * 100 for number in range(10)}] * 140}),
     ("too_old", {"_timestamp": (NOW - timedelta(hours=73)).isoformat()}),
 ]
 
@@ -247,8 +256,61 @@ def test_rules_stand_at_their_edges(analytics: GoogleAnalytics, tmp_path: Path) 
     edge = click(
         **fields, page_location="x" * 1_000, page_title="x" * 300, _timestamp=(NOW - timedelta(hours=71)).isoformat()
     )
+    del edge["p19"]
+    own = {f"p{number}": "x" * 100 for number in range(27)}
+    edge["items"] = [{**own, "item_id": "mug", "price": 3.5, "sold": True, "of": {"a": [1]}, "no": None}] * 20
+    del edge["items"][0]["p26"], edge["items"][0]["p25"]
     receipt = deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, {**edge, "type": "x" * 40})
     assert (receipt.rows, len(receipt.failures), len(analytics.events)) == (1, 0, 1)
+
+
+def test_an_event_of_just_now_keeps_its_time(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    times = [datetime.now(UTC) for _ in range(20)]
+    events = [click(_timestamp=time.isoformat()) for time in times]
+    deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, *events)
+    sent = [event["timestamp_micros"] for event in analytics.events]
+    assert sent == [(time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for time in times]
+
+
+def test_what_is_dated_a_little_ahead_counts_as_of_now(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    event = click(_timestamp=(datetime.now(UTC) + timedelta(minutes=4)).isoformat())
+    assert deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, event).rows == 1
+    assert analytics.events[0]["timestamp_micros"] <= datetime.now(UTC).timestamp() * 1_000_000
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_clock_that_is_days_ahead_fails_nothing(analytics: GoogleAnalytics, tmp_path: Path, whole: bool) -> None:
+    """The events came before somebody set it. Google's clock, which counts, is four days behind ours."""
+    analytics.ahead = -4 * 24 * 3600.0
+    then = (datetime.now(UTC) - timedelta(days=4, hours=1)).isoformat()
+    destination = Ga4Destination(config(endpoint=analytics.endpoint))
+    receipt = deliver(destination, tmp_path, click(_timestamp=then), whole=whole)
+    assert (receipt.rows, len(receipt.failures), len(analytics.events)) == (1, 0, 1)
+
+
+def test_an_endpoint_without_a_validation_server_takes_events(analytics: GoogleAnalytics, tmp_path: Path) -> None:
+    analytics.validates, analytics.ahead = False, -4 * 24 * 3600.0
+    then = (datetime.now(UTC) - timedelta(days=4, hours=1)).isoformat()
+    assert deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, click(_timestamp=then)).rows == 1
+
+
+def test_a_clock_that_is_days_behind_sends_nothing_that_would_be_dropped(
+    analytics: GoogleAnalytics, tmp_path: Path
+) -> None:
+    analytics.ahead = 4 * 24 * 3600.0
+    receipt = deliver(Ga4Destination(config(endpoint=analytics.endpoint)), tmp_path, click(), click())
+    (failures,) = receipt.failures
+    assert failures.column("code").to_pylist() == ["too_old", "too_old"]
+
+
+@pytest.mark.parametrize("date", [None, "yesterday", "", "Tue, 99 Nov 2026 00:00:00 GMT"])
+def test_an_answer_without_a_time_leaves_the_clock_as_it_was(date: str | None) -> None:
+    clock = ServerClock()
+    clock.observe(date)
+    assert not clock.is_known
+    clock.observe("Tue, 17 Nov 2026 12:00:00 GMT")
+    clock.observe(date)
+    assert 0 <= clock.now() - datetime(2026, 11, 17, 12, tzinfo=UTC).timestamp() < 60
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 401, 403, 404, 302])
@@ -401,12 +463,15 @@ values = st.one_of(
     st.text(st.characters(categories=["Cs", "L"]), max_size=3),
     st.lists(st.integers(), max_size=60),
 )
+items = st.lists(st.dictionaries(names, st.one_of(values, st.dictionaries(names, values, max_size=2)), max_size=30))
 
 
-@given(names, st.dictionaries(names, values, max_size=30))
-def test_what_passes_our_rules_passes_those_of_the_validation_server(name: str, fields: dict[str, Any]) -> None:
+@given(names, st.dictionaries(names, values, max_size=30), items)
+def test_what_passes_our_rules_passes_those_of_the_validation_server(
+    name: str, fields: dict[str, Any], items: list[dict[str, Any]]
+) -> None:
     mapper = Mapper(config(event_name="{{ the_name_of_it }}", params=None))
-    data = json.dumps({**fields, "the_name_of_it": name, "cid": "c"}).encode()
+    data = json.dumps({**fields, "items": items, "the_name_of_it": name, "cid": "c"}).encode()
     try:
         event = mapper.event(data, NOW)
     except BrokenRule:
