@@ -11,7 +11,9 @@ A value fits if nothing of it is lost, that is, if it could be converted back:
   not, nor do more digits than the column keeps. (A double also accepts the text that a double is printed as.)
 - text fits a boolean as ``true`` or ``false``, and a timestamp as RFC 3339 with up to six digits of fraction, where a
   space may stand for the ``T`` and no zone means UTC; but not with more digits than the column keeps, unless they are
-  zeros, and nor does a timestamp. Timestamps and numbers do not fit each other.
+  zeros, and nor does a timestamp. Timestamps and numbers do not fit each other;
+- anything fits JSON as what it is: text is a string there, also if it spells a number, ``true`` or ``null``. Only text
+  that is a whole object or array is that object or array: it is how documents within documents are sent.
 
 A type that is not known here gets text, and the database converts it.
 """
@@ -102,6 +104,9 @@ _DOUBLE_DIGITS = 17
 def fit_json(values: pa.Array, target: Cast) -> Fitted:
     """The same for values in JSON: a string by the rules for text, a number by those for numbers. The result for a
     value does not depend on the others."""
+    if target.form is Form.JSON:
+        strings = pc.starts_with(values, '"').fill_null(False)
+        return Fitted(pc.if_else(strings, _json_of_text(plain_text(values)), _json_as_it_is(values)))
     if target.type is None or target.type is InnerType.STRING:
         return fit(plain_text(values), target)
     numbers, booleans = _bare(values)
@@ -167,6 +172,8 @@ def json_values(array: pa.Array | pa.ChunkedArray, chosen: pa.BooleanArray | pa.
 
 def _fit(array: pa.Array, target: Cast) -> Fitted:
     array = _known(array)
+    if target.form is Form.JSON:
+        return Fitted(_as_json(array))
     if target.type is None:
         return _into_form(as_text(array), target)
     if pa.types.is_null(array.type):
@@ -229,8 +236,6 @@ def _into_form(text: pa.Array, target: Cast) -> Fitted:
     form = target.form
     if form is None and target.pattern is None:
         return Fitted(text)
-    if form is Form.JSON:
-        return Fitted(_as_json(text))
     if form is Form.UUID:
         text = pc.ascii_lower(text)  # one spelling, so that equal ones are equal
     fits = pc.match_substring_regex(text, target.pattern if form is None else _FORMS[form])
@@ -248,10 +253,25 @@ _FORMS = {
 }
 
 
-def _as_json(text: pa.Array) -> pa.Array:
-    """Text that is JSON as it is, any other as a JSON string."""
+def _as_json(array: pa.Array) -> pa.Array:
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        return _json_of_text(as_text(array))
+    return pc.if_else(array.is_valid(), json_text(array), pa.scalar(None, pa.string()))
+
+
+def _json_of_text(text: pa.Array) -> pa.Array:
+    """Text as a JSON string, unless it is an object or array."""
+    return pa.array([value if value is None or (value.lstrip()[:1] in _CONTAINERS and _is_json(value))
+                     else orjson.dumps(value).decode() for value in text.to_pylist()], text.type)  # fmt: skip
+
+
+def _json_as_it_is(values: pa.Array) -> pa.Array:
+    """JSON as it is; what strict readers refuse, as a string of it."""
     return pa.array([value if value is None or _is_json(value) else orjson.dumps(value).decode()
-                     for value in text.to_pylist()], text.type)  # fmt: skip
+                     for value in values.to_pylist()], values.type)  # fmt: skip
+
+
+_CONTAINERS = ("{", "[")
 
 
 def _is_json(text: str) -> bool:

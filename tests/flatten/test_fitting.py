@@ -6,6 +6,7 @@ import json
 import math
 from datetime import UTC, datetime
 from decimal import Context, Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -227,15 +228,50 @@ def test_a_type_that_is_not_known_gets_text_and_decides_itself(sql_type: str) ->
         ("uuid", "00000000-0000-0000-0000-00000000000A", "00000000-0000-0000-0000-00000000000a"),
         ("uuid", "00000000", None),
         ("jsonb", '{"a":1}', '{"a":1}'),
-        ("json", "7", "7"),
+        ("json", ' [1, "7"]', ' [1, "7"]'),
         ("jsonb", "plain text", '"plain text"'),
         ("jsonb", "{broken", '"{broken"'),
+        ("jsonb", "", '""'),
+        *(
+            (kind, text, json.dumps(text))
+            for kind in ("json", "jsonb")
+            for text in ("7", "-1.50", "1e5", "true", "false", "null", " 7 ", '"quoted"', "0123", "NaN")
+        ),
     ],
 )
 def test_text_that_a_database_would_surely_refuse_is_told_apart(sql_type: str, text: str, expected: str | None) -> None:
     fitted = fit(pa.array([text, None]), parse_cast(sql_type))
     assert fitted.array.to_pylist() == [expected, None]
     assert (fitted.lost is None) == (expected is not None)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array([7, None]), ["7", None]),
+        (pa.array([1.5, 1e30, None]), ["1.5", "1e+30", None]),
+        (pa.array([True, None]), ["true", None]),
+        (pa.array([Decimal("1.50"), None], pa.decimal128(12, 2)), ["1.5", None]),
+        (pa.array([NOON, None], MICROS), ['"2024-05-01T12:00:00.000000Z"', None]),
+        (pa.nulls(2), [None, None]),
+    ],
+)
+def test_what_is_no_text_is_what_it_is_in_json(array: pa.Array, expected: list[str | None]) -> None:
+    fitted = fit(array, parse_cast("json"))
+    assert (fitted.array.to_pylist(), fitted.array.type, fitted.lost) == (expected, pa.string(), None)
+
+
+@given(st.lists(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+), max_size=8))  # fmt: skip
+def test_a_value_of_a_mixed_column_keeps_its_type_in_json(values: list[Any]) -> None:
+    spelled = pa.array([json.dumps(value) for value in values if value is not None], pa.string())
+    kept = [json.loads(text) for text in fit_json(spelled, parse_cast("jsonb")).array.to_pylist()]
+    for value, found in zip([value for value in values if value is not None], kept, strict=True):
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            continue
+        assert (type(found), found) == (type(value), value)
 
 
 @pytest.mark.parametrize(

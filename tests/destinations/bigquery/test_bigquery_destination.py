@@ -96,6 +96,13 @@ def test_casts_decide_the_types_of_their_columns(tmp_path: Path) -> None:
     assert found == [("1.50", "2024-05-01", "2024-05-01 10:00:00"), ("2.00", None, None)]
 
 
+def test_text_stays_text_in_a_json_column(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path, {"/raw": "json"})
+    warehouse.load({"raw": "7"}, {"raw": "true"}, {"raw": "null"}, {"raw": "x"})
+    found = [json.loads(row[0]) for row in warehouse.ask("SELECT raw::VARCHAR FROM shop.events")]
+    assert found == ["7", "true", "null", "x"]
+
+
 def test_a_value_of_another_type_is_kept_aside_and_the_row_loads(warehouse: Warehouse) -> None:
     warehouse.load({"a": 1})
     warehouse.load({"a": "x"}, {"a": "7"})

@@ -164,6 +164,21 @@ def test_a_cast_to_what_is_no_type_takes_no_records(tmp_path: Path, asked: str) 
         Warehouse(tmp_path, {"/a": asked}).load({"a": 1})
 
 
+@pytest.mark.parametrize("made", [True, False])
+def test_text_stays_text_in_a_json_column(tmp_path: Path, made: bool) -> None:
+    """Also in a table that somebody else has made. Only an object or array in a text is what it says."""
+    values = ["7", "true", "null", "1e5", "0123", "x", 7, 1.5, True, [1, "7"], '{"a": "7"}']
+    if made:
+        with open_file(tmp_path / "warehouse.duckdb") as connection:
+            connection.execute("CREATE TABLE events (doc JSON)")
+    warehouse = Warehouse(tmp_path, None if made else {"/doc": "json"})
+    for value in values:
+        warehouse.load({"doc": value})
+    warehouse.load(*({"doc": value} for value in values))
+    found = [json.loads(text) for (text,) in ask(tmp_path, "SELECT doc::VARCHAR FROM events ORDER BY rowid")]
+    assert found == [*values[:-1], {"a": "7"}] * 2
+
+
 # Values that their column cannot take
 
 

@@ -120,6 +120,16 @@ def test_a_cast_decides_the_type_of_its_column(database: Database, tmp_path: Pat
     ]
 
 
+def test_text_stays_text_in_a_json_column(database: Database, tmp_path: Path) -> None:
+    values = ["7", "true", "null", "1e5", "x", 7, True, [1, "7"], '{"a": "7"}']
+    warehouse = Warehouse(database, tmp_path, {"/doc": "jsonb"})
+    for value in values:
+        warehouse.load({"doc": value})
+    warehouse.load(*({"doc": value} for value in values))
+    found = [row[0] for row in database.ask("SELECT doc FROM events")]
+    assert found == [*values[:-1], {"a": "7"}] * 2
+
+
 # Types that meet
 
 

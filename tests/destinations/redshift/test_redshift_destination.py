@@ -142,6 +142,8 @@ def test_a_cast_to_json_takes_any_value(url: str, schema: str, tmp_path: Path) -
     warehouse.load({"a": [1, {"b": None}]}, {"a": "plain"}, {"a": 7})
     assert warehouse.columns() == {"a": "super"}
     assert warehouse.ask("SELECT a FROM events") == [([1, {"b": None}],), ("plain",), (7,)]
+    warehouse.load({"a": "7"}, {"a": "true"}, {"a": "null"})
+    assert warehouse.ask("SELECT a FROM events")[3:] == [("7",), ("true",), ("null",)]
 
 
 def test_a_nul_character_is_taken_out(warehouse: Warehouse) -> None:

@@ -65,6 +65,12 @@ def test_a_cast_decides_the_type_of_its_column(account: Account, warehouse: Make
     assert time.isoformat() == "2024-05-01T08:00:00"
 
 
+def test_text_stays_text_in_a_variant(account: Account, warehouse: Make) -> None:
+    warehouse({"/raw": "variant"}).load({"raw": "7"}, {"raw": "true"}, {"raw": "null"}, {"raw": "x"})
+    found = [json.loads(row[0]) for row in account.ask("SELECT raw FROM events")]
+    assert found == ["7", "true", "null", "x"]
+
+
 @pytest.mark.parametrize("asked", ["int); DROP TABLE events; --", "number(", "a'b"])
 def test_a_cast_to_what_is_no_type_takes_no_records(warehouse: Make, asked: str) -> None:
     with pytest.raises(PenstockError, match="PEN-DST-020"):
