@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from penstock.config.component import ComponentConfig, DestinationConfig, ReadingContext, SourceConfig, StepConfig
 from penstock.config.problems import suggestion
+from penstock.config.shown_keys import is_shown, quoted
 from penstock.registry import Kind, components
 
 LIFTED = ("mode", "every", "only_keys")
@@ -105,7 +106,8 @@ def _step(value: Any, info: ValidationInfo) -> StepEntry:
     ((name, options),) = value.items()
     if name not in known:
         fix = suggestion(name, known, "steps")
-        raise refuse(complaint((name,), f"there is no step called '{name}'", fix, at_key=True))
+        where = (name,) if is_shown(name) else ()
+        raise refuse(complaint(where, f"there is no step called {quoted(name)}", fix, at_key=True))
     read = _step_reader(name).validate_python({name: {} if options is None else options}, context=info.context)
     return StepEntry(name, read[name])
 

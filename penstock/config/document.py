@@ -15,6 +15,7 @@ import yaml
 
 from penstock.config.interpolation import InterpolationError, interpolate
 from penstock.config.problems import Position, Problem
+from penstock.config.shown_keys import path_part
 from penstock.config.syntax import syntax_problem
 
 MAX_BYTES = 1 << 20
@@ -121,6 +122,10 @@ def _position(marked: yaml.Node | yaml.Event) -> Position:
     return Position(mark.line + 1, mark.column + 1)
 
 
+_LONGEST_NUMBER = 5
+"""Of a key that is a number or the like: longer ones may be a secret that lacks its key."""
+
+
 class _Builder:
     def __init__(self, file: str, variables: Mapping[str, str], reals: Callable[[str], float], loader: _Loader) -> None:
         self.file = file
@@ -161,10 +166,10 @@ class _Builder:
                 built.reported = True
                 continue
             name = key_node.value
-            inner = f"{key}.{name}" if key else name
+            inner = f"{key}.{path_part(name)}" if key else path_part(name)
             if name in built.entries:
                 first = built.keys[name].line
-                what = f"key '{name}' is given twice, first in line {first}"
+                what = f"key '{path_part(name)}' is given twice, first in line {first}"
                 self.problems.append(Problem(self.file, position, inner, what, "Keep one of the two."))
                 continue
             child = self.build(value_node, inner, depth + 1)
@@ -213,6 +218,11 @@ class _Builder:
     def _bad_key(self, node: yaml.Node, parent: str) -> Problem:
         if isinstance(node, yaml.MappingNode):
             what, fix = "a mapping stands where a key should", 'Text with {{ }} needs quotes: "{{ name }}".'
+        elif isinstance(node, yaml.ScalarNode) and len(node.value) > _LONGEST_NUMBER:
+            what, fix = (
+                "a number stands where a key should; it is not shown, because it may be a secret",
+                "Name its key.",
+            )
         elif isinstance(node, yaml.ScalarNode):
             what, fix = f"the key {node.value or '(nothing)'} is not text", f"Put it in quotes: '{node.value}'."
         else:

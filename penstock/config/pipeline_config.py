@@ -23,6 +23,7 @@ from pydantic_core import InitErrorDetails
 from penstock.config.choices import LIFTED, ChosenDestination, ChosenSource, ChosenStep, complaint, refuse
 from penstock.config.component import ComponentConfig, SourceConfig, StepConfig, namespace_pattern
 from penstock.config.problems import suggestion
+from penstock.config.shown_keys import path_part
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.database_url import check_url
 from penstock.config.value_types.listen_address import Address
@@ -35,7 +36,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 def checked_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise ValueError(f"'{name}' is not a name; use up to 63 of a-z, 0-9, '-' and '_', beginning with a letter")
+        raise ValueError(
+            f"'{path_part(name)}' is not a name; use up to 63 of a-z, 0-9, '-' and '_', beginning with a letter"
+        )
     return name
 
 

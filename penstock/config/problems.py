@@ -39,7 +39,9 @@ class ConfigError(PenstockError):
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file
-        shown = (replace(problem, what=redacted(problem.what), fix=redacted(problem.fix)) for problem in problems)
+        shown = (
+            replace(each, key=redacted(each.key), what=redacted(each.what), fix=redacted(each.fix)) for each in problems
+        )
         self.problems: Sequence[Problem] = sorted(shown, key=lambda p: p.position or Position(0, 0))
         count = len(self.problems)
         super().__init__("PEN-CFG-001", f"{count} problem{'' if count == 1 else 's'} in {file}.")

@@ -41,6 +41,10 @@ def secrets_in_source(text: str, variables: Mapping[str, str]) -> Iterator[str]:
         if value[:1] in _YAML_SIGNS and (words := bare.split()):
             # For YAML, what begins like a tag or an anchor ends at the first space; errors quote it up to there.
             yield from _named(found["name"], words[0])
+    for loose in secrets_in_address(text):
+        # One that lacks its key is not among the values; here brackets may follow it.
+        if "${" not in loose:
+            yield from (loose, loose.rstrip("}])'\""))
     for variable in _VARIABLE.finditer(text):
         value = variables.get(variable["name"], "")
         if is_secret_name(variable["name"]):
@@ -52,6 +56,8 @@ def secrets_in_values(value: object, name: str = "") -> Iterator[str]:
     """The secrets among the plain values of a config, by the names of their keys."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
+            # A value that lacks its key is taken for one.
+            yield from _named("", str(key))
             inherited = name if is_secret_name(name) else str(key)
             yield from secrets_in_values(inner, inherited)
     elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):

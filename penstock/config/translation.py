@@ -18,6 +18,7 @@ from penstock.config.choices import LIFTED
 from penstock.config.component import ReadingContext
 from penstock.config.document import Document, Node
 from penstock.config.problems import Position, Problem, suggestion
+from penstock.config.shown_keys import is_shown, path_part
 
 _EXPECTED = {
     "string": "text",
@@ -63,7 +64,7 @@ class _Place:
 
     @property
     def key(self) -> str:
-        return "".join(part if part.startswith("[") else f".{part}" for part in self.trail).lstrip(".")
+        return "".join(part if part.startswith("[") else f".{path_part(part)}" for part in self.trail).lstrip(".")
 
     @property
     def last_key(self) -> str:
@@ -143,8 +144,7 @@ def _finding(error: ErrorDetails, place: _Place, reading: ReadingContext) -> _Fi
         if newer is not None:
             what = f"'{place.last_key}' is an older name of '{newer}', which is there too"
             return _Finding(place, what, "Keep one of them.", at_key=True)
-        fix = suggestion(place.last_key, {key for cls in classes for key in _keys(cls)}, "keys")
-        return _Finding(place, f"unknown key '{place.last_key}'", fix, at_key=True)
+        return _unknown_key(place, {key for cls in classes for key in _keys(cls)})
     if kind == "missing":
         meaning = next((text for cls in classes if (text := _description(cls, place.last_key))), "")
         return _Finding(place, f"missing key '{place.last_key}'", f"Add it. {meaning}".strip(), missing=place.last_key)
@@ -164,6 +164,16 @@ def _finding(error: ErrorDetails, place: _Place, reading: ReadingContext) -> _Fi
         return _Finding(place, _BOUNDS[kind].format(**context), "")
     message = str(context["error"]) if "error" in context else error["msg"]
     return _Finding(place, _masked(message, place.node, secret), "")
+
+
+def _unknown_key(place: _Place, known: Iterable[str]) -> _Finding:
+    fix = suggestion(place.last_key, known, "keys")
+    # A key without a value is more likely a value without a key, unless it is nearly one that there is.
+    if is_shown(place.last_key) and (place.node.value is not None or fix.startswith("Did")):
+        return _Finding(place, f"unknown key '{place.last_key}'", fix, at_key=True)
+    where = replace(place, trail=place.trail[:-1])
+    what = "what stands here is no key; it is not shown, because it may be a secret"
+    return _Finding(where, what, f"Write `key: value`. {suggestion('', known, 'keys')}".strip(), at_key=True)
 
 
 def _wrong(expected: str, node: Node, secret: bool) -> str:

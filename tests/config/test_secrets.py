@@ -18,7 +18,7 @@ from pydantic import BaseModel, SecretStr
 
 from penstock.config.loading import load
 from penstock.config.pipeline_config import EngineConfig, LedgerConfig
-from penstock.config.problems import ConfigError
+from penstock.config.problems import ConfigError, Position
 from penstock.config.secrets import is_secret_name, secrets_in_address, secrets_in_options
 from penstock.errors import PenstockError
 from penstock.redaction import MASK, MIN_LENGTH, Redactor, add_secrets, forget_secrets, is_weak, redacted
@@ -213,6 +213,52 @@ def test_an_unescaped_password_is_refused_with_its_place_and_the_fix(place: str,
     assert "%40" in str(problem)
     for part in ("sc0tch", "h0p"):
         assert part not in str(caught.value)
+
+
+WITHOUT_A_KEY = [
+    "sources:\n  db: {{type: postgres, postgresql://u:{secret}@h/db, tables: [a]}}\n",
+    "sources:\n  db: {{type: postgres, 'postgresql://u:{secret}@h/db', tables: [a]}}\n",
+    "sources:\n  db:\n    type: postgres\n    ? postgresql://u:{secret}@h/db\n    tables: [a]\n",
+    "sources:\n  db: {{type: postgres, url postgresql://u:{secret}@h/db, tables: [a]}}\n",
+    "sources:\n  db: {{type: postgres, url=postgresql://u:{secret}@h/db, tables: [a]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, client_secret={secret}}}]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, client_secret {secret}}}]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, 'client_secret;{secret}': 1}}]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, {secret}}}]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, x{secret}-0123456789012345678901234567890123456789: 1}}]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, 'client_secret={secret}': {{x: 1}}}}]}}\n",
+    "sources:\n  web: {{type: http, tokens: [{{id: a, 'password={secret}': 1, 'password={secret}': 2}}]}}\n",
+    "sources:\n  postgresql://u:{secret}@h/db: {{type: postgres}}\n",
+    "routes:\n  password={secret}: {{from: 7}}\n",
+    "routes:\n  out: {{from: web, steps: [{{api_key={secret}: 1}}], to: {{type: stdout}}}}\n",
+    "routes:\n  out: {{from: web, steps: [{{api key {secret}: 1}}], to: {{type: stdout}}}}\n",
+    "routes: {{client_secret {secret}}}\n",
+    "routes:\n  out: {{from: web, to: {{type: ga4, api_secret={secret}}}}}\n",
+    "{secret}\n",
+    "ledger: {{postgresql://u:{secret}@h/db}}\n",
+]
+
+
+@pytest.mark.parametrize("text", WITHOUT_A_KEY)
+@pytest.mark.parametrize("secret", ["h0pscotch42", "pw", "hunter2hunter2", "83650921746"])
+def test_a_secret_that_stands_where_a_key_should_is_not_shown(text: str, secret: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("name: shop\n" + text.replace("{{", "{").replace("}}", "}").replace("{secret}", secret))
+    with pytest.raises(ConfigError) as caught:
+        load(file, {})
+    assert secret not in str(caught.value).replace(str(tmp_path), "")
+    assert f"{file}:" in str(caught.value)
+
+
+def test_where_a_key_is_missing_the_place_and_the_keys_are_said(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(f"name: shop\nsources:\n  db: {{type: postgres, postgresql://u:{PLANTED}@h/db, tables: [a]}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(file, {})
+    problem = next(each for each in caught.value.problems if "is no key" in each.what)
+    assert (problem.key, problem.position) == ("sources.db", Position(3, 24))
+    assert "Write `key: value`" in problem.fix
+    assert " url" in problem.fix
 
 
 BROKEN = [
