@@ -170,7 +170,8 @@ def observed(planted: Planted) -> Observed:
         seen.commands |= _commands(run)
         seen.listening = _listening(run)
         os.kill(run.engine().pid, 9)
-        eventually(lambda: run.said.count("engine: started") >= 2, "the engine is started again")
+        # What is in the files that Spark starts with is removed once it has started.
+        eventually(lambda: run.said.count("Spark started") >= 2, "the engine is started again")
     seen.said = run.said
     return seen
 

@@ -294,7 +294,7 @@ class Delivery:
         )  # fmt: skip
         known = replace(
             batch, order=self._order_in(batch), record_ids=RecordIds(self.log), waiting_groups=self._groups(),
-            follows=self.ledger.newest_marked(self.plan.name),
+            follows=self.ledger.newest_marked(self.plan.name) if self.destination.capabilities.marks else 0,
         )  # fmt: skip
         try:
             receipts = writer.write(known, parts, again)

@@ -35,7 +35,11 @@ class EqualKeys(RefusedError):
 
     def __init__(self, classes: npt.NDArray[np.int64]) -> None:
         """``classes`` has a number for each row that was given: the same for equal keys."""
-        super().__init__("PEN-DST-114", "the engine takes several keys of these rows for the same one.")
+        super().__init__(
+            "PEN-DST-114",
+            "the engine takes several keys of these rows for the same one.",
+            "Nothing to do: they are folded into one row, and loaded again.",
+        )
         self.classes = classes
 
 
