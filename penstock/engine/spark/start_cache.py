@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 
-_VERSION = "1"
+_VERSION = "2"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _PATIENCE = 600
@@ -31,6 +31,7 @@ sources:
   web: {type: file, path: ./web.ndjson}
 routes:
   out: {from: web, to: {type: "null"}}
+  once: {from: web, steps: [{dedupe: {key: n, window: 1h}}], to: {type: "null"}}
 """
 
 
