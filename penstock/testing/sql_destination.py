@@ -5,18 +5,45 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+import pytest
+
 from penstock.destinations.contract import AnyDestination
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.marks import MARKS
-from penstock.testing.destination import Staging, TransactionalContract, batch, numbered
+from penstock.errors import ContradictionError
+from penstock.testing.destination import RepeatableContract, Staging, TransactionalContract, batch, numbered
 
 
-class SqlContract(TransactionalContract):
+class MarkedContract(RepeatableContract):
+    """For destinations with ``marks``.
+
+    Gives: what ``RepeatableContract`` asks for.
+    Asserted: a target that has lost the batch which another one follows gets nothing of that one, and says so; a target
+    that has it, or a newer one, takes it.
+    """
+
+    def test_a_batch_is_not_written_to_a_target_that_has_lost_the_one_before_it(
+        self, destination: AnyDestination, staging: Staging
+    ) -> None:
+        assert destination.capabilities.marks
+        with pytest.raises(ContradictionError, match="PEN-DST-113"):
+            destination.write(replace(batch(1), follows=1), staging.stage(numbered([1])))
+        destination.write(batch(3), staging.stage(numbered([3])))
+        for other in (batch(9, route="other"), batch(9, scope="ledger-b")):
+            destination.write(other, staging.stage(numbered([9])))
+        for follows, number in [(3, 4), (2, 5), (5, 6)]:
+            destination.write(replace(batch(number), follows=follows), staging.stage(numbered([number])))
+        with pytest.raises(ContradictionError, match="up to 6 only, and batch 8 was delivered"):
+            destination.write(replace(batch(9), follows=8), staging.stage(numbered([10])))
+        assert sorted(set(self.ids(destination))) == [3, 4, 5, 6, 9]
+
+
+class SqlContract(MarkedContract, TransactionalContract):
     """For subclasses of ``SqlDestination`` with ``transactions``.
 
     Gives: what ``TransactionalContract`` asks for.
-    Asserted: marks that an older Penstock left at the target are believed, and their table gets the columns it lacks; a
-    contradiction has the code that the reference of errors explains.
+    Asserted: what ``MarkedContract`` asserts; marks that an older Penstock left at the target are believed, and their
+    table gets the columns it lacks; a contradiction has the code that the reference of errors explains.
     """
 
     contradiction: ClassVar[str] = r"PEN-DST-110.*penstock offset adopt shop"

@@ -9,13 +9,13 @@ import pytest
 
 from penstock.destinations.clickhouse.destination import ClickhouseDestination
 from penstock.destinations.contract import AnyDestination
-from penstock.testing.destination import RepeatableContract
 from penstock.testing.large_batch import LARGE
 from penstock.testing.own_tables import OwnTablesContract
+from penstock.testing.sql_destination import MarkedContract
 from tests.destinations.clickhouse.conftest import Engine
 
 
-class TestClickhouse(RepeatableContract):
+class TestClickhouse(MarkedContract):
     in_this_process = True
     most_memory_to_write = 10 * LARGE  # the engine is a part of this process
 
