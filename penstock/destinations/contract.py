@@ -30,7 +30,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -215,6 +215,14 @@ class LoadedTable:
     order of the log."""
 
 
+class Owner(NamedTuple):
+    """A route, wherever it runs."""
+
+    scope: str
+    """The id of its ledger; empty if it is not known."""
+    route: str
+
+
 class TableBook:
     """What the engine remembers about a route's tables, for people to query and for engines to agree on. This one
     records nothing, for a caller who writes alone and never asks."""
@@ -233,8 +241,8 @@ class TableBook:
         """The tables for which that was ever noted."""
         return ()
 
-    def former_names(self) -> Collection[str]:
-        """The names that the route had before: it has their tables."""
+    def former_selves(self) -> Collection[Owner]:
+        """What the route was before, under another name or ledger: it has the tables of that."""
         return ()
 
     def overflowing(self, batch: Batch) -> Collection[str]:

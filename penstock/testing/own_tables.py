@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableBook
+from penstock.destinations.contract import AnyDestination, Batch, Owner, Receipt, TableBook
 from penstock.testing.crash import crash_at
 from penstock.testing.destination import Staging, batch, events
 
@@ -22,9 +22,9 @@ class Notebook(TableBook):
 
     def __init__(self) -> None:
         self.noted: dict[int, set[str]] = {}
-        self.former: list[str] = []
+        self.former: list[Owner] = []
 
-    def former_names(self) -> Collection[str]:
+    def former_selves(self) -> Collection[Owner]:
         return self.former
 
     def overflowing(self, batch: Batch) -> Collection[str]:
@@ -117,10 +117,10 @@ class OwnTablesContract(ABC):
         assert (self.rows("a"), self.rows("b")) == ([(0,)], [(1,)])
         assert self.rows(OVERFLOW, "id, _penstock_table") == [(2, "c")]
 
-    def load_as(self, route: str, number: int, *documents: Mapping[str, Any], **options: Any) -> Receipt:
-        destination = self.make(**{"table": "{{ kind }}", "adopt": [], **options})
+    def load_as(self, route: str, number: int, *documents: Mapping[str, Any], scope: str = "ledger-a") -> Receipt:
+        destination = self.make(table="{{ kind }}", adopt=[])
         parts = Staging(destination, self.folder).stage(events(*documents), first=100 * number)
-        return destination.write(replace(batch(number), route=route), parts, self.book)
+        return destination.write(batch(number, route, scope), parts, self.book)
 
     @pytest.mark.parametrize("registered", [True, False], ids=["registered", "by a release before"])
     def test_a_table_of_another_route_is_not_written_unless_the_config_names_it(self, registered: bool) -> None:
@@ -130,7 +130,7 @@ class OwnTablesContract(ABC):
         receipt = self.load(1, {"id": 2, "kind": "orders"}, {"id": 3, "kind": "own"})
         assert (receipt.rows, self.codes(receipt)) == (1, ["table_not_ours"])
         (message,) = receipt.failures[0].column("message").to_pylist()
-        assert "made by another route (crm)" in message
+        assert "made by another route (crm of ledger ledger-a)" in message
         assert self.rows("orders") == [(1,)]
         # What says so: a list, a pattern, `adopt`, or a name that no record can change.
         shared: list[dict[str, Any]] = [
@@ -140,9 +140,23 @@ class OwnTablesContract(ABC):
             assert self.load(number, {"id": number, "kind": "orders"}, **options).rows == 1
         assert len(self.rows("orders")) == 1 + len(shared)
 
+    def test_a_route_of_another_ledger_is_another_route_whatever_its_name(self) -> None:
+        self.load_as("shop", 1, {"id": 1, "kind": "orders"}, scope="ledger-b")
+        assert self.codes(self.load(1, {"id": 2, "kind": "orders"})) == ["table_not_ours"]
+        self.book.former = [Owner("ledger-b", "shop")]
+        assert self.load(2, {"id": 2, "kind": "orders"}).rows == 1
+        assert self.rows("orders") == [(1,), (2,)]
+
+    def test_tables_that_were_registered_without_a_ledger_go_on_under_their_name(self) -> None:
+        self.load(1, {"id": 1, "kind": "orders"})
+        self.run(f"ALTER TABLE {self.registry} DROP COLUMN scope")
+        receipt = self.load(2, {"id": 2, "kind": "orders"}, {"id": 3, "kind": "new"})
+        assert (receipt.rows, self.codes(receipt)) == (2, [])
+        assert self.load(3, {"id": 4, "kind": "orders"}, {"id": 5, "kind": "new"}).rows == 2
+
     def test_a_route_that_was_renamed_keeps_its_tables(self) -> None:
         self.load_as("old", 1, {"id": 1, "kind": "orders"})
-        self.book.former = ["old"]
+        self.book.former = [Owner("ledger-a", "old")]
         assert self.load(2, {"id": 2, "kind": "orders"}).rows == 1
         # From now on it has them under its own name.
         self.book.former = []

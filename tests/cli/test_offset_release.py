@@ -11,6 +11,8 @@ import pytest
 from penstock.cli._support.exit_codes import Exit
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import ReleaseRequest, Settlement
+from penstock.engine.stateful.state_recovery import give_up_state
+from penstock.errors import ContradictionError
 from tests.cli.projects import Project
 from tests.engine.projects import append
 
@@ -106,6 +108,52 @@ def test_a_route_in_which_nothing_can_wait_is_refused(waits: Project, route: str
     assert done.code != Exit.OK
     assert code in done.err
     assert f"'{route}'" in done.err
+
+
+@pytest.mark.parametrize("to", ["2", "1h"])
+def test_a_rewind_goes_back_to_what_waits(waits: Project, to: str) -> None:
+    """It is forgotten with the state of the step: nothing else would bring it back."""
+    done = waits.penstock("offset", "rewind", "together", "--to", to, "--yes")
+    assert done.code == Exit.OK
+    first = 0 if to == "1h" else 1
+    assert f"reads partition 0 (web) again from {first} to 3" in done.err
+    opened = waits.open()
+    assert opened.ledger.offsets("together")[0].committed == first
+    assert opened.ledger.totals("together").waiting == 0
+    opened.ledger.close()
+
+
+def test_what_waits_of_a_source_that_is_gone_is_not_given_up(waits: Project) -> None:
+    waits.config.write_text(
+        CONFIG.replace("sources: {", "sources: {app: {type: file, path: ./a}, ").replace(
+            "    from: web\n", "    from: app\n"
+        )
+    )
+    append(waits.open(), "app", [b'{"k": 1}'] * 3)
+    opened = waits.open()
+    opened.ledger.open_route("together", {1: 0})
+    batch = opened.ledger.begin("together", {1: (0, 3)})
+    assert batch is not None
+    opened.ledger.commit(batch, Settlement(3, 3))
+    opened.ledger.close()
+    done = waits.penstock("offset", "rewind", "together", "--to", "0", "--partition", "1", "--yes")
+    assert (done.code, "PEN-RTE-027" in done.err, "'web'" in done.err) == (Exit.PROBLEMS, True, True)
+    opened = waits.open()
+    with pytest.raises(ContradictionError, match="PEN-RTE-027"):
+        give_up_state(opened.ledger, opened.log, opened.plan("together"))
+    assert opened.ledger.totals("together").waiting == 3
+
+
+def test_what_a_step_that_is_gone_has_held_cannot_be_adopted(waits: Project) -> None:
+    """A lost ledger, and the step taken out: what was delivered of the log is not all that was read."""
+    opened = waits.open()
+    checkpoint = opened.layout.checkpoint("together", opened.ledger.scope)
+    opened.ledger.close()
+    (checkpoint / "state" / "0").mkdir(parents=True)
+    (waits.folder / "data" / "ledger.db").unlink()
+    waits.config.write_text(CONFIG.replace("steps: [{gather: {key: k, until: done, at_most: 1h}}]", "steps: []"))
+    done = waits.penstock("offset", "adopt", "together")
+    assert (done.code, "PEN-ENG-078" in done.err) == (Exit.PROBLEMS, True)
 
 
 def test_a_route_that_is_dropped_leaves_no_request_behind(waits: Project) -> None:

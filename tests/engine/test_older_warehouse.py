@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.engine.delivery.deliver_batch import Delivery, Halted
 from penstock.engine.delivery.task import stage_ranges
+from penstock.engine.ledger import batches
 from penstock.engine.operate.doctor import Verdict, run_checks
 from tests.engine.copies import ONE_ROUTE, Site
 
@@ -108,6 +109,62 @@ def test_a_route_that_runs_notices_it_at_its_next_batch(site: Site) -> None:
         delivery.deliver(stage_ranges(plan, pipeline.log, {0: (100, 150)}))
     pipeline.ledger.close()
     assert site.rows() == wanted(range(50))
+
+
+def test_what_the_ledger_no_longer_lists_is_missed_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "KEPT_BATCHES", 3)
+    site.append(range(10))
+    assert site.deliver(size=10) == ""
+    shutil.copy(warehouse(site), site.folder / "monday.duckdb")
+    site.append(range(10, 80))
+    assert site.deliver(size=10) == ""
+    shutil.copy(site.folder / "monday.duckdb", warehouse(site))
+    said = site.deliver()
+    assert "lacks at least 27 rows" in said
+    run_verb("penstock offset rewind a --to 10 --partition 0 --yes")
+    assert "--to 10 --partition 0" in said
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(80))
+
+
+def test_one_that_comes_after_many_batches_without_rows_is_missed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "KEPT_BATCHES", 3)
+    site.append(range(9))
+    assert site.deliver() == ""
+    site.append([9] * 5)
+    assert site.deliver(size=1) == ""
+    warehouse(site).unlink()
+    said = site.deliver()
+    assert "PEN-RTE-026" in said
+    run_verb("penstock offset rewind a --to 0 --partition 0 --yes")
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(9))
+
+
+def test_a_route_waits_until_all_partitions_are_rewound(site: Site) -> None:
+    site.append(range(10))
+    site.append(range(100, 110), worker=1)
+    assert site.deliver(size=4) == ""
+    warehouse(site).unlink()
+    verbs = re.findall(r"penstock offset rewind a --to \d+ --partition \d+", site.deliver())
+    assert len(verbs) == 2
+    run_verb(f"{verbs[0]} --yes")
+    assert verbs[1] in site.deliver()
+    run_verb(f"{verbs[1]} --yes")
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(10), range(100, 110))
+
+
+def test_a_route_that_was_dropped_and_comes_back_expects_nothing(site: Site) -> None:
+    replace_by_monday(site)
+    run_verb("penstock offset rewind a --to 0s --yes")
+    site.append(range(200, 210))
+    assert site.deliver() == ""
+    site.write(ONE_ROUTE.replace("  a:\n", "  b:\n"))
+    run_verb("penstock offset drop a --yes")
+    warehouse(site).unlink()
+    site.write(ONE_ROUTE)
+    assert "PEN-RTE-026" not in site.deliver()
 
 
 def test_batches_without_rows_are_not_missed(site: Site) -> None:

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.contract import Batch, Owner, TableBook
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.sql.destination import SqlDestination
@@ -47,7 +47,7 @@ class Store:
     marks: dict[tuple[str, str, int, str], Mark] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
     down: bool = False
-    registered: list[tuple[str, str]] = field(default_factory=list)
+    registered: list[tuple[str, Owner]] = field(default_factory=list)
 
 
 class ModelDestination(SqlDestination[PostgresConfig]):
@@ -84,11 +84,11 @@ class ModelSession(Session):
     def select(self, query: str) -> Sequence[Sequence[object]]:
         raise NotImplementedError(query)
 
-    def registered_tables(self) -> Sequence[tuple[str, str]]:
+    def registered_tables(self) -> Sequence[tuple[str, Owner]]:
         return list(self._store.registered)
 
-    def register_tables(self, tables: Collection[str], route: str) -> None:
-        self._store.registered += [(table, route) for table in tables]
+    def register_tables(self, tables: Collection[str], owner: Owner) -> None:
+        self._store.registered += [(table, owner) for table in tables]
 
     def marked_tables(self) -> Sequence[tuple[str, str, str]]:
         return [(scope, route, table) for scope, route, _, table in self._store.marks]

@@ -116,7 +116,7 @@ def rewind_route(
         total -= sum(max(0, min(end, again.get(p, 0)) - start) for p, some in copies.items() for start, end in some)
         conflict = find_conflict(pipeline, route)
         if conflict is not None:
-            note(f"this accepts what keeps the route from starting: {conflict.what}")
+            note(f"this is about what keeps the route from starting: {conflict.what}")
         if found and not yes:
             require_yes(f"Deliver {counted(total, 'record')} again?")
         if conflict is not None and not found:

@@ -96,6 +96,7 @@ def redshift_dialect(database_schema: str, floats: FloatType = FloatType.NUMERIC
         known=REDSHIFT_TYPES,
         spellings=_SPELLINGS,
         takes_nul=False,
+        ignores_trailing_blanks=True,
         reserved=SYSTEM_COLUMNS,
         # Only the length of a varchar can be changed in place, and ours has the maximum already.
         widens=frozenset(),

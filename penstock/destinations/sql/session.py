@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock import faults
 from penstock.config.component import Offer, offered_by
-from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.contract import Batch, Owner, TableBook
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.marks import MARKS, Mark
-from penstock.destinations.sql.schema.schema_operations import CreateTable, Table, TypedColumn, WidenColumn
+from penstock.destinations.sql.schema.schema_operations import AddColumn, CreateTable, Table, TypedColumn, WidenColumn
 from penstock.destinations.sql.unmapped.unmapped_store import UnmappedStore, not_offered
 from penstock.errors import ContradictionError, PenstockError
 from penstock.flatten.inner_types import InnerType
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.destinations.sql.mirror.applier import MirrorTransaction
 
 REGISTRY = "_penstock_tables"
+_REGISTRY_COLUMNS = ("table_name", "route", "scope")
 """Lists the tables that Penstock made. A table is listed before it is made: any other is somebody else's."""
 
 
@@ -56,20 +57,28 @@ class Session(ABC):
     def select(self, query: str, **values: str) -> Sequence[Sequence[object]]:
         """The rows of a query, whose names are quoted. Each of the values is a ``dialect.parameter`` in it."""
 
-    def registered_tables(self) -> Sequence[tuple[str, str]]:
-        """The tables that Penstock made here, each with the route that made it."""
-        if self.table(REGISTRY) is None:
+    def registered_tables(self) -> Sequence[tuple[str, Owner]]:
+        """The tables that Penstock made here, each with the route that made it. One that an older release made has no
+        scope."""
+        found = self.table(REGISTRY)
+        if found is None:
             return []
-        return [(str(table), str(route)) for table, route in self.select(f"SELECT * FROM {self._registry}")]
+        columns = self.dialect.names([name for name in _REGISTRY_COLUMNS if name in found.columns])
+        rows = self.select(f"SELECT {columns} FROM {self._registry}")
+        return [(str(table), Owner(str(scope[0] or "") if scope else "", str(route))) for table, route, *scope in rows]
 
-    def register_tables(self, tables: Collection[str], route: str) -> None:
-        """Register tables as the route's own. Call it inside ``lock_schema`` of the registry."""
-        text = self.dialect.types[InnerType.STRING]
-        columns = (TypedColumn("table_name", text), TypedColumn("route", text))
-        rows = ", ".join(f"({self.dialect.literal(table)}, {self.dialect.literal(route)})" for table in tables)
-        self.run_ddl(
-            [self.dialect.render(CreateTable(REGISTRY, columns)), f"INSERT INTO {self._registry} VALUES {rows}"]
-        )
+    def register_tables(self, tables: Collection[str], owner: Owner) -> None:
+        """Register tables as a route's own. Call it inside ``lock_schema`` of the registry."""
+        text, literal = self.dialect.types[InnerType.STRING], self.dialect.literal
+        found, columns = self.table(REGISTRY), [TypedColumn(name, text) for name in _REGISTRY_COLUMNS]
+        if found is None:
+            made = [self.dialect.render(CreateTable(REGISTRY, tuple(columns)))]
+        else:
+            lacks = [column for column in columns if column.name not in found.columns]
+            made = [self.dialect.render(AddColumn(REGISTRY, column)) for column in lacks]
+        rows = ", ".join(f"({literal(table)}, {literal(owner.route)}, {literal(owner.scope)})" for table in tables)
+        into = f"{self._registry} ({self.dialect.names(_REGISTRY_COLUMNS)})"
+        self.run_ddl([*made, f"INSERT INTO {into} VALUES {rows}"])
 
     def marked_tables(self) -> Sequence[tuple[str, str, str]]:
         """Scope, route and table of every mark that is kept."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,10 +69,11 @@ def link_files(source: Path, target: Path) -> None:
             linked.mkdir(parents=True, exist_ok=True, mode=0o700)
         elif not path.name.startswith("."):
             linked.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            try:
-                os.link(path, linked)
-            except FileNotFoundError:
-                continue  # removed meanwhile
+            with suppress(FileNotFoundError):  # removed meanwhile
+                try:
+                    os.link(path, linked)
+                except PermissionError:
+                    shutil.copyfile(path, linked)  # a file system without links
 
 
 def _is_kept(path: Path, cut: Cut) -> bool:

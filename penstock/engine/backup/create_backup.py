@@ -153,8 +153,7 @@ class _Backup:
         """Returns whether the state of all routes was there. One that is not is built anew from the log, as after a
         crash that lost it: what waited is read again."""
         complete = True
-        self.pipeline.layout.run.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(prefix="backup-", dir=self.pipeline.layout.run) as scratch:
+        with tempfile.TemporaryDirectory(prefix="backup-", dir=self.pipeline.layout.root) as scratch:
             for position in positions:
                 checkpoint = self.pipeline.layout.checkpoints / position.checkpoint
                 if not has_state(checkpoint):

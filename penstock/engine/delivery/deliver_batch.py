@@ -179,7 +179,7 @@ class Delivery:
         try:
             self.check_history_without_halt()
         except ContradictionError as error:
-            raise self._halt_on_contradiction(error) from error
+            raise self.halt_on_contradiction(error) from error
 
     def check_history_without_halt(self) -> None:
         """The same for callers that do not run the route: raises ``ContradictionError`` and does not halt it."""
@@ -275,7 +275,7 @@ class Delivery:
             "Put back what was changed (`steps`, `namespace`, `table`) until the batch is done, which `penstock status`"
             f" tells, and change it then. Or deliver its records again, also what is there: {', '.join(verbs)}",
         )
-        raise self._halt_on_contradiction(error) from error
+        raise self.halt_on_contradiction(error) from error
 
     def _write(
         self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, all_or_nothing: bool = False
@@ -294,12 +294,12 @@ class Delivery:
         )  # fmt: skip
         known = replace(
             batch, order=self._order_in(batch), record_ids=RecordIds(self.log), waiting_groups=self._groups(),
-            follows=self.ledger.newest_marked(self.plan.name) if self.destination.capabilities.marks else 0,
+            follows=self.newest_marked(),
         )  # fmt: skip
         try:
             receipts = writer.write(known, parts, again)
         except ContradictionError as error:
-            raise self._halt_on_contradiction(self._explain(error)) from error
+            raise self.halt_on_contradiction(self._explain(error)) from error
         staged = rows_by_table(parts)
         unavailable = {table.table: str(table.unavailable) for table in receipts if table.unavailable is not None}
         deferred = [DeferredPart(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
@@ -322,7 +322,7 @@ class Delivery:
         try:
             self.history.check_local_state(self.plan.name, self.plan.sources)
         except ContradictionError as error:
-            raise self._halt_on_contradiction(error) from error
+            raise self.halt_on_contradiction(error) from error
 
     def _check_target(self) -> None:
         if self.history is None or self.history_checked.is_set():
@@ -343,7 +343,8 @@ class Delivery:
                 return error
         return error
 
-    def _halt_on_contradiction(self, error: ContradictionError) -> Halted:
+    def halt_on_contradiction(self, error: ContradictionError) -> Halted:
+        """Note that the route waits for an operator, and say why."""
         message = str(error)
         self.ledger.set_state(self.plan.name, RouteState.HALTED, message)
         events.route_halted(self.plan.name, message)
@@ -436,7 +437,7 @@ class Delivery:
         """``marked_by``: the receipts of what the destination has marked as this batch, if not all of them."""
         faults.reach("route.destination_done")
         postponed = [*postponed, *postponed_by(receipts)]
-        marked = self._is_marked(receipts if marked_by is None else marked_by)
+        marked = self.marked_tables(receipts if marked_by is None else marked_by)
         with self.settle_lock:
             settlement = self.store_failed(
                 Settlement(
@@ -452,8 +453,13 @@ class Delivery:
             self._commit(batch, replace(settlement, deferred=deferred, seconds=time.monotonic() - started))
             faults.reach("route.ledger_committed")
 
-    def _is_marked(self, receipts: Sequence[TableReceipt]) -> bool:
-        return self.destination.capabilities.marks and any(receipt.rows for receipt in receipts)
+    def marked_tables(self, receipts: Sequence[TableReceipt]) -> Collection[str]:
+        """The tables of which the destination keeps a mark."""
+        return {receipt.table for receipt in receipts if receipt.rows} if self.destination.capabilities.marks else ()
+
+    def newest_marked(self) -> int:
+        """The newest batch that the destination must have; 0 if it keeps no marks."""
+        return self.ledger.newest_marked(self.plan.name) if self.destination.capabilities.marks else 0
 
     def _holds_after(self, report: BatchReport) -> dict[int, int | None]:
         """What steps hold per partition after the batch, also of partitions that it does not cover."""

@@ -53,7 +53,7 @@ from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.route_control import RouteControl
 from penstock.engine.stateful.shards import SHARDS
 from penstock.engine.stateful.state_recovery import give_up_state, recover_state
-from penstock.errors import LedgerUnavailable, TransientError
+from penstock.errors import ContradictionError, LedgerUnavailable, TransientError
 from penstock.log.read_ranges import offsets_to_json
 from penstock.log.record_order import Offsets
 from penstock.outcome import check_count
@@ -348,13 +348,7 @@ class RouteRunner(threading.Thread):
 
     def _start_query(self) -> StreamingQuery:
         plan, pace = self.plan, self._pace
-        if has_other_state(self._select_checkpoint(), plan.state_name):
-            self._check_begun_batch()
-            give_up_state(self._ledger, plan.name)
-        elif self._state_behind or (plan.holding and lacks_state(self._select_checkpoint())):
-            give_up_state(self._ledger, plan.name)
-        self._state_behind = False
-        recover_state(self._ledger, plan, has_batches(self._select_checkpoint()))
+        self._recover_state()
         if plan.holding:
             keep_state_name(self._select_checkpoint(), plan.state_name or "")
             find_moved_state(self._select_checkpoint())
@@ -380,6 +374,22 @@ class RouteRunner(threading.Thread):
             settings["spark.sql.shuffle.partitions"] = str(SHARDS)
         with _STARTING, _settings(self._spark, settings):
             return writer.foreachBatch(self._run_batch).start()
+
+    def _recover_state(self) -> None:
+        """Begin anew where the state of the checkpoint is not the one that belongs to step and ledger. Raises
+        ``Halted`` if that would lose or double something."""
+        plan, ledger, log = self.plan, self._ledger, self._delivery.log
+        try:
+            if has_other_state(self._select_checkpoint(), plan.state_name):
+                self._check_begun_batch()
+                give_up_state(ledger, log, plan)
+            elif self._state_behind or (plan.holding and lacks_state(self._select_checkpoint())):
+                give_up_state(ledger, log, plan)
+            self._state_behind = False
+            recover_state(ledger, log, plan, has_batches(self._select_checkpoint()))
+        except ContradictionError as error:
+            self._cause = self._delivery.halt_on_contradiction(error)
+            raise self._cause from error
 
     def _check_begun_batch(self) -> None:
         """Before a batch under way is given up, because another step decides from now on. It would be delivered again:

@@ -32,9 +32,6 @@ from penstock.errors import ContradictionError
 from penstock.log.lineage import LINEAGE_FILE
 from penstock.log.local_log import LocalLog
 
-MAX_LISTED = 10_000
-"""How many batches are searched for what a destination lacks."""
-
 
 @dataclass(frozen=True)
 class Missing:
@@ -44,6 +41,12 @@ class Missing:
     """Rows, and which."""
     how_to_deliver: str
     """The verbs that deliver them again, as sentences; empty if the log has none of them."""
+    is_known: bool = False
+    """Whether it is known which records they were of."""
+
+
+class RowsMissing(ContradictionError):
+    """The destination lacks rows of records that are known: once all of these are read again, it is settled."""
 
 
 @dataclass(frozen=True)
@@ -146,42 +149,65 @@ class History:
                 raise self._conflict(route, other, f"route '{other}', which the config no longer has, wrote to {place}")
 
     def check_nothing_missing(self, route: str, destination: AnyDestination, has_state: bool) -> None:
-        """Raises ``ContradictionError`` if the destination does not have what was delivered to it, and
-        ``TransientError`` if it is unavailable."""
+        """Raises ``ContradictionError`` if the destination does not have what was delivered to it (``RowsMissing`` if
+        it is known which records those are), and ``TransientError`` if it is unavailable."""
         missing = self.find_missing(route, destination, has_state)
         if missing is not None:
-            raise ContradictionError(
+            found = RowsMissing if missing.is_known else ContradictionError
+            raise found(
                 "PEN-RTE-026",
                 f"the destination of route '{route}' lacks {missing.what}: it was replaced by an older copy, or by"
                 " another.",
-                f"{missing.how_to_deliver} To go on without them: penstock offset rewind {route} --to 0s",
+                f"{missing.how_to_deliver} To go on without them: penstock offset rewind {route} --to 0s".strip(),
             )
 
     def find_missing(self, route: str, destination: AnyDestination, has_state: bool) -> Missing | None:
         """What was delivered, and the destination does not have. ``None`` if nothing is missing, or if the destination
         keeps no marks. ``has_state``: the route's batches also have records from before their ranges, which waited."""
-        accepted = self.ledger.accepted_others(route)
-        if not destination.capabilities.marks or not (self.ledger.newest_marked(route) or accepted):
+        own = set(self.ledger.adopted_histories(route))
+        accepted = {pair: number for pair, number in self.ledger.accepted_others(route).items() if pair in own}
+        newest = self.ledger.newest_marked(route)
+        if not destination.capabilities.marks or not (newest or accepted):
             return None
-        newest = {(load.batch.scope, load.batch.route): load.batch.number for load in destination.newest_loads()}
         everything = f"To deliver everything again (doubled without a `primary_key`): {_rewind_all(route)}."
+        there = {(load.batch.scope, load.batch.route): load.batch.number for load in destination.newest_loads()}
         for (scope, name), number in accepted.items():
-            if newest.get((scope, name), 0) < number:
+            if there.get((scope, name), 0) < number:
                 what = f"rows that were delivered to it, up to batch {number} of '{name}' under ledger {scope[:8]}"
                 return Missing(what, everything)
-        own = newest.get((self.ledger.scope, route), 0)
-        listed = self.ledger.batches(route, last=MAX_LISTED)
-        lacking = [batch for batch in listed if batch.marked and batch.number > own]
-        if not lacking:
+        loads = destination.loads(self.ledger.scope, route)
+        has = {(load.batch.number, load.table) for load in loads}
+        # It keeps its newest marks: what is older than all of them may have had one.
+        oldest, last = (min((number for number, _ in has), default=0), max((number for number, _ in has), default=0))
+        listed = [part for part in self.ledger.marked_tables(route) if part.number >= oldest]
+        lacking = [part for part in listed if (part.number, part.table) not in has]
+        unlisted = last < newest and last + 1 < self.ledger.first_listed(route)
+        if not lacking and not unlisted:
             return None
-        what = f"{sum(batch.loaded for batch in lacking)} rows that were delivered to it"
+        rows = sum(part.rows for part in lacking)
+        what = f"{'at least ' if unlisted else ''}{rows} rows that were delivered to it"
         if has_state:
             return Missing(what, everything)
-        starts: dict[int, int] = {}
-        for batch in lacking:
-            for partition, (start, _) in batch.ranges.items():
+        starts: dict[int, int] = self._stands_at(route, loads) if unlisted else {}
+        for part in lacking:
+            if part.ranges is None:
+                return Missing(what, everything)
+            for partition, (start, _) in part.ranges.items():
                 starts[partition] = min(start, starts.get(partition, start))
-        return Missing(what, self._how_to_deliver_from(route, starts))
+        how_to_deliver = self._how_to_deliver_from(route, starts)
+        numbers = {part.number for part in lacking}
+        if tables := sorted({table for number, table in has if number in numbers}):
+            how_to_deliver += f" What {', '.join(tables)} has of these batches comes again (doubled without a key)."
+        return Missing(what, how_to_deliver, is_known=True)
+
+    def _stands_at(self, route: str, loads: Sequence[LoadedTable]) -> dict[int, int]:
+        """Up to which offsets the destination has what the route has read."""
+        found = {p: self.log.bounds(p).oldest for p in self.ledger.offsets(route) if p in self.log.partitions()}
+        for load in loads:
+            origin = Origin.from_text(load.batch.origin)
+            for partition, stretch in origin.stretches.items() if origin is not None else ():
+                found[partition] = max(stretch.end, found.get(partition, 0))
+        return found
 
     def _how_to_deliver_from(self, route: str, starts: Mapping[int, int]) -> str:
         there = {p: max(at, self.log.first_offset(p)) for p, at in starts.items() if p in self.log.partitions()}

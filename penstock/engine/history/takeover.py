@@ -8,8 +8,10 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.destinations.contract import LoadedTable
+from penstock.destinations.contract import Batch, LoadedTable
 from penstock.engine.history.adoption import LogPart, history_reach, lost_replays, plan_adoption
+from penstock.engine.history.batch_origin import Origin
+from penstock.engine.history.route_history import RowsMissing
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
 from penstock.engine.operate.offset_control import (
     RewindRange,
@@ -21,7 +23,7 @@ from penstock.engine.operate.offset_control import (
 )
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route_sources import replay_source
-from penstock.engine.spark.spark_checkpoints import delivered_up_to
+from penstock.engine.spark.spark_checkpoints import checkpoints_of, delivered_up_to, has_state
 from penstock.errors import ContradictionError, PenstockError, TransientError
 from penstock.log.record_order import LogOrder
 
@@ -51,6 +53,28 @@ def _refuse_if_waiting(pipeline: Pipeline, route: str) -> None:
         )
 
 
+def _refuse_if_held(pipeline: Pipeline, other: str, route: str) -> None:
+    """Refuse to adopt what a route with a holding step has delivered, now or when it had one."""
+    keep = (
+        "Give the route its old name back: with a step that keeps records back it keeps it."
+        if other != route
+        else ("Put the newest copy of `data_dir` back, if there is one.")
+    )
+    fix = (
+        f"{keep} Or deliver the whole log again, with which a table that has a `primary_key` stays right: penstock"
+        f" offset rewind {route} --to 1970-01-01"
+    )
+    refuse_if_holding(pipeline, route, "what was delivered does not tell what waits in it", fix)
+    left = [path for path in checkpoints_of(pipeline.layout.checkpoints, other) if has_state(path)]
+    if left:
+        raise PenstockError(
+            "PEN-ENG-078",
+            f"'{other}' had a step that decides over several batches ({left[0]}): what it has delivered does not tell"
+            " what waited in it.",
+            fix,
+        )
+
+
 def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> AdoptionResult:
     """Let a route go on after what was delivered under a name: that of a route which left the config, its own under
     another ledger, or its own under a newer copy of this one.
@@ -58,11 +82,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
     Writes nothing to the destination. When the route starts, it counts what it has adopted and loads what is
     missing of it.
     """
-    refuse_if_holding(
-        pipeline, route, "what was delivered does not tell what waits in it",
-        "Put the newest copy of `data_dir` back, if there is one. Or deliver the whole log again, with which a table"
-        f" that has a `primary_key` stays right: penstock offset rewind {route} --to 0",
-    )  # fmt: skip
+    _refuse_if_held(pipeline, other, route)
     _refuse_if_waiting(pipeline, route)
     pipeline.sources_of(route)
     pipeline.check_log()
@@ -106,7 +126,7 @@ def adopt(pipeline: Pipeline, other: str, route: str, operator: Operator) -> Ado
         aside = _set_failed_aside(pipeline, route)
         pipeline.ledger.adopt(route, adoption, operator, running)
         # A name that was not looked at may have come further: it is to be adopted next.
-        _accept_others(pipeline, route, Act.ADOPT, {other, route, *(load.batch.route for load in [*found, *others])})
+        _accept_others(pipeline, route, {other, route, *(load.batch.route for load in [*found, *others])})
     ends = {p: end for batch in adoption.batches for p, (_, end) in batch.ranges.items()}
     stretches = {p: (position, ends.get(p, starts.get(p, position))) for p, position in positions.items()}
     replayed = "" if lost == 0 else _describe_lost(lost)
@@ -151,7 +171,7 @@ def accept_history(pipeline: Pipeline, route: str, operator: Operator, act: Act)
     _set_failed_aside(pipeline, route)
     copies = passed_copies(pipeline, route, ())
     pipeline.ledger.accept(route, _highest_number(pipeline, route), operator, act, copies)
-    _accept_others(pipeline, route, act)
+    _accept_others(pipeline, route)
 
 
 def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
@@ -159,14 +179,26 @@ def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:
     return pipeline.failed_store.set_aside(route, pipeline.ledger.failed_extent(route))
 
 
-def _accept_others(pipeline: Pipeline, route: str, act: Act, names: Collection[str] | None = None) -> None:
+def _accept_others(pipeline: Pipeline, route: str, names: Collection[str] | None = None) -> None:
     """Accept the marks that other ledgers have now under these names, or under all; what they add later is checked
-    again."""
+    again. Those of this log are the route's own: it goes on from them, or delivers the same records again."""
     loads = pipeline.plan(route).destination().newest_loads()
     batches = [load.batch for load in loads if names is None or load.batch.route in names]
-    pipeline.ledger.accept_others(
-        route, {(batch.scope, batch.route): batch.number for batch in batches}, act, instead=names is None
-    )
+    identities = {part.identity for part in pipeline.history().log_parts().values() if part.identity}
+    taken = {route} if names is None else names
+    own = {
+        (batch.scope, batch.route)
+        for batch in batches
+        if batch.route in taken and (batch.scope == pipeline.ledger.scope or _is_of(batch, identities))
+    }
+    numbers = {(batch.scope, batch.route): batch.number for batch in batches}
+    pipeline.ledger.accept_others(route, numbers, own, instead=names is None)
+
+
+def _is_of(batch: Batch, identities: Collection[str]) -> bool:
+    """Whether a batch was made of records of a log with these identities."""
+    origin = Origin.from_text(batch.origin)
+    return origin is not None and any(stretch.identity in identities for stretch in origin.stretches.values())
 
 
 def find_conflict(pipeline: Pipeline, route: str) -> ContradictionError | None:
@@ -186,9 +218,9 @@ def rewind_anyway(
     conflict: ContradictionError | None,
 ) -> None:
     """Rewind a route to these ranges, or to where it stands if there are none, and accept what ``find_conflict``
-    found."""
+    found. Rows that are missing are not accepted as long as they could come again, from other partitions."""
     rewind(pipeline, stretches, operator)
-    if conflict is not None:
+    if conflict is not None and not (stretches and isinstance(conflict, RowsMissing)):
         accept_history(pipeline, route, operator, Act.REWIND)
 
 
@@ -214,7 +246,7 @@ def start_at_end(pipeline: Pipeline, operator: Operator) -> list[str]:
             pipeline.ledger.open_route(route, ends)
             _set_failed_aside(pipeline, route)
             pipeline.ledger.start_at(route, ends, _highest_number(pipeline, route), operator)
-            _accept_others(pipeline, route, Act.START)
+            _accept_others(pipeline, route)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -177,8 +177,8 @@ class Settlement:
     """Per partition, the lowest offset that steps hold back from now on, ``None`` for nothing. In a partition that is
     not named they hold what they held."""
     seconds: float = 0.0
-    marked: bool = False
-    """Whether the destination has a mark of this batch."""
+    marked: Collection[str] = ()
+    """The tables of which the destination has a mark under this route and number."""
 
     @property
     def items_waiting(self) -> int:
@@ -265,8 +265,17 @@ class CommittedBatch:
     failed: int
     waiting: int
     seconds: float
-    marked: bool = False
-    """Whether the destination has a mark of it, and no operator has decided otherwise since."""
+
+
+@dataclass(frozen=True)
+class MarkedTable:
+    """A table's part of a batch, of which the destination must have a mark."""
+
+    number: int
+    table: str
+    rows: int
+    ranges: Mapping[int, tuple[int, int]] | None
+    """Of the batch; ``None`` if it is not listed any more."""
 
 
 class Act(StrEnum):

@@ -19,6 +19,7 @@ from penstock.engine.ledger.accounts import (
     PASSING_OVER,
     CommittedBatch,
     Halt,
+    MarkedTable,
     Position,
     RouteState,
     Settlement,
@@ -154,7 +155,7 @@ class Batches(WaitingTables, Summaries):
             )
             .values(
                 committed_at=time.time(), items=s.items, added=added, loaded=s.loaded, skipped=skipped,
-                failed=s.failed, waiting=s.items_waiting, seconds=s.seconds, marked=int(s.marked),
+                failed=s.failed, waiting=s.items_waiting, seconds=s.seconds,
             )
         )  # fmt: skip
         if done.rowcount != 1:
@@ -245,8 +246,12 @@ class Batches(WaitingTables, Summaries):
                 **_extent(s),
             )
         )  # fmt: skip
+        if s.marked:
+            known = sa.update(t.courses).where(t.courses.c.route == route, t.courses.c.marked < number)
+            connection.execute(known.values(marked=number))
         for receipt in s.tables:
-            connection.execute(sa.insert(t.deliveries).values(_delivery(route, number, receipt)))
+            marked = int(receipt.table in s.marked)
+            connection.execute(sa.insert(t.deliveries).values(**_delivery(route, number, receipt), marked=marked))
             rows = {"rows": receipt.rows, "merged": receipt.merged}
             add_to_row(connection, t.table_totals, {"route": route, "target": receipt.table}, rows)
         for step, skipped in s.skipped.items():
@@ -307,21 +312,50 @@ class Batches(WaitingTables, Summaries):
         return [
             CommittedBatch(
                 row.number, ranges_from_text(row.ranges), row.committed_at, row.items, row.loaded, row.skipped,
-                row.failed, row.waiting, row.seconds, bool(row.marked),
+                row.failed, row.waiting, row.seconds,
             )
             for row in self.rows(query.limit(last))
         ]  # fmt: skip
 
     def newest_marked(self, route: str) -> int:
         """The number of the newest batch that the destination must have a mark of; 0 if there is none."""
-        b = self._t.batches.c
-        query = sa.select(b.number).where(b.route == route, b.marked == 1).order_by(b.number.desc()).limit(1)
         with self.reading() as connection:
-            return connection.execute(query).scalar() or 0
+            return connection.execute(sa.select(self._t.courses.c.marked).filter_by(route=route)).scalar() or 0
+
+    def marked_tables(self, route: str) -> list[MarkedTable]:
+        """What the destination must have marks of, as far as it is listed."""
+        with self.reading() as connection:
+            return self._marked_tables(connection, route)
+
+    def first_listed(self, route: str) -> int:
+        """The number of the oldest batch that is listed; 0 if there is none."""
+        b = self._t.batches.c
+        with self.reading() as connection:
+            return connection.execute(sa.select(sa.func.min(b.number)).where(b.route == route)).scalar() or 0
+
+    def _marked_tables(self, connection: sa.Connection, route: str) -> list[MarkedTable]:
+        d, b = self._t.deliveries, self._t.batches
+        listed = d.outerjoin(b, sa.and_(b.c.route == d.c.route, b.c.number == d.c.number))
+        query = sa.select(d, b.c.ranges).select_from(listed).where(d.c.route == route, d.c.marked == 1)
+        return [
+            MarkedTable(row.number, row.target, row.rows, None if row.ranges is None else ranges_from_text(row.ranges))
+            for row in connection.execute(query)
+        ]
 
     def _forget_marks(self, connection: sa.Connection, route: str) -> None:
         """Expect none of the earlier batches at the destination any more."""
-        connection.execute(sa.update(self._t.batches).filter_by(route=route).values(marked=0))
+        connection.execute(sa.update(self._t.deliveries).filter_by(route=route).values(marked=0))
+        connection.execute(sa.update(self._t.courses).filter_by(route=route).values(marked=0))
+
+    def forget_marks_of(self, route: str, parts: Collection[MarkedTable]) -> None:
+        """Do not expect these at the destination any more."""
+        d = self._t.deliveries
+        with self.writing() as connection:
+            for part in parts:
+                here = sa.update(d).filter_by(route=route, number=part.number, target=part.table)
+                connection.execute(here.values(marked=0))
+            left = max((part.number for part in self._marked_tables(connection, route)), default=0)
+            connection.execute(sa.update(self._t.courses).filter_by(route=route).values(marked=left))
 
     def _standing(self, connection: sa.Connection, route: str) -> Standing:
         t = self._t

@@ -108,8 +108,8 @@ class Interventions(Batches):
         take its rows for those that come now. Refused if tables have their part of it and records would come again in
         partitions that were not asked for.
 
-        The checkpoint is dropped, and with it the state of the route's steps: so every other partition goes back to the
-        lowest offset that a step holds. Acknowledgements ahead of the route in these partitions are void: everything
+        The checkpoint is dropped, and with it the state of the route's steps: so no partition starts behind the lowest
+        offset that a step holds. Acknowledgements ahead of the route in these partitions are void: everything
         from the target on is delivered. Tables no longer wait for parts that come again; they keep waiting for other
         offsets. Refused if only some of a part that a table waits for would come again.
         """
@@ -118,7 +118,10 @@ class Interventions(Batches):
             course = self._require_idle(connection, route, engine_runs=False)
             standing = self._standing(connection, route)
             held = self._held(connection, route)
-            starts = {p: targets.get(p, held.get(p, position.committed)) for p, position in standing.positions.items()}
+            starts = {
+                p: min(targets.get(p, position.committed), held.get(p, position.committed))
+                for p, position in standing.positions.items()
+            }
             self._set_held(connection, route, dict.fromkeys(held))
             self._release_rewound_parts(connection, route, starts)
             self._release_rewound_items(connection, route, starts)

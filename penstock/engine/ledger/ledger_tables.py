@@ -34,13 +34,14 @@ class Tables:
             _values(ranges=text, began_at=real),
             _set_at_commit(committed_at=real, items=big, added=big, loaded=big),
             _set_at_commit(skipped=big, failed=big, waiting=big, seconds=real),
-            [sa.Column("digest", text, nullable=True), sa.Column("marked", integer, nullable=True)],
+            [sa.Column("digest", text, nullable=True)],
         )
         self.deliveries = table(
             "deliveries",
             _key(route=text, number=big, target=text),
             _values(rows=big, status=text),
             [sa.Column("merged", big, nullable=False, server_default="0")],
+            [sa.Column("marked", integer, nullable=False, server_default="0")],
         )
         self.table_totals = table("table_totals", _key(route=text, target=text), _values(rows=big, merged=big))
         self.skips = table("skips", _key(route=text, step=text), _values(items=big))
@@ -70,7 +71,12 @@ class Tables:
             _numbered(),
             _values(at=real, route=text, act=text, who=text, reason=text, partition=integer, first=big, end=big),
         )
-        self.courses = table("courses", _key(route=text), _values(generation=integer, last_number=big))
+        self.courses = table(
+            "courses",
+            _key(route=text),
+            _values(generation=integer, last_number=big),
+            [sa.Column("marked", big, nullable=False, server_default="0")],
+        )
         self.replays = table("replays", _key(route=text), _values(partition=integer, offset=big, entries=text))
         self.settled = table("settled", _key(route=text, entry=big), _values(action=text, at=real))
         self.replay_doubts = table("replay_doubts", _key(route=text, partition=integer), _values(end=big))

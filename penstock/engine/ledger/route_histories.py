@@ -105,9 +105,14 @@ class RouteHistories(Interventions):
         return {(place[1], place[2]): number for place, number in places if len(place) == 3}
 
     def accept_others(
-        self, route: str, numbers: Mapping[tuple[str, str], int], act: Act, instead: bool = False
+        self,
+        route: str,
+        numbers: Mapping[tuple[str, str], int],
+        own: Collection[tuple[str, str]],
+        instead: bool = False,
     ) -> None:
-        """``instead``: nothing that was accepted before is expected any more. A name that was adopted stays adopted."""
+        """Accept what others have delivered, by scope and name. ``own`` are those that the route goes on from.
+        ``instead``: nothing else that was accepted before is expected any more. What was adopted stays adopted."""
         a = self._t.accepted
         of_route = a.c.route.startswith(f"{route} ", autoescape=True)
         with self.writing() as connection:
@@ -116,14 +121,15 @@ class RouteHistories(Interventions):
                 connection.execute(sa.update(a).where(of_route).values(number=0))
             for (scope, other), number in numbers.items():
                 key = f"{route} {scope} {other}"
-                self._accept(connection, key, Act.ADOPT if known.get(key) is Act.ADOPT else act, number)
+                is_own = (scope, other) in own or known.get(key) is Act.ADOPT
+                self._accept(connection, key, Act.ADOPT if is_own else Act.RESUME, number)
 
-    def former_names(self, route: str) -> set[str]:
-        """The names under which what the route has adopted was delivered, in any ledger."""
+    def adopted_histories(self, route: str) -> list[tuple[str, str]]:
+        """The ledgers and names under which what the route goes on from was delivered."""
         a = self._t.accepted.c
         adopted = a.route.startswith(f"{route} ", autoescape=True) & (a.act == Act.ADOPT.value)
         found = [row.route.split(" ", 2) for row in self.rows(sa.select(a.route).where(adopted))]
-        return {parts[2] for parts in found if len(parts) == 3} - {route}
+        return [(parts[1], parts[2]) for parts in found if len(parts) == 3]
 
     def accept(self, route: str, number: int, operator: Operator, act: Act, copies: Stretches) -> None:
         """Note that an operator has decided about earlier deliveries, up to a batch number: the route does not ask
@@ -245,6 +251,8 @@ class RouteHistories(Interventions):
             self._require_idle(connection, route, engine_runs=False)
             for table in _by_route(self._t):
                 connection.execute(sa.delete(table).where(table.c.route == route))
+            accepted = self._t.accepted
+            connection.execute(sa.delete(accepted).where(accepted.c.route.startswith(f"{route} ", autoescape=True)))
             self._accept(connection, f"{DROPPED}{route}", Act.DROP, 0)
 
     def dropped_routes(self) -> set[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock import faults
-from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.contract import Batch, Owner, TableBook
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
 from penstock.engine.ledger.database import put_row
@@ -117,8 +117,8 @@ class RouteBook(TableBook):
         with self._ledger.reading() as connection:
             return list(connection.execute(query).scalars())
 
-    def former_names(self) -> set[str]:
-        return self._ledger.former_names(self._route)
+    def former_selves(self) -> list[Owner]:
+        return [Owner(scope, name) for scope, name in self._ledger.adopted_histories(self._route)]
 
     def overflowing(self, batch: Batch) -> list[str]:
         return self._ledger.overflowing(batch)

@@ -17,11 +17,12 @@ from datetime import datetime
 
 from penstock.engine.delivery.batch_pieces import joined
 from penstock.engine.failed.replay import repeated_copies
+from penstock.engine.history.left_sources import check_sources_of_held
 from penstock.engine.ledger import Advance, Operator, Position, RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.engine_lock import EngineLock
 from penstock.engine.processes.presence import engine_pid
-from penstock.engine.route_sources import own_sources
+from penstock.engine.route_sources import own_sources, replay_source
 from penstock.errors import PenstockError
 from penstock.log.logical_clock import UNSTAMPED
 
@@ -159,7 +160,8 @@ def plan_rewind(pipeline: Pipeline, route: str, to: int | datetime, partition: i
     (except its replays). Empty if a rewind would have no effect. Changes nothing.
 
     Where the last record wins, all partitions go back to one moment of the log's order, that of the oldest record that
-    is read again: else that record would overwrite newer ones of other partitions, which are not read again.
+    is read again: else that record would overwrite newer ones of other partitions, which are not read again. What waits
+    in a step is forgotten with the step's state, so all of it is read again, too.
     """
     positions = _open_route(pipeline, route)
     _require_no_engine(pipeline, route)
@@ -175,6 +177,7 @@ def plan_rewind(pipeline: Pipeline, route: str, to: int | datetime, partition: i
             return []
     if pipeline.plan(route).last_record_wins:
         found = _align_partitions(pipeline, found, positions)
+    found = _back_to_holds(pipeline, route, found, positions)
     return [replace(each, acknowledged=tuple(standing.acknowledged.get(each.partition, ()))) for each in found]
 
 
@@ -190,6 +193,30 @@ def rewind(pipeline: Pipeline, stretches: Sequence[RewindRange], operator: Opera
         with block_engine_start(pipeline):
             copies, has_state = passed_copies(pipeline, route, stretches), pipeline.plan(route).holding is not None
             pipeline.ledger.rewind(route, targets, operator, copies, has_state)
+            _forget_what_comes_again(pipeline, route)
+
+
+def _forget_what_comes_again(pipeline: Pipeline, route: str) -> None:
+    """Expect no batch at the destination any more of which everything that the log has comes again, under new
+    numbers."""
+    marked = pipeline.ledger.marked_tables(route)
+    positions = {p: position.committed for p, position in pipeline.ledger.offsets(route).items()}
+    oldest = {p: pipeline.log.first_offset(p) for p in pipeline.log.partitions()}
+    all_replays = dict.fromkeys(pipeline.log.partitions([replay_source(route)]), 0)
+    copies = {p: set(found) for p, found in repeated_copies(route, pipeline.log, {**positions, **all_replays}).items()}
+
+    def comes_again(partition: int, first: int, end: int) -> bool:
+        if partition not in oldest or positions.get(partition, end) <= max(first, oldest[partition]):
+            return True
+        # Of replayed records, what comes as the original.
+        return copies.get(partition, set()).issuperset(range(max(first, oldest[partition]), end))
+
+    again = [
+        part
+        for part in marked
+        if part.ranges is not None and all(comes_again(p, first, end) for p, (first, end) in part.ranges.items())
+    ]
+    pipeline.ledger.forget_marks_of(route, again)
 
 
 def passed_copies(pipeline: Pipeline, route: str, stretches: Sequence[RewindRange]) -> dict[int, list[tuple[int, int]]]:
@@ -345,6 +372,23 @@ def _align_partitions(
             gone = 0 < oldest == start
             asked[partition] = RewindRange(found[0].route, partition, owner.source, start, committed, gone)
     return [asked[partition] for partition in sorted(asked)]
+
+
+def _back_to_holds(
+    pipeline: Pipeline, route: str, found: Sequence[RewindRange], positions: Mapping[int, Position]
+) -> list[RewindRange]:
+    """The same ranges, none of them behind the oldest record that waits in a step."""
+    held = pipeline.ledger.held(route) if found else {}
+    check_sources_of_held(pipeline.log, route, held, positions)
+    moved = {each.partition: each for each in found}
+    for partition, first in held.items():
+        each = moved.get(partition)
+        if each is None:
+            source, committed = pipeline.log.partitions()[partition].source, positions[partition].committed
+            moved[partition] = RewindRange(route, partition, source, first, committed, gone=False)
+        else:
+            moved[partition] = replace(each, start=min(each.start, first))
+    return [moved[partition] for partition in sorted(moved)]
 
 
 def _count(pipeline: Pipeline, partition: int, start: int, end: int) -> int:

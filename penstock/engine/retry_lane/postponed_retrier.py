@@ -151,7 +151,7 @@ class PostponedRetrier:
         found = Receipt(receipts).failures
         settlement = Settlement(
             places.num_rows, Receipt(receipts).rows, skipped_by(report.skipped, receipts), tables=receipts,
-            postponed=postponed_by(receipts),
+            postponed=postponed_by(receipts), marked=self.delivery.marked_tables(receipts),
         )  # fmt: skip
         refused = sum(rows.num_rows for rows in found)
         self._settle(number, settlement, list(all_failed(report, refused_items(found))), report.failed_rows + refused)
@@ -164,7 +164,7 @@ class PostponedRetrier:
         tables = {name: table.first for name, table in ledger.waiting_tables(self._route).items()}
         batch = Batch(
             ledger.scope, self._route, number, {}, waiting=tables, waiting_groups=waiting,
-            order=RangeOrder(log, _spans(places)), record_ids=RecordIds(log),
+            order=RangeOrder(log, _spans(places)), record_ids=RecordIds(log), follows=self.delivery.newest_marked(),
         )  # fmt: skip
         receipts = self.delivery.destination.write(batch, report.parts, RouteBook(ledger, self._route)).tables
         for table in receipts:

@@ -209,6 +209,8 @@ class RetryLane:
             waiting_as=[name for name in ledger.waiting_route_names(self._route) if name != part.batch.route],
             order=RangeOrder(log, part.batch.ranges),
             record_ids=RecordIds(log),
+            # What it had under another name is not marked under this one.
+            follows=self.delivery.newest_marked() if part.batch.route == self._route else 0,
         )
         book = RouteBook(ledger, self._route)
         finished = False
@@ -235,7 +237,8 @@ class RetryLane:
                 f" {receipt.rows + failed}.",
                 "They wait and are tried again. This is a defect of the destination; please report it.",
             )
-        settlement = _settlement(part, receipt, failed, staged.acknowledged)
+        marked = self.delivery.marked_tables(receipt.tables) if part.batch.route == self._route else ()
+        settlement = replace(_settlement(part, receipt, failed, staged.acknowledged), marked=marked)
         settlement = self.delivery.store_failed(settlement, part.batch.number, refused_items(failures), failed)
         faults.reach("retry.before_ledger_commit")
         if self.delivery.ledger.settle_waiting(part, settlement):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from penstock.destinations.contract import Part
 from penstock.destinations.postgres.config import PostgresConfig
 from penstock.destinations.postgres.destination import PostgresDestination
 from penstock.testing.destination import Staging, batch, events
@@ -27,10 +28,10 @@ class ByRound:
         return offsets * 2 + (partitions + 1) % 2
 
 
-def deliver(
+def staged(
     database: Database, tmp_path: Path, rows: list[dict[str, Any]], adopt: bool = True, number: int = 0, **options: Any
-) -> None:
-    """Deliver the rows as one batch, given in turn to two partitions."""
+) -> tuple[PostgresDestination, list[Part]]:
+    """The rows, given in turn to two partitions."""
     settings = {"url": database.dsn, "database_schema": database.schema, "table": "events", "primary_key": ["id"]}
     adopted = {"adopt": ["events"]} if adopt else {}
     destination = PostgresDestination(PostgresConfig.model_validate({**settings, **adopted, **options}))
@@ -40,6 +41,14 @@ def deliver(
         for partition in (0, 1)
         for part in staging.stage(events(*rows[1 - partition :: 2]), partition, number * len(rows))
     ]
+    return destination, parts
+
+
+def deliver(
+    database: Database, tmp_path: Path, rows: list[dict[str, Any]], adopt: bool = True, number: int = 0, **options: Any
+) -> None:
+    """Deliver the rows as one batch."""
+    destination, parts = staged(database, tmp_path, rows, adopt, number, **options)
     (receipt,) = destination.write(replace(batch(number), order=ByRound()), parts).tables
     assert (receipt.rows, receipt.failures) == (len(rows), None)
 
@@ -80,6 +89,17 @@ def test_so_it_does_in_a_table_of_our_own(database: Database, tmp_path: Path) ->
     rows = [{"id": "k", "v": 1}, {"id": "k", "v": 2}, {"id": "k\x00", "v": 3}]
     deliver(database, tmp_path, rows, adopt=False)
     assert database.ask("SELECT id, v FROM events") == [("k", 3)]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_record_beside_them_that_has_no_key_fails_alone(database: Database, tmp_path: Path, place: int) -> None:
+    rows: list[dict[str, Any]] = [{"id": "k", "v": 1}, {"id": "k\x00", "v": 2}]
+    rows.insert(place, {"v": 3})
+    destination, parts = staged(database, tmp_path, rows, adopt=False)
+    (receipt,) = destination.write(replace(batch(), order=ByRound()), parts).tables
+    assert receipt.failures is not None
+    assert (receipt.rows, receipt.failures.column("code").to_pylist()) == (2, ["no_key"])
+    assert database.ask("SELECT id, v FROM events") == [("k", 2)]
 
 
 @pytest.mark.parametrize("version", [None, "v"])

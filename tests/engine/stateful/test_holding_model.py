@@ -357,7 +357,7 @@ class HoldingMachine(RuleBasedStateMachine):
     def lose_the_checkpoint(self) -> None:
         self.note_unfinished()
         self.note_dropped(self.expected.lowest)
-        recover_state(self.opened.ledger, self.opened.plan(ROUTE), has_state=False)
+        recover_state(self.opened.ledger, self.opened.log, self.opened.plan(ROUTE), has_state=False)
         self.go_back()
         self.new_query()
 
@@ -430,7 +430,7 @@ class HoldingMachine(RuleBasedStateMachine):
             assert self.is_behind(ranges), "the state is the one that belongs to the ledger"
             self.note_unfinished()
             self.note_dropped(self.expected.lowest)
-            give_up_state(opened.ledger, ROUTE)
+            give_up_state(opened.ledger, opened.log, opened.plan(ROUTE))
             self.go_back()
             self.new_query()
             return

@@ -56,7 +56,7 @@ def test_a_group_that_another_partition_closed_does_not_wait_again_when_the_stat
     assert opened.floors() == {web: 0, app: 1}
 
     shard_processor._states.clear()
-    give_up_state(opened.ledger, "out")
+    give_up_state(opened.ledger, opened.log, opened.plan("out"))
     store = Store()
     deliver(opened, store)
     assert opened.ledger.totals("out") == Totals(items=7, loaded=5, skipped=1, waiting=1)

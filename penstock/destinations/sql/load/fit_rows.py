@@ -109,8 +109,13 @@ class Fitting:
         return fit_json(column, self._targets[name]) if name in self._json else fit(column, self._targets[name])
 
     def key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """The key's columns as the table has them, null where a row has none."""
-        return [self.column_of(rows, name) for name in self._key]
+        """The key's columns as the engine compares them, null where a row has none."""
+        return [self._comparable(self.column_of(rows, name)) for name in self._key]
+
+    def _comparable(self, column: pa.Array) -> pa.Array:
+        stored = self._storable(column)
+        is_text = pa.types.is_string(stored.type) or pa.types.is_large_string(stored.type)
+        return pc.utf8_rtrim(stored, " ") if is_text and self._dialect.ignores_trailing_blanks else stored
 
     def column_of(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         """A column of the table as these rows fill it."""

@@ -44,6 +44,8 @@ class SharedKeys:
             codes = equal[codes]
         shared = np.bincount(codes, minlength=1)[codes] > 1
         ends = np.cumsum([len(batch[0]) for batch in keys])[:-1]
+        self.count = int(codes.max(initial=-1)) + 1
+        """How many keys there are, at most."""
         self.codes = np.split(codes, ends)
         self.shared = np.split(shared, ends)
         self.in_turns = bool(versions) and _versions_differ(codes, shared, pa.chunked_array(versions))
@@ -225,10 +227,10 @@ def key_codes(columns: Sequence[pa.ChunkedArray]) -> Numbers:
     return codes
 
 
-def equal_codes(codes: Numbers, classes: Numbers) -> Numbers:
-    """A code for every code up to the highest: the same for those that share a class. ``classes`` has the class of each
-    of these codes."""
-    found = np.arange(codes.max() + 1)
+def equal_codes(codes: Numbers, classes: Numbers, most: int) -> Numbers:
+    """A code for every code below ``most``: the same for those that share a class. ``classes`` has the class of each of
+    these codes."""
+    found = np.arange(most)
     _, numbers = np.unique(classes, return_inverse=True)
     lowest = np.full(numbers.max() + 1, len(found), np.int64)
     np.minimum.at(lowest, numbers, codes)

@@ -154,7 +154,8 @@ class _Slice:
     def with_equal_keys(self, classes: npt.NDArray[np.int64]) -> _Slice:
         """The same rows, of which some have equal keys to the engine: it says a class for each that the readers
         gave."""
-        return replace(self, equal_keys=equal_codes(np.concatenate(self.given), classes))
+        assert self._keys is not None
+        return replace(self, equal_keys=equal_codes(np.concatenate(self.given), classes, self._keys.count))
 
     def readers(self) -> Iterator[pa.RecordBatchReader]:
         self.failures.clear()

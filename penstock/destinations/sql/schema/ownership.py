@@ -2,10 +2,10 @@
 
 A table is the route's if the target says so (``_penstock_tables``, where a table is noted before it is made), or if it
 has a mark of one of its batches, or if the ledger has seen it fill the table at this target: tables that were loaded by
-releases without such notes stay its own. A route that was renamed has the tables of its former names. What another
-route made is its own only if the config says so, by listing it or by naming no other table: else whoever can name a
-table in a record could write into those of every route. Any other existing table is somebody else's, and is written
-only if the config adopts it.
+releases without such notes stay its own. A route is known by its name and its ledger; one that was renamed, or goes on
+from what it delivered under another ledger, has the tables of that, too. What another route made is its own only if the
+config says so, by listing it or by naming no other table: else whoever can name a table in a record could write into
+those of every route. Any other existing table is somebody else's, and is written only if the config adopts it.
 
 A route makes a limited number of tables. Rows for further ones go together into one overflow table. The ledger notes
 which tables of a batch overflow before anything is written, and that stays so: otherwise rows that are already written
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock import faults
-from penstock.destinations.contract import Batch, TableBook
+from penstock.destinations.contract import Batch, Owner, TableBook
 from penstock.destinations.sql.session import REGISTRY, Session
 from penstock.destinations.sql.stage.allowed_tables import OVERFLOW_PREFIX, AllowedTables
 from penstock.flatten.column_naming import column_name
@@ -75,11 +75,13 @@ class OwnTables:
         return Placement(found.foreign, found.overflowing)
 
     def peek(self, session: Session, limits: Limits, route: str, tables: Sequence[str]) -> Placement:
-        """The same as far as the target alone can tell, without changing anything: for plans."""
-        marked = _by_table((table, maker) for _, maker, table in _marked_tables(session))
+        """The same as far as the target alone can tell, without changing anything: for plans. A route is known by its
+        name here."""
+        marked = _by_table((table, Owner(scope, maker)) for scope, maker, table in _marked_tables(session))
         makers = _by_table(session.registered_tables())
         makers |= {table: found for table, found in marked.items() if table not in makers}
-        own = {table for table, found in makers.items() if route in found and not table.startswith(OVERFLOW_PREFIX)}
+        own = {table for table, found in makers.items() if any(maker.route == route for maker in found)}
+        own = {table for table in own if not table.startswith(OVERFLOW_PREFIX)}
         foreign: dict[str, str] = {}
         beyond: set[str] = set()
         for table in tables:
@@ -98,21 +100,24 @@ class OwnTables:
     def _claim(
         self, session: Session, limits: Limits, batch: Batch, tables: Sequence[str], book: TableBook, found: _Found
     ) -> None:
-        names = {batch.route, *book.former_names()}
-        before = self._loaded_before_registry(session, batch, book, names)
+        me = Owner(batch.scope, batch.route)
+        selves = {me, *book.former_selves()}
+        before = self._loaded_before_registry(session, batch, book, selves)
         makers = _by_table(session.registered_tables())
-        if all(batch.route in makers.get(table, ()) for table in tables):
+        if all(me in makers.get(table, ()) for table in tables):
             return
         with session.lock_schema(REGISTRY, book):
             makers = _by_table(session.registered_tables())
-            own = {table for table, routes in makers.items() if routes & names}
+            own = {
+                table for table, found_makers in makers.items() if any(_is_one(maker, selves) for maker in found_makers)
+            }
             # What is registered has the route that made it, whoever has loaded it since.
             own |= {table for table in before.by_route if table not in makers}
             own = {table for table in own if not table.startswith(OVERFLOW_PREFIX)}
             made: list[str] = []
             for table in tables:
                 others = makers.get(table) or before.by_others.get(table)
-                if batch.route in makers.get(table, ()) or (others and limits.shares(table)):
+                if me in makers.get(table, ()) or (others and limits.shares(table)):
                     continue
                 if table not in own and others:
                     found.foreign[table] = made_by_message(table, others)
@@ -127,27 +132,32 @@ class OwnTables:
                 made.append(table)
                 own.add(table)
             if made:
-                session.register_tables(made, batch.route)
+                session.register_tables(made, me)
 
     def _loaded_before_registry(
-        self, session: Session, batch: Batch, book: TableBook, names: Set[str]
+        self, session: Session, batch: Batch, book: TableBook, selves: Set[Owner]
     ) -> _LoadedBefore:
         """Tables that this route, or others, loaded before tables were registered at the target."""
         if self._loaded_before is None:
-            marks = _marked_tables(session)
-            here = any(scope == batch.scope and route in names for scope, route, _ in marks)
+            marks = [(Owner(scope, route), table) for scope, route, table in _marked_tables(session)]
+            here = any(owner.scope == batch.scope and owner in selves for owner, _ in marks)
             # The ledger speaks about the target that was loaded then, which another one may have replaced.
             recorded = book.filled_tables() if here else ()
-            by_route = {table for _, route, table in marks if route in names}.union(recorded)
-            others = _by_table((table, route) for _, route, table in marks if table not in by_route)
+            by_route = {table for owner, table in marks if owner in selves}.union(recorded)
+            others = _by_table((table, owner) for owner, table in marks if table not in by_route)
             self._loaded_before = _LoadedBefore(by_route, others)
         return self._loaded_before
+
+
+def _is_one(maker: Owner, selves: Set[Owner]) -> bool:
+    """Whether this route made it. An older release did not note the ledger: there the name decides."""
+    return maker in selves or (not maker.scope and any(owner.route == maker.route for owner in selves))
 
 
 class _LoadedBefore(NamedTuple):
     by_route: Set[str]
     """Those that count for the route's limit."""
-    by_others: Mapping[str, Set[str]]
+    by_others: Mapping[str, Set[Owner]]
 
 
 @dataclass
@@ -168,11 +178,11 @@ def not_ours_message(table: str) -> str:
     )
 
 
-def made_by_message(table: str, routes: Collection[str]) -> str:
-    makers = ", ".join(sorted(routes))
+def made_by_message(table: str, makers: Collection[Owner]) -> str:
+    names = ", ".join(sorted(f"{maker.route} of ledger {maker.scope[:8] or 'unknown'}" for maker in makers))
     return (
-        f"'{table}' was made by another route ({makers}), so nothing is written to it: if records are meant to go"
-        " there, list it in `tables` of the destination"
+        f"'{table}' was made by another route ({names}), so nothing is written to it: if records are meant to go there,"
+        " list it in `tables` of the destination"
     )
 
 
@@ -184,11 +194,11 @@ def placement_remarks(placement: Placement, route: str, most: int, max_name: int
     return [*foreign, *beyond]
 
 
-def _by_table(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+def _by_table(pairs: Iterable[tuple[str, Owner]]) -> dict[str, set[Owner]]:
     """The routes of each table, from pairs of both."""
-    found: dict[str, set[str]] = {}
-    for table, route in pairs:
-        found.setdefault(table, set()).add(route)
+    found: dict[str, set[Owner]] = {}
+    for table, owner in pairs:
+        found.setdefault(table, set()).add(owner)
     return found
 
 

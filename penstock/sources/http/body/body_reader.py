@@ -95,7 +95,7 @@ class BodyReader:
         """Whether a client still has its connection open, by the connection's name."""
         self._body_bytes = limits.body_bytes
         self._timeout = limits.body_timeout
-        self._pausing = asyncio.Lock()
+        self._pausing = {known: asyncio.Lock() for known in (True, False)}
         self._deadlines: dict[asyncio.Task[None], float] = {}
         self._given_up: dict[asyncio.Task[None], Answer] = {}
 
@@ -147,9 +147,10 @@ class BodyReader:
         finally:
             self._deadlines.pop(task, None)
 
-    async def pause(self) -> bytes:
-        """Let everybody else go on; one body after the other. A part of the body without bytes."""
-        async with self._pausing:
+    async def pause(self, known: bool) -> bytes:
+        """Let everybody else go on; one body after the other, those of known senders apart from all others. A part of
+        the body without bytes."""
+        async with self._pausing[known]:
             await asyncio.sleep(PAUSE_SECONDS)
         return b""
 
@@ -233,7 +234,7 @@ class ArrivingBody:
         if self._chunks < CHUNKS_AT_ONCE:
             return
         if self.held - self._paused_at < CHUNKS_AT_ONCE * TINY_CHUNK_BYTES:
-            await self._reader.read_in_time(self._reader.pause(), self._deadline)
+            await self._reader.read_in_time(self._reader.pause(self.known), self._deadline)
         self._chunks, self._paused_at = 0, self.held
 
     async def _next(self) -> bytes:
