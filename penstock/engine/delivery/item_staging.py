@@ -13,18 +13,20 @@ from penstock.engine.failed.failed_items import LOST
 from penstock.engine.route_plan import RoutePlan, links
 from penstock.log.local_log import LocalLog
 from penstock.outcome import failures_of
-from penstock.steps.chain import Chain, labelled
+from penstock.steps.chain import Chain, ChainOutcome, labelled
 
 
 def stage_items(plan: RoutePlan, log: LocalLog, places: pa.RecordBatch) -> BatchReport:
     """Stage these items. What a holding step had kept back it has let go, so it is passed by. An item that the steps no
-    longer make, or whose record is gone, fails with ``LOST``. Not for routes with a step in Spark."""
+    longer make, or whose record is gone, fails with ``LOST``. Not for routes with a step in Spark.
+
+    They may be items as they came to the destination, or as the holding step has released them, of a batch that was set
+    aside: what the steps behind it make of those is counted as in any batch."""
     wanted = WantedItems(places)
-    steps = [step for step in plan.steps if step is not plan.holding]
     head = plan.head_chain()
-    chain = Chain(links(steps), head.pattern, head.only_keys)
-    with TaskRun(plan, chain, None) as run:
-        parts = run.stage(_outcomes(run, chain, log, wanted))
+    rest = Chain(links(plan.rest[1:]) if plan.holding is not None else [])
+    with TaskRun(plan, rest, None) as run:
+        parts = run.stage(_outcomes(run, head, rest, log, wanted))
         for missing, message in (
             (wanted.not_taken(), "the steps no longer make this item of its record"),
             (wanted.not_fetched(), "the log no longer has the record"),
@@ -35,13 +37,26 @@ def stage_items(plan: RoutePlan, log: LocalLog, places: pa.RecordBatch) -> Batch
 
 
 def _outcomes(
-    run: TaskRun, chain: Chain, log: LocalLog, wanted: WantedItems
+    run: TaskRun, head: Chain, rest: Chain, log: LocalLog, wanted: WantedItems
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     for records in log.fetch(wanted.places):
-        for read, outcome in chain.runs(records):
-            for failures in map(wanted.take, outcome.failures):
-                if failures.num_rows:
-                    run.failed.add(failures)
-            yield read, wanted.take(outcome.kept)
-            run.note.mark_progress()
+        for read, outcome in head.runs(records):
+            yield from _go_on(run, rest, wanted, read, outcome)
         wanted.note_fetched(records)
+
+
+def _go_on(
+    run: TaskRun, rest: Chain, wanted: WantedItems, read: pa.RecordBatch, outcome: ChainOutcome
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    for failures in map(wanted.take, outcome.failures):
+        if failures.num_rows:
+            run.failed.add(failures)
+    # These are the wanted items themselves: whatever becomes of them counts.
+    yield from run.run_chain(wanted.take(outcome.kept), read)
+    # Of these the wanted items are made, and perhaps others, which count elsewhere.
+    for _, made in rest.runs(wanted.leave(outcome.kept)) if rest.links else ():
+        for failures in map(wanted.take, made.failures):
+            if failures.num_rows:
+                run.failed.add(failures)
+        yield read, wanted.take(made.kept)
+        run.note.mark_progress()

@@ -41,6 +41,13 @@ class WantedItems:
         self._taken[places[wanted]] = True
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
+    def leave(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Of rows those that are not wanted themselves, but of which wanted items may be made."""
+        if self._coded is None or rows.num_rows == 0:
+            return rows.slice(0, 0)
+        _, wanted = self._coded.find(place_key(rows).to_numpy(), int64_values(rows.column("item")))
+        return rows.filter(pa.array(~wanted))
+
     def note_fetched(self, records: pa.RecordBatch) -> None:
         """These records were there."""
         fetched = place_key(records).to_numpy()

@@ -97,7 +97,7 @@ class Tables:
             _numbered(),
             _values(route=text, group=text, rows=big, places=sa.LargeBinary()),
             _values(delay=real, since=real, attempts=integer, reason=text),
-            _set_at_commit(tried_as=big),
+            _set_at_commit(tried_as=big, digest=text),
             sa.CheckConstraint("rows > 0", name="something_is_postponed"),
         )
         self.postponed_offsets = table("postponed_offsets", _key(number=integer, partition=integer), _values(first=big))

@@ -32,6 +32,18 @@ class PostponedItems(Database):
         """The names of the groups that wait."""
         return {row.group for row in self.rows(sa.select(self._t.postponed.c.group).filter_by(route=route).distinct())}
 
+    def retry_digest(self, route: str, number: int) -> int | None:
+        """What a retry that was begun had staged; ``None`` if that is not known."""
+        p = self._t.postponed
+        with self.reading() as connection:
+            found = connection.execute(sa.select(p.c.digest).filter_by(route=route, tried_as=number)).scalar()
+        return None if found is None else int(found)
+
+    def set_retry_digest(self, route: str, number: int, digest: int) -> None:
+        with self.writing() as connection:
+            here = sa.update(self._t.postponed).filter_by(route=route, tried_as=number)
+            connection.execute(here.values(digest=str(digest)))
+
     def begin_retry(self, route: str, groups: Sequence[PostponedGroup]) -> int:
         """Fix that these groups are tried together, and return the number of the retry."""
         with self.writing() as connection:

@@ -133,6 +133,7 @@ class PostponedRetrier:
         clean_stage(self.delivery.plan.stage_dir)
         try:
             report = self.stage(places)
+            self._check_same_rows(number, report)
             receipts = self._write(number, groups, places, report) if report.parts else []
         except RefusedError as error:
             if places.num_rows > 1:
@@ -151,10 +152,28 @@ class PostponedRetrier:
         found = Receipt(receipts).failures
         settlement = Settlement(
             places.num_rows, Receipt(receipts).rows, skipped_by(report.skipped, receipts), tables=receipts,
-            postponed=postponed_by(receipts), marked=self.delivery.marked_tables(receipts),
+            added=report.added, postponed=postponed_by(receipts), marked=self.delivery.marked_tables(receipts),
         )  # fmt: skip
         refused = sum(rows.num_rows for rows in found)
         self._settle(number, settlement, list(all_failed(report, refused_items(found))), report.failed_rows + refused)
+
+    def _check_same_rows(self, number: int, report: BatchReport) -> None:
+        """Raises ``TransientError`` if a retry that was begun has other rows now, and the destination has those that it
+        had: they would be taken for each other."""
+        ledger = self.delivery.ledger
+        begun = ledger.retry_digest(self._route, number)
+        if begun == report.digest:
+            return
+        if begun is not None and any(
+            load.batch.number == number for load in self.delivery.destination.loads(ledger.scope, self._route)
+        ):
+            raise TransientError(
+                "PEN-RTE-028",
+                f"retry {number} of route '{self._route}' was begun, and a part of it is at the destination, but it"
+                " would have other rows now: the config has changed meanwhile.",
+                "Put back what was changed (`steps`, `table`) until it is done, and change it then.",
+            )
+        ledger.set_retry_digest(self._route, number, report.digest)
 
     def _write(
         self, number: int, groups: Sequence[PostponedGroup], places: pa.RecordBatch, report: BatchReport
