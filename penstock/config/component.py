@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -160,6 +160,20 @@ class DestinationConfig(ComponentConfig):
     def last_record_wins(self) -> bool:
         """Whether the order in which records are delivered decides the final value of a row."""
         return False
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What tells one target from another; empty if nothing does."""
+        return ()
+
+    @property
+    def named_by_config(self) -> frozenset[str]:
+        """The tables that it names, whatever a record says."""
+        return frozenset()
+
+    def without_tables(self, names: frozenset[str]) -> Self:
+        """The same, but records cannot name these tables: other routes to the same target have them."""
+        return self
 
     def replays_of(self) -> str | None:
         """The route, other than its own, whose replayed records belong here too."""

@@ -132,13 +132,16 @@ def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
     """The plan of a route from the config alone: it opens nothing, and nothing needs to have run."""
     sources = sources_of(config, route)
     chosen = config.routes[route]
+    others = [other.to for name, other in config.routes.items() if name != route]
+    beside = [other.named_by_config for other in others if other.place and other.place == chosen.to.place]
+    named = frozenset[str]().union(*beside)
     return RoutePlan(
         name=route,
         sources=sources,
         namespace=chosen.namespace,
         steps=plan_steps(chosen.step_configs),
         destination_name=chosen.to.type,
-        destination_config=chosen.to,
+        destination_config=chosen.to.without_tables(named) if named else chosen.to,
         stage_dir=Layout(config.data_dir).stage(route),
         only_keys=tuple(chosen.only_keys),
         on_error=chosen.on_error,

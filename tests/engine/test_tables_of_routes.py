@@ -54,6 +54,24 @@ def test_a_route_that_adopts_another_ledger_s_history_has_its_tables(site: Site)
     assert (site.rows("t0"), site.rows("t1"), site.totals("b")[3]) == ([0, 2], [1, 3], 0)
 
 
+@pytest.mark.parametrize("named", ["table: t0", 'table: "{{ x }}", tables: [t0]', 'table: "{{ x }}", adopt: [t0]'])
+def test_a_table_that_another_route_names_is_not_free_for_records(site: Site, named: str) -> None:
+    """Whoever names it first in a record would have it."""
+    other = ONE_ROUTE.replace("  a:\n", "  b:\n").replace("table: events", named)
+    site.write(BY_RECORD + other.split("routes:\n")[1])
+    site.append(range(4))
+    assert site.deliver("a") == ""
+    assert (site.rows("t1"), site.totals("a")) == ([1, 3], (4, 2, 0, 2))
+
+
+def test_one_that_another_route_names_at_another_place_is_free(site: Site) -> None:
+    other = ONE_ROUTE.replace("  a:\n", "  b:\n").replace("table: events", "table: t0").replace("./warehouse", "./b")
+    site.write(BY_RECORD + other.split("routes:\n")[1])
+    site.append(range(4))
+    assert site.deliver("a") == ""
+    assert (site.rows("t0"), site.rows("t1")) == ([0, 2], [1, 3])
+
+
 def test_another_route_of_the_pipeline_does_not_get_them(site: Site) -> None:
     both = BY_RECORD + renamed("b").split("routes:\n")[1]
     site.append(range(2))

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig, Offer, offered_by
 from penstock.destinations.sql.type_names import TypeNames
 
 if TYPE_CHECKING:
     from penstock.destinations.sql.stage.allowed_tables import AllowedTables
+
+
+_PLACE = ("url", "path", "account", "project", "dataset", "database", "database_schema")
+"""The options that say where the tables are."""
 
 
 class LoadMode(StrEnum):
@@ -181,6 +185,28 @@ class SqlConfig(DestinationConfig):
     @property
     def last_record_wins(self) -> bool:
         return self.mirrors or (bool(self.primary_key) and self.version_column is None)
+
+    _of_others: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        found = ((name, getattr(self, name)) for name in _PLACE if name in type(self).model_fields)
+        return (self.type, *found)
+
+    @property
+    def named_by_config(self) -> frozenset[str]:
+        named = self.named_tables
+        return frozenset(self.adopt) | (named.names if named is not None else frozenset())
+
+    def without_tables(self, names: frozenset[str]) -> Self:
+        made = self.model_copy()
+        made._of_others = names - self.named_by_config
+        return made
+
+    @property
+    def tables_of_others(self) -> frozenset[str]:
+        """What other routes of the config name at the same target."""
+        return self._of_others
 
     @property
     def named_tables(self) -> AllowedTables | None:

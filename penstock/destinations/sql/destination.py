@@ -118,7 +118,8 @@ class SqlDestination(Destination[SqlConfigT]):
     @property
     def _limits(self) -> Limits:
         most = None if self.config.mirrors else self.config.max_tables
-        return Limits(frozenset(self.config.adopt), most, self.config.named_tables)
+        config = self.config
+        return Limits(frozenset(config.adopt), most, config.named_tables, config.tables_of_others)
 
     def _reject_foreign(self, table: str, parts: Sequence[Part], why: str) -> TableReceipt:
         if self.config.mirrors:

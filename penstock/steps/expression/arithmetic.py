@@ -173,6 +173,9 @@ def _set_short(symbol: str, result: _Result, a: Column, b: Column, wanted: Flags
             right = (np.abs(x) < _SHORT) & (np.abs(y) < _SHORT)
             numerator = _DOUBLES[symbol](x, y)
             if symbol == "/":
+                endless = right & _has_no_end(np.where(right, x, 0), np.where(right, y, 1))
+                _set_doubles(result, rows[endless], numerator[endless])
+                done[rows[endless]] = True
                 quotient, decimals = _whole_and_decimals(numerator)
                 back, over = quotient * y, x * _POWERS[decimals]
                 right &= (back == over) & (np.abs(back) < _SHORT) & (np.abs(over) < _SHORT)
@@ -182,6 +185,27 @@ def _set_short(symbol: str, result: _Result, a: Column, b: Column, wanted: Flags
     result.floats[rows[right]] = values[right]
     done[rows[right]] = True
     return done
+
+
+def _has_no_end(x: Floats, y: Floats) -> Flags:
+    """Whether the quotient of whole numbers has decimals without an end: a factor of ``y`` other than 2 and 5 is left
+    when what both share is divided out."""
+    divisor = np.abs(y.astype(np.int64))
+    divisor //= np.maximum(np.gcd(np.abs(x.astype(np.int64)), divisor), 1)
+    divisor //= np.maximum(divisor & -divisor, 1)
+    for _ in range(_MOST_DECIMALS):
+        has_five = divisor % 5 == 0
+        if not has_five.any():
+            break
+        divisor = np.where(has_five, divisor // 5, divisor)
+    found: Flags = divisor != 1
+    return found
+
+
+def _set_doubles(result: _Result, rows: npt.NDArray[np.int64], doubles: Floats) -> None:
+    """Of quotients without an end: each double is the nearest."""
+    result.floats[rows] = doubles
+    result.exact[rows] = False
 
 
 def _whole_and_decimals(floats: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:

@@ -79,3 +79,15 @@ def test_tiny_chunks_need_no_more_memory_than_is_charged_for_them() -> None:
             tracemalloc.stop()
 
     assert asyncio.run(read()) < 8 * body.count * body.size
+
+
+def test_a_known_sender_does_not_wait_for_the_pauses_of_unknown_ones() -> None:
+    async def first_of_them() -> str:
+        reader = BodyReader(LimitsConfig(), Tally())
+        unknown = [asyncio.create_task(reader.pause(known=False), name="unknown") for _ in range(50)]
+        await asyncio.sleep(0)
+        known = asyncio.create_task(reader.pause(known=True), name="known")
+        await known
+        return "known" if not all(task.done() for task in unknown) else "unknown"
+
+    assert asyncio.run(first_of_them()) == "known"

@@ -37,6 +37,9 @@ class Limits:
     shared: AllowedTables | None = None
     """Tables that it names, and that the route may write though another route made them."""
 
+    of_others: frozenset[str] = frozenset()
+    """Tables that other routes of the config name at the same target, and this one does not."""
+
     def shares(self, table: str) -> bool:
         return self.shared is not None and self.shared.allows(table)
 
@@ -85,6 +88,9 @@ class OwnTables:
         foreign: dict[str, str] = {}
         beyond: set[str] = set()
         for table in tables:
+            if table in limits.of_others:
+                foreign[table] = named_by_message(table)
+                continue
             if table in own or table in limits.adopted or (table in makers and limits.shares(table)):
                 continue
             if table in makers:
@@ -104,7 +110,7 @@ class OwnTables:
         selves = {me, *book.former_selves()}
         before = self._loaded_before_registry(session, batch, book, selves)
         makers = _by_table(session.registered_tables())
-        if all(me in makers.get(table, ()) for table in tables):
+        if all(me in makers.get(table, ()) and table not in limits.of_others for table in tables):
             return
         with session.lock_schema(REGISTRY, book):
             makers = _by_table(session.registered_tables())
@@ -116,6 +122,9 @@ class OwnTables:
             own = {table for table in own if not table.startswith(OVERFLOW_PREFIX)}
             made: list[str] = []
             for table in tables:
+                if table in limits.of_others:
+                    found.foreign[table] = named_by_message(table)
+                    continue
                 others = makers.get(table) or before.by_others.get(table)
                 if me in makers.get(table, ()) or (others and limits.shares(table)):
                     continue
@@ -183,6 +192,13 @@ def made_by_message(table: str, makers: Collection[Owner]) -> str:
     return (
         f"'{table}' was made by another route ({names}), so nothing is written to it: if records are meant to go there,"
         " list it in `tables` of the destination"
+    )
+
+
+def named_by_message(table: str) -> str:
+    return (
+        f"'{table}' is a table that another route of the config names, so nothing is written to it: if records are"
+        " meant to go there, list it in `tables` of the destination"
     )
 
 
