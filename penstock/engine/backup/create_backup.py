@@ -141,9 +141,13 @@ class _Backup:
             # It is not copied, and goes on: no state would fit.
             ledger = self.pipeline.ledger
             return {route: ledger.failed_extent(route).bytes for route in ledger.routes()}
+        checkpoints = self.pipeline.layout.checkpoints.name
         for last_try in (False, False, True):
             copied = self._copy_ledger()
             faults.reach("backup.ledger_copied")
+            # What an earlier try has copied is older than this ledger.
+            shutil.rmtree(self.folder / checkpoints, ignore_errors=True)
+            self.files = {name: entry for name, entry in self.files.items() if not name.startswith(f"{checkpoints}/")}
             if self._copy_state(copied.positions) or last_try:
                 break
             # Spark has come too far meanwhile.

@@ -370,6 +370,9 @@ class HoldingMachine(RuleBasedStateMachine):
         found = plan_rewind(self.opened, ROUTE, to, self.web)
         if not found:
             return
+        # What waits is forgotten, and must come again.
+        to = to if self.expected.lowest is None else min(to, self.expected.lowest)
+        assert {each.partition: each.start for each in found} == {self.web: to}
         if pending is not None and self.control in pending.ranges and self.table.batches.get(pending.number):
             # Its ticks would not come again, and its rows would.
             with suppress(PenstockError):
