@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ _SHORT = 10.0**15
 _MOST_DECIMALS = 22
 """Powers of ten up to this one are exact as doubles."""
 _POWERS: Floats = np.array([10.0**power for power in range(_MOST_DECIMALS + 1)])
+_USUAL_EXPONENT = 400
+"""Doubles have no larger ones."""
 _LARGEST_INT, _SMALLEST_INT = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 _EXACT = decimal.Context(
@@ -242,7 +245,15 @@ def _quotient(a: Decimal, b: Decimal) -> str | float:
     context.traps[decimal.Inexact] = False
     context.clear_flags()
     quotient = context.divide(a, b)
-    return float(quotient) if context.flags[decimal.Inexact] else _text(quotient, whole=False)
+    if not context.flags[decimal.Inexact]:
+        return _text(quotient, whole=False)
+    if max(abs(a.adjusted()), abs(b.adjusted())) > _USUAL_EXPONENT:
+        return float(quotient)
+    try:
+        # The decimal quotient is rounded already: one that lies between two doubles would be rounded twice.
+        return float(Fraction(a) / Fraction(b))
+    except OverflowError:
+        return float(quotient)
 
 
 def _rounded(spelling: str, digits: int) -> str | None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.steps.set.config import SetConfig
@@ -149,6 +149,7 @@ def test_what_is_computed_is_what_comes_out_on_paper(pairs: list[tuple[str, str,
 
 
 @settings(max_examples=150, deadline=None)
+@example([("9007199254740993", "9223372036854775808"), ("9007199254740995", "9223372036854775808")])
 @given(st.lists(st.tuples(WRITTEN, WRITTEN), min_size=1, max_size=12))
 def test_a_quotient_is_exact_or_the_nearest_double(pairs: list[tuple[str, str]]) -> None:
     data = [f'{{"a":{a},"b":{b}}}' for a, b in pairs]
