@@ -150,7 +150,7 @@ SPELLINGS = {
 
 @given(st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), min_size=MIN_LENGTH, max_size=40))
 def test_a_secret_is_taken_out_in_every_spelling(secret: str) -> None:
-    if is_weak(secret) or secret in MASK * 99 or "%" in secret:
+    if is_weak(secret) or secret in MASK * 99 or "%" in secret or secret in "before after":
         return
     redactor = Redactor([secret])
     for name, spelled in SPELLINGS.items():
