@@ -97,6 +97,15 @@ def test_a_restore_says_what_a_warehouse_lacks_and_how_to_deliver_it(site: Site,
     assert f"penstock offset rewind a --to {start} --partition 0" in route.missing
 
 
+def test_links_of_a_backup_that_was_killed_are_gone_after_the_next(site: Site) -> None:
+    site.append(range(10))
+    site.deliver()
+    left = site.data / "checkpoints" / ".backup-abc" / "a-01234567"
+    left.mkdir(parents=True)
+    make_backup(site)
+    assert list((site.data / "checkpoints").glob(".backup-*")) == []
+
+
 def test_a_backup_made_while_everything_is_at_work_is_one_moment(site: Site) -> None:
     """What the copy's ledger counts as delivered is in the copy's log, which ends in a whole frame."""
     site.append(range(10))

@@ -56,9 +56,9 @@ class Dialect(ABC):
     reserved: frozenset[str] = frozenset()
     """Names that no column can have, quoted or not; fields of such a name go to ``_unmapped``."""
     takes_nul: bool = True
+    """Whether text may hold U+0000; if not, it is removed."""
     ignores_trailing_blanks: bool = False
     """Whether texts are equal that differ in blanks at their end only."""
-    """Whether text may hold U+0000; if not, it is removed."""
     json_keeps_repeats: bool = True
     """Whether the JSON type keeps both values of a key that an object repeats."""
     widens: frozenset[tuple[InnerType, InnerType]] = frozenset()

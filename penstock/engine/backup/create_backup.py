@@ -48,6 +48,9 @@ from penstock.log.maintenance.maintenance_lock import busy_error, lock_for_maint
 ProgressCallback = Callable[[int, int], None]
 """Called with the bytes copied so far, and the bytes to copy, as far as known."""
 
+LINKS = ".backup-"
+"""Begins the name of a folder beside the checkpoints, with links to their files. No route's name begins so."""
+
 LOCK_PATIENCE = 600.0
 """Seconds to wait for retention, compaction or repair to finish with a partition."""
 
@@ -156,10 +159,15 @@ class _Backup:
     def _copy_state(self, positions: Sequence[LedgerPosition]) -> bool:
         """Returns whether the state of all routes was there. One that is not is built anew from the log, as after a
         crash that lost it: what waited is read again."""
-        complete = True
-        with tempfile.TemporaryDirectory(prefix="backup-", dir=self.pipeline.layout.root) as scratch:
+        complete, folder = True, self.pipeline.layout.checkpoints
+        # A backup that was killed left links, which keep files that nobody needs. The log's locks let in one at a time.
+        for left in folder.glob(f"{LINKS}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        if not folder.exists():
+            return True
+        with tempfile.TemporaryDirectory(prefix=LINKS, dir=folder) as scratch:
             for position in positions:
-                checkpoint = self.pipeline.layout.checkpoints / position.checkpoint
+                checkpoint = folder / position.checkpoint
                 if not has_state(checkpoint):
                     continue
                 linked = Path(scratch) / position.checkpoint

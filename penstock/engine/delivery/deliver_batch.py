@@ -437,7 +437,7 @@ class Delivery:
         """``marked_by``: the receipts of what the destination has marked as this batch, if not all of them."""
         faults.reach("route.destination_done")
         postponed = [*postponed, *postponed_by(receipts)]
-        marked = self.marked_tables(receipts if marked_by is None else marked_by)
+        marked = self.tables_with_mark(receipts if marked_by is None else marked_by)
         with self.settle_lock:
             settlement = self.store_failed(
                 Settlement(
@@ -453,7 +453,7 @@ class Delivery:
             self._commit(batch, replace(settlement, deferred=deferred, seconds=time.monotonic() - started))
             faults.reach("route.ledger_committed")
 
-    def marked_tables(self, receipts: Sequence[TableReceipt]) -> Collection[str]:
+    def tables_with_mark(self, receipts: Sequence[TableReceipt]) -> Collection[str]:
         """The tables of which the destination keeps a mark."""
         return {receipt.table for receipt in receipts if receipt.rows} if self.destination.capabilities.marks else ()
 

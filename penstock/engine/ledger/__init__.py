@@ -20,6 +20,7 @@ from penstock.engine.ledger.accounts import DeferredPart as DeferredPart
 from penstock.engine.ledger.accounts import Extent as Extent
 from penstock.engine.ledger.accounts import Halt as Halt
 from penstock.engine.ledger.accounts import Intervention as Intervention
+from penstock.engine.ledger.accounts import MarkedTable as MarkedTable
 from penstock.engine.ledger.accounts import Operator as Operator
 from penstock.engine.ledger.accounts import Position as Position
 from penstock.engine.ledger.accounts import Postponed as Postponed

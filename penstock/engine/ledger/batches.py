@@ -347,15 +347,14 @@ class Batches(WaitingTables, Summaries):
         connection.execute(sa.update(self._t.deliveries).filter_by(route=route).values(marked=0))
         connection.execute(sa.update(self._t.courses).filter_by(route=route).values(marked=0))
 
-    def forget_marks_of(self, route: str, parts: Collection[MarkedTable]) -> None:
+    def _forget_marks_of(self, connection: sa.Connection, route: str, parts: Collection[MarkedTable]) -> None:
         """Do not expect these at the destination any more."""
         d = self._t.deliveries
-        with self.writing() as connection:
-            for part in parts:
-                here = sa.update(d).filter_by(route=route, number=part.number, target=part.table)
-                connection.execute(here.values(marked=0))
-            left = max((part.number for part in self._marked_tables(connection, route)), default=0)
-            connection.execute(sa.update(self._t.courses).filter_by(route=route).values(marked=left))
+        for part in parts:
+            here = sa.update(d).filter_by(route=route, number=part.number, target=part.table)
+            connection.execute(here.values(marked=0))
+        left = max((part.number for part in self._marked_tables(connection, route)), default=0)
+        connection.execute(sa.update(self._t.courses).filter_by(route=route).values(marked=left))
 
     def _standing(self, connection: sa.Connection, route: str) -> Standing:
         t = self._t

@@ -7,7 +7,7 @@ route: a running engine allows it only where the route waits for the operator.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from penstock.engine.ledger.accounts import (
     REWOUND,
     Act,
     Intervention,
+    MarkedTable,
     Operator,
     Position,
     RouteState,
@@ -98,9 +99,11 @@ class Interventions(Batches):
         operator: Operator,
         copies: Stretches = MappingProxyType({}),
         has_state: bool = False,
+        come_again: Collection[MarkedTable] = (),
     ) -> None:
         """Move the route back to these offsets. ``copies`` of what comes again are acknowledged. If the route
-        ``has_state``, which is lost, no batch under way can stay.
+        ``has_state``, which is lost, no batch under way can stay. What of earlier batches will ``come_again``, under
+        new numbers, is not expected at the destination any more.
 
         A batch under way that begins there stays under way, so that tables which have their part of it do not get it
         twice. Refused if such tables may lack records that were acknowledged in it: those could not come again before
@@ -144,6 +147,7 @@ class Interventions(Batches):
             self._pass_over(connection, route, copies)
             if steps_hold := self._held_by_steps(connection, route):
                 self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
+            self._forget_marks_of(connection, route, come_again)
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
             self._record(connection, Act.REWIND, route, operator, again)
             self._set_state(connection, route, RouteState.STOPPED)

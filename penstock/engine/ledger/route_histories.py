@@ -122,7 +122,7 @@ class RouteHistories(Interventions):
             for (scope, other), number in numbers.items():
                 key = f"{route} {scope} {other}"
                 is_own = (scope, other) in own or known.get(key) is Act.ADOPT
-                self._accept(connection, key, Act.ADOPT if is_own else Act.RESUME, number)
+                self._accept(connection, key, Act.ADOPT if is_own else Act.ACK, number)
 
     def adopted_histories(self, route: str) -> list[tuple[str, str]]:
         """The ledgers and names under which what the route goes on from was delivered."""

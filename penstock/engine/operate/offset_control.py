@@ -18,7 +18,7 @@ from datetime import datetime
 from penstock.engine.delivery.batch_pieces import joined
 from penstock.engine.failed.replay import repeated_copies
 from penstock.engine.history.left_sources import check_sources_of_held
-from penstock.engine.ledger import Advance, Operator, Position, RouteState
+from penstock.engine.ledger import Advance, MarkedTable, Operator, Position, RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.engine_lock import EngineLock
 from penstock.engine.processes.presence import engine_pid
@@ -192,15 +192,13 @@ def rewind(pipeline: Pipeline, stretches: Sequence[RewindRange], operator: Opera
         targets = {each.partition: each.start for each in stretches if each.route == route}
         with block_engine_start(pipeline):
             copies, has_state = passed_copies(pipeline, route, stretches), pipeline.plan(route).holding is not None
-            pipeline.ledger.rewind(route, targets, operator, copies, has_state)
-            _forget_what_comes_again(pipeline, route)
+            again = _what_comes_again(pipeline, route, targets)
+            pipeline.ledger.rewind(route, targets, operator, copies, has_state, again)
 
 
-def _forget_what_comes_again(pipeline: Pipeline, route: str) -> None:
-    """Expect no batch at the destination any more of which everything that the log has comes again, under new
-    numbers."""
-    marked = pipeline.ledger.marked_tables(route)
-    positions = {p: position.committed for p, position in pipeline.ledger.offsets(route).items()}
+def _what_comes_again(pipeline: Pipeline, route: str, targets: Mapping[int, int]) -> list[MarkedTable]:
+    """The parts of batches of which everything that the log has comes again once the route is rewound."""
+    positions = {p: position.committed for p, position in pipeline.ledger.offsets(route).items()} | dict(targets)
     oldest = {p: pipeline.log.first_offset(p) for p in pipeline.log.partitions()}
     all_replays = dict.fromkeys(pipeline.log.partitions([replay_source(route)]), 0)
     copies = {p: set(found) for p, found in repeated_copies(route, pipeline.log, {**positions, **all_replays}).items()}
@@ -211,12 +209,11 @@ def _forget_what_comes_again(pipeline: Pipeline, route: str) -> None:
         # Of replayed records, what comes as the original.
         return copies.get(partition, set()).issuperset(range(max(first, oldest[partition]), end))
 
-    again = [
+    return [
         part
-        for part in marked
+        for part in pipeline.ledger.marked_tables(route)
         if part.ranges is not None and all(comes_again(p, first, end) for p, (first, end) in part.ranges.items())
     ]
-    pipeline.ledger.forget_marks_of(route, again)
 
 
 def passed_copies(pipeline: Pipeline, route: str, stretches: Sequence[RewindRange]) -> dict[int, list[tuple[int, int]]]:

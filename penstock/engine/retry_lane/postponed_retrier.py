@@ -152,7 +152,7 @@ class PostponedRetrier:
         found = Receipt(receipts).failures
         settlement = Settlement(
             places.num_rows, Receipt(receipts).rows, skipped_by(report.skipped, receipts), tables=receipts,
-            added=report.added, postponed=postponed_by(receipts), marked=self.delivery.marked_tables(receipts),
+            added=report.added, postponed=postponed_by(receipts), marked=self.delivery.tables_with_mark(receipts),
         )  # fmt: skip
         refused = sum(rows.num_rows for rows in found)
         self._settle(number, settlement, list(all_failed(report, refused_items(found))), report.failed_rows + refused)

@@ -237,7 +237,7 @@ class RetryLane:
                 f" {receipt.rows + failed}.",
                 "They wait and are tried again. This is a defect of the destination; please report it.",
             )
-        marked = self.delivery.marked_tables(receipt.tables) if part.batch.route == self._route else ()
+        marked = self.delivery.tables_with_mark(receipt.tables) if part.batch.route == self._route else ()
         settlement = replace(_settlement(part, receipt, failed, staged.acknowledged), marked=marked)
         settlement = self.delivery.store_failed(settlement, part.batch.number, refused_items(failures), failed)
         faults.reach("retry.before_ledger_commit")
