@@ -12,9 +12,10 @@ BESIDE := $(MAKE) --no-print-directory --jobs 3
 # Tests of one file run one after the other, with a Spark and a PostgreSQL for all of them; so many files at a time.
 # By itself as many as tests/conftest.py finds right for this machine.
 JOBS ?= auto
+ROUNDS ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup ready java start-cache demo test lint types bench chaos abuse docs clean
+.PHONY: help setup ready java start-cache demo test lint types bench chaos fuzz abuse docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -67,6 +68,11 @@ chaos: setup  ## Kill everything, again and again: count every event, compare mi
 	$(RUN)/python -m tests.chaos --misfortunes 50
 	$(RUN)/python -m tests.chaos.waiting --kills 50
 	$(RUN)/python -m tests.chaos.mirror --seconds 60
+
+fuzz: setup  ## Run every test of a general rule with ROUNDS (5) sets of examples that no run had before
+	@for round in $$(seq $(ROUNDS)); do \
+	    $(RUN)/python -m pytest -q -m hypothesis --hypothesis-profile explore --numprocesses $(JOBS) --dist loadfile || exit 1; \
+	done
 
 abuse: setup  ## Attack the collector in over twenty ways beside an honest client, and print what that client noticed
 	$(RUN)/python -m tests.abuse

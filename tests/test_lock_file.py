@@ -44,6 +44,10 @@ def test_setup_refuses_what_has_no_hash() -> None:
     script = (ROOT / "scripts" / "install-packages").read_text()
     installs = [line for line in script.splitlines() if "pip install" in line and not line.startswith("#")]
     locked = [line for line in installs if '"${locked[@]}"' in line]
-    assert "locked=(--quiet --require-hashes --no-deps --requirement)" in script
+    assert "locked=(--quiet --require-hashes --no-deps)" in script
     assert [line.split()[-1] for line in installs if line not in locked] == ["."]
-    assert len(locked) == 3
+    assert [line.split()[line.split().index("--requirement") + 1] for line in locked] == [
+        "requirements-uv.lock",
+        '"$wanted"',
+        '"$wanted"',
+    ]
