@@ -97,7 +97,7 @@ class Engine:
                 runner.start()
             for route in self._pipeline.left_routes():
                 left = left_route(self._pipeline, route)
-                events.route_left(route, left.lag, left.waiting)
+                events.route_left(route, left.lag, left.waiting, left.held)
             self._runs.set()
             self._heartbeat.running = True
             self._heartbeat.stalled_routes = lambda: {runner.plan.name: runner.stalled_for() for runner in runners}

@@ -225,11 +225,13 @@ def route_stopped(route: str) -> None:
     log.info("route %s: stopped", route)
 
 
-def route_left(route: str, lag: int, waiting: int) -> None:
+def route_left(route: str, lag: int, waiting: int, held: int) -> None:
+    also = [f"{held} that wait in its steps"] if held else []
+    also += [f"{waiting} rows that its tables wait for"] if waiting else []
     log.warning(
         "route %s: not in the config; retention keeps %d records that it has not read%s. If it was renamed:"
         " penstock offset adopt %s NEW. If it is not to come back: penstock offset drop %s",
-        route, lag, f", and {waiting} rows that its tables wait for" if waiting else "", route, route,
+        route, lag, "".join(f", and {each}" for each in also), route, route,
     )  # fmt: skip
 
 

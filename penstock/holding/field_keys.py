@@ -1,12 +1,15 @@
 """The key of a record: the values of some of its fields, as 128 bits of a keyed hash.
 
 Values are the same if they are of one kind and mean the same: text by its characters however it is escaped, numbers by
-their value however they are spelled (every digit counts), objects and arrays by their JSON text.
+their value however they are spelled (every digit counts), objects and arrays by their JSON text. Keys of other fields
+are other keys, whatever their values.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +33,8 @@ class FieldKeys:
 
     def __init__(self, paths: Sequence[Path], secret: bytes) -> None:
         self._paths = paths
-        self._secret = secret_words(secret)
+        # State outlives a change of the fields: the values of one must not be taken for those of another.
+        self._secret = secret_words(blake2b(json.dumps(paths).encode(), digest_size=16, key=secret).digest())
 
     def hash(self, data: pa.Array) -> tuple[Words, Words, Flags]:
         """The two halves of every record's key, and which records have one: all fields are there and not null."""

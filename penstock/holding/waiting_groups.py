@@ -1,8 +1,9 @@
 """Groups of items that wait for one of them to close their group, until they have waited long enough, or until they are
 told to wait no longer.
 
-Only ticks tell the time: an item begins to wait at the first tick after it. So no clock that is set, neither here nor
-where the records were made, makes a group go on early or wait for ever.
+Only ticks tell the time: an item begins to wait at the first tick of a batch after its own. So no clock that is set,
+neither here nor where the records were made, makes a group go on early or wait for ever; nor does a tick that was
+written long before the item, and is read with it.
 
 The state is a row of blobs, one per batch: keys whose groups went on, then what began to wait. Once the blobs have more
 than twice the bytes of what waits, or are many, what waits is written anew and takes the place of all.
@@ -45,10 +46,10 @@ class WaitingGroups:
 
     def apply(self, blob: bytes) -> None:
         self._now, keys, ticked = _HEAD.unpack_from(blob)
-        released = np.frombuffer(blob, KEY, keys, _HEAD.size)
-        self._held.apply(Delta(released, np.frombuffer(blob, ITEM, offset=_HEAD.size + released.nbytes)))
         if ticked:
             self._held.set_times(self._now)
+        released = np.frombuffer(blob, KEY, keys, _HEAD.size)
+        self._held.apply(Delta(released, np.frombuffer(blob, ITEM, offset=_HEAD.size + released.nbytes)))
         self._sizes.append(len(blob))
 
     def drop(self, blobs: int) -> None:
@@ -67,15 +68,15 @@ class WaitingGroups:
         closed, stays = rows[goes], rows[~goes]
         stays = stays[sorted_by_log(stays)]
         stays["time"] = UNTIMED
+        ticked = len(self._held) > 0 and max(ticks, default=self._now) > self._now
+        if ticked:
+            self._now = max(ticks)
+            self._held.set_times(self._now)
         _, let_go = self._held.release(self._held.find(closed["high"], closed["low"]))
         mark = self._held.arrived
         self._held.add(stays)
         due = self._held.find_up_to(max(releases)) if releases else np.empty(0, np.int64)
-        ticked = len(self._held) > 0 and max(ticks, default=self._now) > self._now
         if ticked:
-            self._now = max(ticks)
-            # What waited before gets its time from the first tick that it sees, and so does what comes with it.
-            self._held.set_times(self._now)
             due = np.union1d(due, self._overdue())
         overdue, late = self._held.release(due, since=mark)
         gone = np.concatenate([let_go, overdue])

@@ -93,7 +93,7 @@ class LogStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        first, options = offsets_from_json(start), self.options
+        first, options = self.starts(start), self.options
         if options.fixed is not None and options.fixed.begins_at(first):
             return offsets_to_json(first | options.fixed.end)
         unlimited = isinstance(limit, ReadAllAvailable)
@@ -113,8 +113,14 @@ class LogStreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvaila
         self._target = ends(self.log, self.options.sources)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[StretchPartition]:
-        cut = stretches(self.log, offsets_from_json(start), offsets_from_json(end), self.options.tasks)
+        cut = stretches(self.log, self.starts(start), offsets_from_json(end), self.options.tasks)
         return [StretchPartition(stretch) for stretch in cut]
+
+    def starts(self, start: dict[str, int]) -> Offsets:
+        """Where a batch begins. Spark does not know of partitions that came after its last batch: those begin where
+        ``startingOffsets`` says, or with their first record."""
+        starting = self.options.starting
+        return (starting if isinstance(starting, dict) else {}) | offsets_from_json(start)
 
     def commit(self, end: dict[str, int]) -> None:
         if self.options.consumer is not None:

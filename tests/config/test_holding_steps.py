@@ -30,6 +30,14 @@ def plan(folder: Path, text: str) -> RoutePlan:
     return route_plan(load(config(folder, text)), "out")
 
 
+@pytest.mark.parametrize(
+    "step", ["dedupe: {key: id, window: 99999999d}", "gather: {key: id, until: done, at_most: 99999999d}"]
+)
+def test_times_that_no_clock_holds_are_refused(tmp_path: Path, step: str) -> None:
+    with pytest.raises(PenstockError, match="must be at most 3155760000"):
+        plan(tmp_path, f"    steps: [{{{step}}}]\n    to: {{type: 'null'}}\n")
+
+
 def test_a_key_is_one_field_or_several(tmp_path: Path) -> None:
     found = plan(tmp_path, f"    steps: [{GATHER}]\n    to: {{type: 'null'}}\n")
     assert found.holding is not None

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.delivery.route_positions import positions
-from penstock.engine.history.left_routes import drop
+from penstock.engine.history.left_routes import drop, left_route
+from penstock.engine.ledger import Settlement
 from penstock.engine.operate.status import status
 from penstock.errors import PenstockError
 from tests.engine.projects import TWO_ROUTES, append, commit, pipeline
@@ -33,6 +34,17 @@ def test_it_is_shown_with_what_it_has_not_read(tmp_path: Path) -> None:
     shown = {route.route: (route.state, route.lag) for route in status(opened).routes}
     assert shown["a"] == ("not in the config", 30)
     assert [(each.committed, each.end) for each in positions(opened, "a")] == [(10, 40)]
+
+
+def test_what_waits_in_its_steps_is_told_before_it_is_given_up(tmp_path: Path) -> None:
+    partition = left(tmp_path)
+    opened = pipeline(tmp_path)
+    batch = opened.ledger.begin("a", {partition: (10, 40)})
+    assert batch is not None
+    opened.ledger.commit(batch, Settlement(30, 5, waiting=25, holds={partition: 12}))
+    opened.ledger.close()
+    told = left_route(pipeline(tmp_path, ONE_LEFT), "a")
+    assert (told.lag, told.waiting, told.held) == (0, 0, 25)
 
 
 def test_retention_keeps_what_it_has_not_read_until_it_is_dropped(tmp_path: Path) -> None:

@@ -56,6 +56,14 @@ def test_a_record_without_all_fields_has_no_key(document: str) -> None:
     assert hashed(document) == [None]
 
 
+def test_the_same_values_of_other_fields_are_another_key() -> None:
+    data = pa.array([b'{"a": 1, "b": 1, "c": {"a": 1}}'], pa.binary())
+    fields = [[("a",)], [("b",)], [("c", "a")], [("a",), ("b",)], [("b",), ("a",)]]
+    found = {FieldKeys(paths, SECRET).hash(data)[0].item() for paths in fields}
+    assert len(found) == len(fields)
+    assert FieldKeys([("a",)], SECRET).hash(data)[0].item() in found
+
+
 def test_values_of_other_kinds_are_other_keys() -> None:
     values = ["1", '"1"', "true", '"true"', "[1]", '"[1]"', "{}", '""', "-1", "false"]
     found = hashed(*(f'{{"n": {value}, "user": {{"id": 1}}}}' for value in values))

@@ -39,15 +39,16 @@ class Model:
 
     def decide(self, rows: list[tuple[int, bool]], order: int, tick: int | None, releases: list[int]) -> set[int]:
         gone: set[int] = set()
+        ticked = tick is not None and tick > self.now and len(self.waiting) > 0
+        if ticked:
+            self.now = tick or 0
+            self.since = {key: self.since.get(key, self.now) for key in self.waiting}
         for n, (key, closes) in enumerate(rows):
             self.waiting.setdefault(key, []).append(order + n)
             if closes:
                 gone |= self.release(key)
-        if tick is not None and tick > self.now and self.waiting:
-            self.now = tick
-            for key in list(self.waiting):
-                if self.since.setdefault(key, tick) <= tick - AT_MOST:
-                    gone |= self.release(key)
+        for key in [key for key, since in self.since.items() if ticked and since <= self.now - AT_MOST]:
+            gone |= self.release(key)
         for point in releases:
             for key in [key for key, own in self.waiting.items() if own[0] <= point]:
                 gone |= self.release(key)
@@ -98,6 +99,17 @@ def test_every_item_goes_on_once_with_its_group(taken: list[Batch]) -> None:
         if restarts:
             groups = restored(blobs)
             assert len(groups) == waiting
+
+
+def test_a_tick_from_before_an_item_that_is_read_with_it_does_not_count_for_it() -> None:
+    groups = WaitingGroups(60)
+    groups.decide(items([(1, False)], 0))
+    assert len(groups.decide(items([], 1), [100]).released) == 0
+    # A tick that nobody has read for long, a record that has just come, and the first tick after it.
+    assert groups.decide(items([(2, False)], 1), [130]).waiting == 2
+    assert groups.decide(items([], 2), [200]).released["order"].tolist() == [0]
+    assert groups.decide(items([], 2), [259]).waiting == 1
+    assert groups.decide(items([], 2), [260]).released["order"].tolist() == [1]
 
 
 def test_a_release_lets_the_oldest_groups_go_on_as_they_are() -> None:

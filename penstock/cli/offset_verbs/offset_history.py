@@ -77,12 +77,14 @@ def drop_route(
             f"{route}: {counted(found.lag, 'record')} that it has not read, {count(found.failed)} in its failed store;"
             " both are given up"
         )
+        if found.held:
+            note(f"so are {counted(found.held, 'record')} that it has read and that wait in its steps")
         if found.waiting:
             note(f"so are {counted(found.waiting, 'row')} that its tables wait for")
         if not yes:
             require_yes(f"Forget the route '{route}'?")
         drop(pipeline, route)
     if json:
-        print_json({"route": route, "unread": found.lag, "failed": found.failed, "waiting": found.waiting})
+        print_json({"route": route, "unread": found.lag, "failed": found.failed, "waiting": found.waiting + found.held})
     else:
         sys.stdout.write(f"{route}: forgotten\n")

@@ -50,6 +50,9 @@ Duration = Annotated[
 ]
 """Seconds, written as a number or with a unit."""
 
+CENTURY = 36_525 * 86_400.0
+"""The longest time that is worth waiting for, in seconds. In µs it is far from what 64 bits hold."""
+
 ByteSize = Annotated[
     int,
     BeforeValidator(size_in_bytes),

@@ -47,12 +47,13 @@ from penstock.engine.spark.spark_checkpoints import (
     keep_state_name,
     lacks_state,
     newest_batch,
+    next_start,
 )
 from penstock.engine.spark.spark_session import cancel_jobs, mute_query_errors, unmute_query_errors
 from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.route_control import RouteControl
 from penstock.engine.stateful.shards import SHARDS
-from penstock.engine.stateful.state_recovery import give_up_state, recover_state
+from penstock.engine.stateful.state_recovery import cannot_catch_up, give_up_state, recover_state
 from penstock.errors import ContradictionError, LedgerUnavailable, TransientError
 from penstock.log.read_ranges import offsets_to_json
 from penstock.log.record_order import Offsets
@@ -353,7 +354,7 @@ class RouteRunner(threading.Thread):
             keep_state_name(self._select_checkpoint(), plan.state_name or "")
             find_moved_state(self._select_checkpoint())
             if pace.once:
-                self._control().release_once()
+                self._control().tell_once()
             plan = replace(plan, deadly_records=self._deadly_records())
         source = route_source(plan)
         self._spark.dataSource.register(source)
@@ -383,13 +384,18 @@ class RouteRunner(threading.Thread):
             if has_other_state(self._select_checkpoint(), plan.state_name):
                 self._check_begun_batch()
                 give_up_state(ledger, log, plan)
-            elif self._state_behind or (plan.holding and lacks_state(self._select_checkpoint())):
+            elif self._state_behind or (plan.holding and self._has_useless_state()):
                 give_up_state(ledger, log, plan)
             self._state_behind = False
             recover_state(ledger, log, plan, has_batches(self._select_checkpoint()))
         except ContradictionError as error:
             self._cause = self._delivery.halt_on_contradiction(error)
             raise self._cause from error
+
+    def _has_useless_state(self) -> bool:
+        checkpoint = self._select_checkpoint()
+        starts = next_start(checkpoint)
+        return lacks_state(checkpoint) or cannot_catch_up(self._ledger, self._delivery.log, self.plan, starts)
 
     def _check_begun_batch(self) -> None:
         """Before a batch under way is given up, because another step decides from now on. It would be delivered again:

@@ -25,6 +25,8 @@ class LeftRoute:
     """How many of its failed records are neither replayed nor dropped."""
     waiting: int
     """How many rows its tables still wait for."""
+    held: int
+    """How many records wait in its steps, or for its destination to ask for them."""
 
 
 def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
@@ -41,7 +43,8 @@ def left_route(pipeline: Pipeline, route: str) -> LeftRoute:
         )
     account = pipeline.ledger.account(route)
     lag = sum(position.lag for position in positions_at(pipeline, route, account.standing.positions))
-    return LeftRoute(route, lag, account.failed_open, sum(table.rows for table in account.waiting.values()))
+    waiting = sum(table.rows for table in account.waiting.values())
+    return LeftRoute(route, lag, account.failed_open, waiting, account.totals.waiting - waiting)
 
 
 def drop(pipeline: Pipeline, route: str) -> None:

@@ -64,10 +64,6 @@ def acknowledge(
 ) -> Acknowledged:
     """Acknowledge the records ``first..last`` (both included; ``None``: up to the newest): they are not sent, and count
     as skipped under ``acknowledged``. Of records that the route is past, those that a table still waits for."""
-    refuse_if_holding(
-        pipeline, route, "its records cannot be acknowledged, because others wait around them",
-        "Skip them in a step before it (`where`).",
-    )  # fmt: skip
     positions = _open_route(pipeline, route)
     halt = pipeline.ledger.standing(route).halt
     asked = halt.partition if partition is None and halt is not None else partition
@@ -76,6 +72,11 @@ def acknowledge(
     positions = {**pipeline.ledger.offsets(route), **positions}
     bounds, committed = pipeline.log.bounds(chosen), positions[chosen].committed
     end = bounds.end if last is None else last + 1
+    if end > bounds.oldest:
+        refuse_if_holding(
+            pipeline, route, "its records cannot be acknowledged, because others wait around them",
+            "Skip them in a step before it (`where`).",
+        )  # fmt: skip
     if end > bounds.end or first >= end:
         held = f"{bounds.oldest}..{bounds.end - 1}" if bounds.end > bounds.oldest else "nothing"
         raise PenstockError(

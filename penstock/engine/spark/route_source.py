@@ -58,11 +58,11 @@ class RouteReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Refuses a batch whose first records are gone: the log's own reader would begin after them."""
-        starting = self._log.options.starting
+        starting, starts = self._log.options.starting, self._log.starts(start)
         done = starting if isinstance(starting, dict) else {}
         for partition, stop in offsets_from_json(end).items():
             # Spark may ask again for what is committed; that may be gone.
-            first = max(start.get(str(partition), 0), done.get(partition, 0))
+            first = max(starts.get(partition, 0), done.get(partition, 0))
             oldest = self._log.log.bounds(partition).oldest
             if first < min(stop, oldest):
                 raise gap_error(Gap(self._plan.name, partition, first, oldest - 1))

@@ -80,13 +80,25 @@ def keep_state_name(checkpoint: Path, name: str) -> None:
 
 
 def keep_start(checkpoint: Path, positions: Mapping[int, int]) -> dict[int, int]:
-    """Where the first batch of a checkpoint begins, whenever it is asked. Spark does not note that: it asks the source
-    again when it replays the batch, and the ledger may be past it by then. The first batch begins at ``positions``."""
+    """Where the first batch of a checkpoint begins in each partition, whenever it is asked. Spark does not note that:
+    it asks the source again when it replays the batch, and the ledger may be past it by then. In a partition of which
+    no batch has begun yet, the first one begins at ``positions``."""
+    file, newest = checkpoint / "first-batch.json", newest_batch(checkpoint)
+    kept = offsets_from_json(json.loads(file.read_text())) if newest is not None and file.exists() else {}
+    begun = batch_end(checkpoint, newest) if newest is not None else {}
+    found = kept | {p: position for p, position in positions.items() if p not in begun}
+    if found != kept:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        replace_durably(file, json.dumps(offsets_to_json(found)).encode())
+    return found
+
+
+def next_start(checkpoint: Path) -> dict[int, int]:
+    """Where the next batch of a checkpoint begins that was kept with ``keep_start``; empty if Spark has begun none."""
     file = checkpoint / "first-batch.json"
     if not has_batches(checkpoint) or not file.exists():
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        replace_durably(file, json.dumps(offsets_to_json(dict(positions))).encode())
-    return offsets_from_json(json.loads(file.read_text()))
+        return {}
+    return offsets_from_json(json.loads(file.read_text())) | delivered_up_to(checkpoint)
 
 
 def batch_end(checkpoint: Path, batch: int) -> dict[int, int]:

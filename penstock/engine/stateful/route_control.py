@@ -11,6 +11,7 @@ from penstock.backoff import Reminder
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.route_sources import control_source
 from penstock.engine.stateful.control import ControlWriter
 from penstock.engine.stateful.releases import Releases
 from penstock.log.local_log import LocalLog
@@ -24,6 +25,7 @@ class RouteControl:
     one writer."""
 
     def __init__(self, log: LocalLog, ledger: Ledger, plan: RoutePlan) -> None:
+        self._log = log
         self._ledger = ledger
         self._route = plan.name
         self._tick_every = plan.holding_step().tick_every or math.inf
@@ -31,9 +33,11 @@ class RouteControl:
         self._releases = Releases(log, ledger, plan, self._writer)
         self._reminder = Reminder()
 
-    def release_once(self) -> None:
-        """Before a run that ends with what is in the log then. It does not wait for a time, so it needs no ticks."""
+    def tell_once(self) -> None:
+        """Before a run that ends with what is in the log then. It waits for no time, but time has passed since the one
+        before it."""
         with self._writer:
+            self._tick()
             self._releases.release_due()
 
     def keep_telling(self, ended: Event) -> None:
@@ -52,8 +56,17 @@ class RouteControl:
                     self._try(self._releases.release_due)
 
     def _tick(self) -> None:
-        if self._ledger.held(self._route):
+        """Say what time it is, if something waits for it. Not again before the route has read that: ticks that pile up
+        would take the place of records in its batches, and tell it nothing more than the last of them."""
+        if self._tick_every < math.inf and self._ledger.held(self._route) and not self._has_unread():
             self._writer.tick()
+
+    def _has_unread(self) -> bool:
+        positions = self._ledger.offsets(self._route)
+        return any(
+            self._log.bounds(partition).end > (positions[partition].committed if partition in positions else 0)
+            for partition in self._log.partitions([control_source(self._route)])
+        )
 
     def _try(self, act: Callable[[], None]) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.engine import events
 from penstock.engine.history.left_sources import check_sources_of_held
 from penstock.engine.ledger import Ledger, Operator
@@ -21,6 +23,16 @@ def recover_state(ledger: Ledger, log: LocalLog, plan: RoutePlan, has_state: boo
         give_up_state(ledger, log, plan)
     elif plan.holding is not None and any(position.committed for position in ledger.offsets(plan.name).values()):
         events.state_empty(plan.name, plan.holding.label)
+
+
+def cannot_catch_up(ledger: Ledger, log: LocalLog, plan: RoutePlan, starts: Mapping[int, int]) -> bool:
+    """Whether a state whose next batch begins at ``starts`` is an older one, and the log no longer has all that it
+    lacks."""
+    positions = ledger.offsets(plan.name)
+    return any(
+        starts[partition] < min(positions[partition].committed, log.bounds(partition).oldest)
+        for partition in starts.keys() & positions.keys() & log.partitions().keys()
+    )
 
 
 def give_up_state(ledger: Ledger, log: LocalLog, plan: RoutePlan) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from penstock.config.component import StepConfig
-from penstock.config.value_types.quantities import Duration
+from penstock.config.value_types.quantities import CENTURY, Duration
 from penstock.steps.fields import KeyFields
 
 
@@ -22,6 +22,7 @@ class DedupeConfig(StepConfig):
     )
     window: Duration = Field(
         gt=0,
+        le=CENTURY,
         description="A record is skipped if the last one with its key is not further away than this, by the times of"
-        " the records in the log.",
+        " the records in the log. At most 36525d.",
     )

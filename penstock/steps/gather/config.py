@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from penstock.config.component import StepConfig
-from penstock.config.value_types.quantities import Duration
+from penstock.config.value_types.quantities import CENTURY, Duration
 from penstock.steps.expression.expression_text import ConditionText
 from penstock.steps.fields import KeyFields
 
@@ -26,5 +26,5 @@ class GatherConfig(StepConfig):
         " group.",
     )
     at_most: Duration = Field(
-        ge=0.1, description="After this time a group goes on as it is, closed or not.",
+        ge=0.1, le=CENTURY, description="After this time a group goes on as it is, closed or not. At most 36525d.",
     )  # fmt: skip

@@ -19,6 +19,7 @@ from penstock.engine.ledger import Act
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route_sources import control_source
 from penstock.engine.spark import shard_processor
+from penstock.engine.stateful.control_records import released_rows
 from penstock.engine.stateful.hold_limit import held_bytes, release_point, up_to
 from penstock.engine.stateful.route_control import RouteControl
 from penstock.log.local_log import LocalLog
@@ -81,11 +82,13 @@ class Run:
 
     def look(self) -> None:
         """As the engine does every second; each time as if it had just started."""
-        RouteControl(self.opened.log, self.opened.ledger, self.opened.plan(ROUTE)).release_once()
+        RouteControl(self.opened.log, self.opened.ledger, self.opened.plan(ROUTE)).tell_once()
 
     @property
     def releases(self) -> int:
-        return sum(self.opened.log.bounds(p).end for p in self.opened.log.partitions([control_source(ROUTE)]))
+        log = self.opened.log
+        controls = [batch for p in log.partitions([control_source(ROUTE)]) for batch in log.read(p, 0)]
+        return sum(len(released_rows(batch)) for batch in controls)
 
     @property
     def kept(self) -> int:
@@ -158,13 +161,13 @@ def test_a_running_engine_does_not_release_twice_either(tmp_path: Path) -> None:
     run.deliver()
     control = RouteControl(run.opened.log, run.opened.ledger, run.opened.plan(ROUTE))
     for _ in range(3):
-        control.release_once()
+        control.tell_once()
     assert run.releases == 1
     run.deliver()
     for number in range(30):
         run.send("web", 100 + number)
     run.deliver()
-    control.release_once()
+    control.tell_once()
     assert run.releases == 2
 
 

@@ -52,8 +52,9 @@ from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source
 from penstock.engine.spark import shard_processor
+from penstock.engine.stateful.control import ControlWriter
 from penstock.engine.stateful.control_records import tick_record
-from penstock.engine.stateful.route_control import RouteControl
+from penstock.engine.stateful.releases import Releases
 from penstock.engine.stateful.state_recovery import give_up_state, recover_state
 from penstock.errors import PenstockError, RefusedError
 from penstock.log.read_ranges import Stretch
@@ -180,17 +181,18 @@ class Expected:
         """The numbers that go on. ``records`` are number, key and whether it closes its group; ``releases`` how many
         records there were when an operator asked."""
         gone: list[int] = []
+        ticked = bool(self.waiting) and max(ticks, default=self.now) > self.now
+        if ticked:
+            self.now = max(ticks)
+            self.since = {key: self.since.get(key, self.now) for key in self.waiting}
         for number, key, closes in records:
             if number % 7 == 6:
                 continue
             self.waiting.setdefault(key, []).append(number)
             if closes:
                 gone += self.release(key)
-        if self.waiting and ticks and max(ticks) > self.now:
-            self.now = max(ticks)
-            for key in list(self.waiting):
-                if self.since.setdefault(key, self.now) <= self.now - AT_MOST:
-                    gone += self.release(key)
+        for key in [key for key, since in self.since.items() if ticked and since <= self.now - AT_MOST]:
+            gone += self.release(key)
         for key in [key for key, own in self.waiting.items() if own[0] < max(releases, default=0)]:
             gone += self.release(key)
         return gone
@@ -284,13 +286,14 @@ class HoldingMachine(RuleBasedStateMachine):
 
     @rule(dies=st.booleans())
     def carry_out_what_was_asked(self, dies: bool) -> None:
-        control = RouteControl(self.opened.log, self.opened.ledger, self.opened.plan(ROUTE))
+        log, ledger = self.opened.log, self.opened.ledger
         if self.asked:
             self.control_records.append(Control(release=self.asked))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(faults, "_armed", faults.parse("control.release_appended=raise" if dies else ""))
             try:
-                control.release_once()
+                with ControlWriter(log, ROUTE) as writer:
+                    Releases(log, ledger, self.opened.plan(ROUTE), writer).release_due()
                 self.asked = 0
             except faults.InjectedFault:
                 assert dies

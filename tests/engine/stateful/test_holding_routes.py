@@ -153,23 +153,36 @@ def test_what_waits_goes_on_when_it_keeps_too_much_and_when_an_operator_says_so(
 
 CHANGING = """\
 name: shop
-sources: {orders: {type: file, path: ./orders.ndjson}}
+sources: {orders: {type: file, path: ./orders.ndjson}, late: {type: file, path: ./late.ndjson}}
 routes:
-  out: {from: orders, steps: %s, to: {type: duckdb, path: ./out.duckdb, table: orders}}
+  out: {from: %s, steps: %s, to: {type: duckdb, path: ./out.duckdb, table: orders}}
 """
 
 
-def test_a_route_goes_on_when_its_step_comes_changes_or_leaves(tmp_path: Path) -> None:
+def test_a_route_goes_on_when_its_step_or_a_source_comes_changes_or_leaves(tmp_path: Path) -> None:
     dedupe, gather = "[dedupe: {key: k, window: 1h}]", "[gather: {key: k, until: 'done', at_most: 1h}]"
-    steps = [dedupe, "[]", gather, dedupe]
-    for n, step in enumerate(steps):
-        (tmp_path / "pipeline.yaml").write_text(CHANGING % step)
-        write_orders(tmp_path / "orders.ndjson", {"n": n, "k": 1})
+    orders, late = tmp_path / "orders.ndjson", tmp_path / "late.ndjson"
+
+    def run_with(sources: str, steps: str) -> str:
+        (tmp_path / "pipeline.yaml").write_text(CHANGING % (sources, steps))
         ran = run_penstock(["run", "--once"], tmp_path)
         assert ran.returncode == 0, ran.stderr
         assert "Exception" not in ran.stderr
-    # What waited in `gather` is read again once that has left; the one behind it has the same key.
-    assert loaded(tmp_path / "out.duckdb") == [0, 1, 2]
+        return ran.stderr
+
+    write_orders(late, {"n": 100, "k": 2})
+    for n, (sources, steps) in enumerate([("[orders, late]", dedupe), ("[orders, late]", "[]"), ("orders", gather)]):
+        write_orders(orders, {"n": n, "k": 1})
+        run_with(sources, steps)
+    # A source that comes back to a checkpoint that never knew it goes on where it was, and the state stays.
+    write_orders(late, {"n": 101, "k": 2, "done": True})
+    assert "is gone" not in run_with("[orders, late]", gather)
+    assert loaded(tmp_path / "out.duckdb") == [0, 1, 100, 101]
+    # What waited in `gather` is read again once that has left, and what was delivered behind it is delivered again.
+    # The one behind both has a key that was seen.
+    write_orders(orders, {"n": 3, "k": 1})
+    assert "is gone" in run_with("[orders, late]", dedupe)
+    assert loaded(tmp_path / "out.duckdb") == [0, 1, 2, 100, 101, 101]
     ledger = Ledger.open(sqlite_url(Layout(tmp_path / "data").ledger), "shop")
     assert ledger.totals("out").adds_up
 
@@ -177,9 +190,10 @@ def test_a_route_goes_on_when_its_step_comes_changes_or_leaves(tmp_path: Path) -
 def test_a_batch_under_way_is_finished_before_another_step_decides(tmp_path: Path) -> None:
     dedupe = "[dedupe: {key: k, window: 1h}]"
     write_orders(tmp_path / "orders.ndjson", *({"n": n, "k": 1} for n in range(5)))
+    (tmp_path / "late.ndjson").touch()
 
     def run_with(steps: str, **environment: str) -> str:
-        (tmp_path / "pipeline.yaml").write_text(CHANGING % steps)
+        (tmp_path / "pipeline.yaml").write_text(CHANGING % ("orders", steps))
         return run_penstock(["run", "--once"], tmp_path, environment).stderr
 
     run_with("[]", PENSTOCK_FAULTS="route.before_ledger_commit=kill")

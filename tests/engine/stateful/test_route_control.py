@@ -108,9 +108,29 @@ def test_nothing_is_written_where_nothing_waits_and_nobody_asks(opened: Pipeline
     opened.ledger.commit(batch, Settlement(1, 2, waiting=-1, holds={0: None}))
     with telling(opened):
         Event().wait(0.5)
-    RouteControl(opened.log, opened.ledger, opened.plan(ROUTE)).release_once()
+    RouteControl(opened.log, opened.ledger, opened.plan(ROUTE)).tell_once()
     assert told(opened) == []
     assert opened.log.partitions([control_source(ROUTE)]) == {}
+
+
+def test_a_run_that_ends_says_once_what_time_it_is(opened: Pipeline) -> None:
+    for _ in range(2):
+        RouteControl(opened.log, opened.ledger, opened.plan(ROUTE)).tell_once()
+    # The route has not read the first one.
+    assert [record.namespace for record in told(opened)] == ["tick"]
+
+
+def test_ticks_do_not_pile_up_while_the_route_reads_none(opened: Pipeline) -> None:
+    with telling(opened):
+        eventually(lambda: kinds(opened) == {"tick"}, "there is a tick")
+        Event().wait(0.5)
+        assert len(told(opened)) == 1
+        (control,) = opened.log.partitions([control_source(ROUTE)])
+        opened.ledger.open_route(ROUTE, {control: 0})
+        batch = opened.ledger.begin(ROUTE, {control: (0, 1)})
+        assert batch is not None
+        opened.ledger.commit(batch, Settlement(1, 1))
+        eventually(lambda: len(told(opened)) == 2, "there is another one once it was read")
 
 
 def test_the_time_of_control_records_never_goes_back(opened: Pipeline) -> None:
