@@ -375,6 +375,17 @@ class MirrorContract:
             (1, "x"), (1, "x"), *sorted([(2, "z"), (2, None)], key=lambda row: row[1] is None), (4, "y")
         ]  # fmt: skip
 
+    def test_without_a_key_rows_that_are_equal_only_here_go_one_for_each_change(self, replica: Replica) -> None:
+        """The source tells 1.0 from 1.00, and 0 from -0."""
+        numbers = Source({"n": "numeric(12,2)", "f": "double precision"}, key=())
+        rows = [
+            replace(numbers.insert(), data=b'{"n":%b,"f":%b}' % values)
+            for values in ((b"1.0", b"0"), (b"1.00", b"0"), (b"1", b"0"), (b"2", b"0.0"), (b"2", b"-0.0"), (b"7", b"7"))
+        ]
+        replica.load(*rows, rows[1])
+        assert failures(replica.load(*(replace(row, op=Op.DELETE) for row in rows[:5]))) == []
+        assert sorted((row["n"], row["f"]) for row in replica.target.rows()) == [(1, 0), (7, 7)]
+
     def test_without_a_key_an_update_that_names_no_row_fails(self, replica: Replica) -> None:
         log = Source({"a": "integer"}, key=())
         receipt = replica.load(log.insert(a=1), log.update(a=2))

@@ -106,5 +106,8 @@ def line(error: Exception) -> str:
 
 def _delete_equals(changes: Changes) -> str:
     names = [DUCKDB.identifier(changes.table.columns[name].name) for name in changes.columns]
-    alike = " AND ".join(f"t.{name} IS NOT DISTINCT FROM s.{name}" for name in names)
-    return mirror_statements.delete_equals(DUCKDB, changes, GOING, ["rowid"], "rowid", alike)
+
+    def identity(row: str) -> list[str]:
+        return [f"{row}.{name}" for name in names]
+
+    return mirror_statements.delete_equals(DUCKDB, changes, GOING, ["rowid"], identity, "IS NOT DISTINCT FROM")

@@ -126,9 +126,11 @@ class PostgresMirrorTransaction(MirrorTransaction):
     def _delete_equals(self, changes: Changes) -> str:
         """Rows are equal if their text is equal: that works for every type, and for NULL."""
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changes.columns]
-        ours, theirs = (f"ROW({', '.join(f'{row}.{name}' for name in names)})::text" for row in "ts")
-        place = ["tableoid", "ctid"]
-        return mirror_statements.delete_equals(self._dialect, changes, GOING, place, "ctid", f"{ours} = {theirs}")
+
+        def identity(row: str) -> list[str]:
+            return [f"ROW({', '.join(f'{row}.{name}' for name in names)})::text"]
+
+        return mirror_statements.delete_equals(self._dialect, changes, GOING, ["tableoid", "ctid"], identity, "=")
 
     def _refuse_left_rows(self, select_left: str) -> None:
         self._run(select_left)

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.destinations.sql.dialect import Dialect, assignments
 from penstock.destinations.sql.mirror.row_changes import GAPS, ORIGIN, TIMES, Changes
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
+
+Identity = Callable[[str], Sequence[str]]
+"""The engine's expressions over a row, given by its alias, that are all equal for equal rows and only for those."""
 
 _FILLED = "filled"
 """Replaces the marks of a row whose gaps were filled from the table."""
@@ -71,23 +74,30 @@ def select_left(dialect: Dialect, changes: Changes, staged: str) -> str:
 
 
 def delete_equals(
-    dialect: Dialect, changes: Changes, staged: str, place: Sequence[str], number: str, alike: str
+    dialect: Dialect, changes: Changes, staged: str, place: Sequence[str], identity: Identity, equals: str
 ) -> str:
     """Deletes as many rows as ``TIMES`` says, of those that are equal in all columns.
 
-    ``place`` is the engine's expression for where a row is, ``number`` for which of the staged rows it is, ``alike``
-    for whether two rows are equal.
+    Staged rows that are equal to the engine count together, whatever their values were before they were converted.
+    ``place`` is the engine's expression for where a row is, ``equals`` its operator for parts of ``identity``.
     """
     table = dialect.relation(changes.table.name)
     named = [f"place{part}" for part in range(len(place))]
+    parts = [f"part{number}" for number, _ in enumerate(identity("s"))]
+    due = (
+        f"SELECT {', '.join(f'{value} AS {part}' for value, part in zip(identity('s'), parts, strict=True))},"
+        f" sum(s.{dialect.identifier(TIMES)}) AS times, row_number() OVER () AS number"
+        f" FROM {staged} AS s GROUP BY {', '.join(identity('s'))}"
+    )
+    alike = " AND ".join(f"{ours} {equals} due.{part}" for ours, part in zip(identity("t"), parts, strict=True))
     ranked = (
         f"SELECT {', '.join(f't.{part} AS {name}' for part, name in zip(place, named, strict=True))},"
-        f" s.{dialect.identifier(TIMES)} AS times, row_number() OVER (PARTITION BY s.{number}) AS rank"
-        f" FROM {table} AS t JOIN {staged} AS s ON {alike}"
+        f" due.times, row_number() OVER (PARTITION BY due.number) AS rank"
+        f" FROM {table} AS t JOIN ({due}) AS due ON {alike}"
     )
     where = ", ".join(f"t.{part}" for part in place)
-    due = f"SELECT {', '.join(named)} FROM ({ranked}) AS ranked WHERE rank <= times"
-    return f"DELETE FROM {table} AS t WHERE ({where}) IN ({due})"
+    chosen = f"SELECT {', '.join(named)} FROM ({ranked}) AS ranked WHERE rank <= times"
+    return f"DELETE FROM {table} AS t WHERE ({where}) IN ({chosen})"
 
 
 def insert_selects(dialect: Dialect, changes: Changes, staged: str) -> Iterator[tuple[tuple[str, ...], str]]:
