@@ -241,6 +241,9 @@ class TableBook:
         """The tables for which that was ever noted."""
         return ()
 
+    def note_made_again(self, table: str) -> None:
+        """Note that a table which was filled before was not there, and was made again without its rows."""
+
     def former_selves(self) -> Collection[Owner]:
         """What the route was before, under another name or ledger: it has the tables of that."""
         return ()
@@ -321,6 +324,11 @@ class Destination(ABC, Generic[ConfigT]):
     def loads(self, scope: str, route: str) -> Sequence[LoadedTable]:
         """All that the target remembers of a route, oldest batch first. Creates nothing at the target."""
         return []
+
+    def lost_tables(self, tables: Collection[str]) -> Collection[str]:
+        """Those of these tables, which had rows, that do not exist any more and that must not be made again without
+        them. Creates nothing at the target."""
+        return ()
 
     def target_path(self) -> str:
         """Where it writes to, if that is a path on disk: two routes with the same path write to the same target."""

@@ -202,6 +202,14 @@ def record_refused(route: str, number: int, behind: int, reason: str) -> None:
 _overflow_warned: set[str] = set()
 
 
+def table_made_again(route: str, table: str) -> None:
+    log.warning(
+        "route %s: table '%s', which had rows, was not there any more. It was made again, without the rows that were"
+        " delivered before. To deliver what the log still has of them: penstock offset rewind %s --to 1970-01-01",
+        route, table, route,
+    )  # fmt: skip
+
+
 def tables_overflow(route: str, limit: int, into: str, tables: Sequence[str]) -> None:
     """Logged once per route and process: whoever makes up names makes up many."""
     _OVERFLOWED.labels(route).inc(len(tables))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -146,6 +146,13 @@ class SqlDestination(Destination[SqlConfigT]):
         with self.read_only_session() as session:
             marks = [] if session is None else session.marks(scope, route)
         return mirrored_loads(marks) if self.config.mirrors else [_loaded_table(mark) for mark in marks]
+
+    def lost_tables(self, tables: Collection[str]) -> Collection[str]:
+        """Only a mirror promises to be all of its source: any other table may be emptied by who owns it."""
+        if not self.config.mirrors or not tables:
+            return ()
+        with self.read_only_session() as session:
+            return [table for table in tables if session is None or session.table(table) is None]
 
     def plan(self, parts: Sequence[Part], offline: bool = False, route: str = "") -> Sequence[str]:
         rules, tables = TableRules.of(self.config), parts_by_table(parts)

@@ -8,6 +8,7 @@ operator if it finds a contradiction:
 - Spark's checkpoint of a route must not be ahead of the ledger that it belongs to.
 - The destination's marks of this ledger and route must be ones that the ledger can have issued.
 - The destination must still have the newest batch that it was given: else it is an older copy, or another one.
+- A mirror must still have every table that was filled: made again it would have only the rows that change.
 - A route without a history in this ledger must not find one: marks of this log under another ledger or under the name
   of a route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
 
@@ -27,10 +28,14 @@ from penstock.engine.history.adoption import LogPart, shared_ranges
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.layout import checkpoint_name
 from penstock.engine.ledger import Ledger
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.spark.spark_checkpoints import checkpoints_of, delivered_up_to
 from penstock.errors import ContradictionError
 from penstock.log.lineage import LINEAGE_FILE
 from penstock.log.local_log import LocalLog
+
+COPY_AGAIN = "Or let the source copy its tables again (give it a new `slot`), and go on without them until then."
+"""What brings the rows of a mirror that the log has no longer."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Missing:
     """The verbs that deliver them again, as sentences; empty if the log has none of them."""
     is_known: bool = False
     """Whether it is known which records they were of."""
+    why: str = "it was replaced by an older copy, or by another"
 
 
 class RowsMissing(ContradictionError):
@@ -156,14 +162,17 @@ class History:
             found = RowsMissing if missing.is_known else ContradictionError
             raise found(
                 "PEN-RTE-026",
-                f"the destination of route '{route}' lacks {missing.what}: it was replaced by an older copy, or by"
-                " another.",
+                f"the destination of route '{route}' lacks {missing.what}: {missing.why}.",
                 f"{missing.how_to_deliver} To go on without them: penstock offset rewind {route} --to 0s".strip(),
             )
 
     def find_missing(self, route: str, destination: AnyDestination, has_state: bool) -> Missing | None:
         """What was delivered, and the destination does not have. ``None`` if nothing is missing, or if the destination
         keeps no marks. ``has_state``: the route's batches also have records from before their ranges, which waited."""
+        # First: a lost table lacks more than the batches that are listed.
+        return self._find_lost_tables(route, destination) or self._find_lost_batches(route, destination, has_state)
+
+    def _find_lost_batches(self, route: str, destination: AnyDestination, has_state: bool) -> Missing | None:
         own = set(self.ledger.adopted_histories(route))
         accepted = {pair: number for pair, number in self.ledger.accepted_others(route).items() if pair in own}
         newest = self.ledger.newest_marked(route)
@@ -199,6 +208,22 @@ class History:
         if tables := sorted({table for number, table in has if number in numbers}):
             how_to_deliver += f" What {', '.join(tables)} has of these batches comes again (doubled without a key)."
         return Missing(what, how_to_deliver, is_known=True)
+
+    def _find_lost_tables(self, route: str, destination: AnyDestination) -> Missing | None:
+        """The tables of a mirror that were filled and do not exist any more."""
+        lost = self.lost_tables(route, destination)
+        if not lost:
+            return None
+        what = f"{'the table' if len(lost) == 1 else 'the tables'} {', '.join(lost)} with all rows"
+        partitions = [p for p in self.ledger.offsets(route) if p in self.log.partitions()]
+        is_whole = all(self.log.bounds(p).oldest == 0 for p in partitions)
+        from_log = f"Or deliver everything again (doubled without a key): {_rewind_all(route)}." if is_whole else ""
+        ways = ["Put it back.", *([from_log] if from_log else []), COPY_AGAIN]
+        return Missing(what, " ".join(ways), why="it was dropped or renamed there")
+
+    def lost_tables(self, route: str, destination: AnyDestination) -> list[str]:
+        """The tables that this ledger has seen filled and that the destination has lost, if it must not lose any."""
+        return sorted(destination.lost_tables(RouteBook(self.ledger, route).filled_tables()))
 
     def _stands_at(self, route: str, loads: Sequence[LoadedTable]) -> dict[int, int]:
         """Up to which offsets the destination has what the route has read."""

@@ -13,6 +13,7 @@ from penstock.engine.history.adoption import LogPart, history_reach, lost_replay
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.history.route_history import RowsMissing
 from penstock.engine.ledger import Act, AdoptedBatch, Adoption, Operator
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.operate.offset_control import (
     RewindRange,
     block_engine_start,
@@ -172,6 +173,8 @@ def accept_history(pipeline: Pipeline, route: str, operator: Operator, act: Act)
     copies = passed_copies(pipeline, route, ())
     pipeline.ledger.accept(route, _highest_number(pipeline, route), operator, act, copies)
     _accept_others(pipeline, route)
+    lost = pipeline.history().lost_tables(route, pipeline.plan(route).destination())
+    RouteBook(pipeline.ledger, route).forget_tables(lost)
 
 
 def _set_failed_aside(pipeline: Pipeline, route: str) -> Path | None:

@@ -117,6 +117,15 @@ class RouteBook(TableBook):
         with self._ledger.reading() as connection:
             return list(connection.execute(query).scalars())
 
+    def forget_tables(self, tables: Collection[str]) -> None:
+        """Take these tables for ones that were never filled."""
+        c = self._t.columns.c
+        with self._ledger.writing() as connection:
+            connection.execute(sa.delete(self._t.columns).where(c.route == self._route, c.target.in_(tables)))
+
+    def note_made_again(self, table: str) -> None:
+        events.table_made_again(self._route, table)
+
     def former_selves(self) -> list[Owner]:
         return [Owner(scope, name) for scope, name in self._ledger.adopted_histories(self._route)]
 

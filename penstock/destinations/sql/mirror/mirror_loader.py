@@ -34,7 +34,7 @@ from penstock.destinations.sql.mirror.stage.staged_changes import StagedStretch,
 from penstock.destinations.sql.schema.alter_table import TableRules, ensure_table
 from penstock.destinations.sql.schema.schema_operations import Operation, Table
 from penstock.destinations.sql.session import Comments, Session, known_load
-from penstock.errors import RefusedError, TransientError
+from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.json.paths import format_path
 from penstock.outcome import FAILURE_SCHEMA, NO_FAILURES, concat_failures
 
@@ -118,12 +118,16 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
     before = session.comments(name)
     if rules.one_source:
         check_source(name, staged.header.namespaces, before.table)
+    _require_former_table(write, name, staged)
     _make_room_for_key(write, name, staged, before)
     table = ensure_table(session, name, plan, write.book)
     now = session.comments(name)
     stretch = _by_our_names(staged, session.dialect, rules, table, now)
     if table is None:
-        return _final_mark(mark, stretch, _failures_without_table(stretch), len(stretch), place, write.attempt)
+        mark = _final_mark(mark, stretch, _failures_without_table(stretch), len(stretch), place, write.attempt)
+        with session.open_mirror(write.attempt.keeps) as mirror:
+            mirror.write_mark(mark)
+        return mark
     fitting = MirrorFitting(stretch.header, table, session.dialect)
     write.book.note_paths(name, {column.name: (format_path([column.source]),) for column in stretch.header.columns})
     failures = dict(failing_changes(stretch, fitting, rules.on_type_conflict is OnTypeConflict.FAIL))
@@ -140,6 +144,19 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
         mark = _final_mark(mark, stretch, failures, sum(search.written), place, write.attempt)
         mirror.write_mark(mark)
     return mark
+
+
+def _require_former_table(write: BatchWrite, name: str, staged: StagedStretch) -> None:
+    """Raises ``ContradictionError`` if the table was filled before and does not exist: made again from these changes it
+    would lack all rows that they do not touch. After a truncate it has none."""
+    if write.session.table(name) is not None or (staged.change == Change.TRUNCATE).any():
+        return
+    if name in write.book.filled_tables():
+        raise ContradictionError(
+            "PEN-DST-116",
+            f"the table '{name}' had rows and does not exist any more: it was dropped or renamed. Nothing was written.",
+            "Put it back, or see how to go on without: penstock doctor",
+        )
 
 
 def _make_room_for_key(write: BatchWrite, name: str, staged: StagedStretch, comments: Comments) -> None:

@@ -100,6 +100,8 @@ def ensure_table(session: Session, name: str, plan: Plan, book: TableBook) -> Ta
         statements = _run_changes(session, plan, table, operations)
     for statement in statements:
         book.note_change(name, statement)
+    if statements and table is None and name in book.filled_tables():
+        book.note_made_again(name)
     table = session.table(name) if statements else table
     if statements and table is None:
         what = f"what has the name '{name}' at the destination is not a table."

@@ -31,6 +31,11 @@ class _Changes:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    @cached_property
+    def change(self) -> Kinds:
+        found: Kinds = self.rows.column(CHANGE).combine_chunks().to_numpy(zero_copy_only=False)
+        return found
+
 
 class StagedStretch(_Changes):
     """Consecutive changes of rows with the same key columns (or none), by the source's names."""
@@ -75,11 +80,6 @@ def _source(name: str) -> str:
 
 class Stretch(_Changes):
     """Staged changes by our names."""
-
-    @cached_property
-    def change(self) -> Kinds:
-        found: Kinds = self.rows.column(CHANGE).combine_chunks().to_numpy(zero_copy_only=False)
-        return found
 
     @property
     def places(self) -> pa.Table:
