@@ -325,6 +325,11 @@ class Destination(ABC, Generic[ConfigT]):
         """All that the target remembers of a route, oldest batch first. Creates nothing at the target."""
         return []
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether its tables are to have all rows of a source's: then it needs all records, from the first one on."""
+        return False
+
     def lost_tables(self, tables: Collection[str]) -> Collection[str]:
         """Those of these tables, which had rows, that do not exist any more and that must not be made again without
         them. Creates nothing at the target."""

@@ -147,9 +147,13 @@ class SqlDestination(Destination[SqlConfigT]):
             marks = [] if session is None else session.marks(scope, route)
         return mirrored_loads(marks) if self.config.mirrors else [_loaded_table(mark) for mark in marks]
 
+    @property
+    def mirrors(self) -> bool:
+        return self.config.mirrors
+
     def lost_tables(self, tables: Collection[str]) -> Collection[str]:
         """Only a mirror promises to be all of its source: any other table may be emptied by who owns it."""
-        if not self.config.mirrors or not tables:
+        if not self.mirrors or not tables:
             return ()
         with self.read_only_session() as session:
             return [table for table in tables if session is None or session.table(table) is None]

@@ -8,6 +8,7 @@ operator if it finds a contradiction:
 - Spark's checkpoint of a route must not be ahead of the ledger that it belongs to.
 - The destination's marks of this ledger and route must be ones that the ledger can have issued.
 - The destination must still have the newest batch that it was given: else it is an older copy, or another one.
+- A mirror must be able to begin with the first record of a source: else it would lack rows for good.
 - A mirror must still have every table that was filled: made again it would have only the rows that change.
 - A route without a history in this ledger must not find one: marks of this log under another ledger or under the name
   of a route that the config no longer has, a hold or a checkpoint on disk, another route's files at the same place.
@@ -29,6 +30,7 @@ from penstock.engine.history.batch_origin import Origin
 from penstock.engine.layout import checkpoint_name
 from penstock.engine.ledger import Ledger
 from penstock.engine.ledger.table_mappings import RouteBook
+from penstock.engine.route_sources import own_sources
 from penstock.engine.spark.spark_checkpoints import checkpoints_of, delivered_up_to
 from penstock.errors import ContradictionError
 from penstock.log.lineage import LINEAGE_FILE
@@ -131,6 +133,24 @@ class History:
             ahead = next((each for each in unaccepted if self._is_ahead(each, route, sources)), None)
             if ahead is not None:
                 raise self._conflict(route, load.batch.route, _describe_load(ahead))
+        if destination.mirrors:
+            self._check_beginning(route, sources)
+
+    def _check_beginning(self, route: str, sources: Sequence[str]) -> None:
+        """Raises if a mirror would begin with a partition whose first records the log has no longer."""
+        opened = self.ledger.offsets(route) if self.ledger.has_history(route) else {}
+        for partition, owner in self.log.partitions(sources).items():
+            oldest = self.log.bounds(partition).oldest
+            if oldest == 0 or partition in opened or owner.source in own_sources(route):
+                continue
+            raise ContradictionError(
+                "PEN-RTE-029",
+                f"route '{route}' would begin its mirror with offset {oldest} of source '{owner.source}': retention has"
+                " removed the records before it, and rows that have not changed since would never come.",
+                "Let the source copy its tables again (give it a new `slot`), and let the route begin with the copy:"
+                " penstock run --from now. If the log has a whole copy, or the rows that it has are enough:"
+                f" {_rewind_all(route)}",
+            )
 
     def _earlier_loads(
         self, newest: LoadedTable, route: str, sources: Sequence[str], destination: AnyDestination
