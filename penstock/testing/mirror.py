@@ -368,12 +368,29 @@ class MirrorContract:
         log = Source({"a": "integer", "b": "text"}, key=())
         replica.load(*[log.insert(a=1, b="x")] * 3, *[log.insert(a=2, b=None)] * 2, log.insert(a=3, b="y"))
         replica.load(
-            log.delete(a=1, b="x"), log.update({"a": 2, "b": None}, a=2, b="z"), log.update({"a": 3, "b": "y"}, a=4),
-            log.delete(a=7, b="no such row"),
+            log.delete(a=1, b="x"), log.update({"a": 2, "b": None}, a=2, b="z"), log.update({"a": 3, "b": "y"}, a=4)
         )  # fmt: skip
         assert [tuple(row.values()) for row in replica.target.rows(order="a, b")] == [
             (1, "x"), (1, "x"), *sorted([(2, "z"), (2, None)], key=lambda row: row[1] is None), (4, "y")
         ]  # fmt: skip
+
+    def test_without_a_key_a_change_that_finds_no_row_fails_alone(self, replica: Replica) -> None:
+        log = Source({"a": "integer", "b": "text"}, key=())
+        replica.load(*[log.insert(a=1, b="x")] * 2, log.insert(a=2, b=None))
+        receipt = replica.load(
+            *[log.delete(a=1, b="x")] * 3,
+            log.update({"a": 7, "b": "not here"}, a=8, b="never"),
+            log.delete(a=8, b="never"),
+            log.insert(a=9, b="new"), log.delete(a=9, b="new"), log.delete(a=9, b="new"),
+            log.update({"a": 2, "b": None}, a=3, b="moved"),
+        )  # fmt: skip
+        assert sorted((offset, code) for offset, code, _ in failures(receipt)) == [
+            (offset, "no_row") for offset in (5, 6, 7, 10)
+        ]
+        assert [tuple(row.values()) for row in replica.target.rows()] == [(3, "moved")]
+        receipt = replica.load(log.truncate(), log.delete(a=3, b="moved"), log.insert(a=4, b="last"))
+        assert [(offset, code) for offset, code, _ in failures(receipt)] == [(13, "no_row")]
+        assert [tuple(row.values()) for row in replica.target.rows()] == [(4, "last")]
 
     def test_without_a_key_rows_that_are_equal_only_here_go_one_for_each_change(self, replica: Replica) -> None:
         """The source tells 1.0 from 1.00, and 0 from -0."""

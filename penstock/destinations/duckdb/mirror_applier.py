@@ -17,11 +17,12 @@ from penstock.destinations.duckdb.dialect import DUCKDB
 from penstock.destinations.sql.load.prefetch import prefetch
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
-from penstock.destinations.sql.mirror.applier import MirrorTransaction
+from penstock.destinations.sql.mirror.applier import MirrorTransaction, RowsNotFound
+from penstock.destinations.sql.mirror.mirror_statements import EqualRows
 from penstock.destinations.sql.mirror.row_changes import Changes
 from penstock.errors import RefusedError, TransientError
 
-COMING, GOING = "_penstock_coming", "_penstock_going"
+COMING, GOING, CHOSEN = "_penstock_coming", "_penstock_going", "_penstock_chosen"
 _RUN = "_penstock_run"
 
 
@@ -36,9 +37,11 @@ class DuckdbMirrorTransaction(MirrorTransaction):
     def apply(self, changes: Changes) -> None:
         try:
             self._apply(changes)
+        except RowsNotFound:
+            self._start_over()
+            raise
         except (duckdb.DataError, duckdb.IntegrityError) as error:
-            self._connection.execute("ROLLBACK")
-            self._connection.execute("BEGIN")
+            self._start_over()
             raise RefusedError(
                 "PEN-DST-024", f"DuckDB says: {line(error)}", "Fix the value or the table, then: penstock failed replay"
             ) from error
@@ -52,6 +55,10 @@ class DuckdbMirrorTransaction(MirrorTransaction):
         self._write_mark(mark)
         faults.reach("destination.writing")
 
+    def _start_over(self) -> None:
+        self._connection.execute("ROLLBACK")
+        self._connection.execute("BEGIN")
+
     def _apply(self, changes: Changes) -> None:
         run = self._connection.execute
         table = DUCKDB.relation(changes.table.name)
@@ -63,7 +70,10 @@ class DuckdbMirrorTransaction(MirrorTransaction):
             run(mirror_statements.fill_gaps(DUCKDB, changes, COMING))
         if changes.gone.num_rows:
             self._stage(GOING, mirror_statements.gone_columns(DUCKDB, changes), table, iter(changes.gone.to_batches()))
-            run(mirror_statements.delete(DUCKDB, changes, GOING) if changes.key else _delete_equals(changes))
+            if changes.key:
+                run(mirror_statements.delete(DUCKDB, changes, GOING))
+            else:
+                self._delete_equals(changes)
             run(f"DROP TABLE {GOING}")
         if changes.count:
             if changes.key:
@@ -71,6 +81,21 @@ class DuckdbMirrorTransaction(MirrorTransaction):
             for columns, rows in mirror_statements.insert_selects(DUCKDB, changes, COMING):
                 run(f"INSERT INTO {table} ({DUCKDB.real_names(changes.table, columns)}) {rows}")
             run(f"DROP TABLE {COMING}")
+
+    def _delete_equals(self, changes: Changes) -> None:
+        names = [DUCKDB.identifier(changes.table.columns[name].name) for name in changes.columns]
+
+        def identity(row: str) -> list[str]:
+            return [f"{row}.{name}" for name in names]
+
+        equal = EqualRows(DUCKDB, changes, GOING, CHOSEN, ["rowid"], identity, "IS NOT DISTINCT FROM")
+        run = self._connection.execute
+        run(f"CREATE OR REPLACE TEMP TABLE {CHOSEN} AS {equal.choose()}")
+        run(equal.delete())
+        lacking = {int(number): int(times) for number, times in run(equal.select_lacking()).fetchall()}
+        run(f"DROP TABLE {CHOSEN}")
+        if lacking:
+            raise RowsNotFound(lacking)
 
     def _stage(self, name: str, columns: str, table: str, rows: Iterator[pa.RecordBatch]) -> None:
         create_staging_table(self._connection, name, columns, table)
@@ -102,12 +127,3 @@ def insert_rows(
 def line(error: Exception) -> str:
     """The first line of what DuckDB says; the others repeat the statement."""
     return str(error).strip().partition("\n")[0]
-
-
-def _delete_equals(changes: Changes) -> str:
-    names = [DUCKDB.identifier(changes.table.columns[name].name) for name in changes.columns]
-
-    def identity(row: str) -> list[str]:
-        return [f"{row}.{name}" for name in names]
-
-    return mirror_statements.delete_equals(DUCKDB, changes, GOING, ["rowid"], identity, "IS NOT DISTINCT FROM")

@@ -18,11 +18,12 @@ from penstock.destinations.postgres.dialect import PostgresDialect
 from penstock.destinations.sql.dialect import assignments
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror import mirror_statements
-from penstock.destinations.sql.mirror.applier import MirrorTransaction
+from penstock.destinations.sql.mirror.applier import MirrorTransaction, RowsNotFound
+from penstock.destinations.sql.mirror.mirror_statements import EqualRows
 from penstock.destinations.sql.mirror.row_changes import Changes
 from penstock.errors import RefusedError
 
-COMING, GOING = '"_penstock_coming"', '"_penstock_going"'
+COMING, GOING, CHOSEN = '"_penstock_coming"', '"_penstock_going"', '"_penstock_chosen"'
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -66,12 +67,11 @@ class PostgresMirrorTransaction(MirrorTransaction):
         if changes.gone.num_rows:
             self._stage(GOING, mirror_statements.gone_columns(self._dialect, changes), table, changes.gone.to_batches())
             self._run(f"ANALYZE {GOING}")
-            removing = (
-                mirror_statements.delete(self._dialect, changes, GOING) if changes.key else self._delete_equals(changes)
-            )
-            self._run(removing)
             if changes.key:
+                self._run(mirror_statements.delete(self._dialect, changes, GOING))
                 self._refuse_left_rows(mirror_statements.select_left(self._dialect, changes, GOING))
+            else:
+                self._delete_equals(changes)
             self._run(f"DROP TABLE {GOING}")
         if changes.count and not (changes.inserts and not changes.fills and self._try_copy(changes, table)):
             if not changes.fills:
@@ -123,14 +123,24 @@ class PostgresMirrorTransaction(MirrorTransaction):
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changed]
         return f"UPDATE SET {assignments({name: f'EXCLUDED.{name}' for name in names})}" if names else _NOTHING
 
-    def _delete_equals(self, changes: Changes) -> str:
+    def _delete_equals(self, changes: Changes) -> None:
         """Rows are equal if their text is equal: that works for every type, and for NULL."""
         names = [self._dialect.identifier(changes.table.columns[name].name) for name in changes.columns]
 
         def identity(row: str) -> list[str]:
             return [f"ROW({', '.join(f'{row}.{name}' for name in names)})::text"]
 
-        return mirror_statements.delete_equals(self._dialect, changes, GOING, ["tableoid", "ctid"], identity, "=")
+        equal = EqualRows(self._dialect, changes, GOING, CHOSEN, ["tableoid", "ctid"], identity, "=")
+        self._run(f"CREATE TEMPORARY TABLE {CHOSEN} ON COMMIT DROP AS {equal.choose()}")
+        chosen = self._cursor.rowcount
+        self._run(equal.delete())
+        if self._cursor.rowcount < chosen:
+            error_translation.refuse_prevented_delete()
+        self._run(equal.select_lacking())
+        lacking = {int(str(number)): int(str(times)) for number, times in self._cursor.fetchall()}
+        self._run(f"DROP TABLE {CHOSEN}")
+        if lacking:
+            raise RowsNotFound(lacking)
 
     def _refuse_left_rows(self, select_left: str) -> None:
         self._run(select_left)

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 from penstock.destinations.sql.marks import Mark
 from penstock.destinations.sql.mirror.row_changes import Changes
+from penstock.errors import RefusedError
+
+
+class RowsNotFound(RefusedError):
+    """The table, which has no key, lacks rows that are to go. ``lacking``: how many, by their ``NUMBER``."""
+
+    def __init__(self, lacking: Mapping[int, int]) -> None:
+        super().__init__(
+            "PEN-DST-117",
+            "the table has no row that is equal, in all columns, to the one that was changed or deleted.",
+            "Make the table equal to its source again, or empty it and let the source copy it.",
+        )
+        self.lacking = lacking
 
 
 class MirrorTransaction(ABC):
@@ -21,7 +35,7 @@ class MirrorTransaction(ABC):
 
     @abstractmethod
     def apply(self, changes: Changes) -> None:
-        """Delete rows, then upsert rows."""
+        """Delete rows, then upsert rows. Raises ``RowsNotFound`` if rows of a table without a key are not there."""
 
     @abstractmethod
     def write_mark(self, mark: Mark) -> None:

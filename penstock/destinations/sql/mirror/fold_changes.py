@@ -8,6 +8,7 @@ of arrays.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -134,7 +135,7 @@ class FoldedKeyless:
 
     truncated: bool
     goes: Numbers
-    """Rows by number; each goes as often as ``times`` says, or as often as the table has it."""
+    """Rows by number; each goes as often as ``times`` says. A table that was emptied first has none of them."""
     times: Numbers
     comes: Numbers
     """Changes whose rows come, in order."""
@@ -167,5 +168,25 @@ def count(change: Kinds, row: Numbers, old: Numbers) -> FoldedKeyless:
     put_so_far = np.cumsum(coming)
     rank_from_end = put_so_far[ends][group] - put_so_far
     comes = np.sort(at[coming & (rank_from_end < left[group])])
-    goes = np.flatnonzero(lowest < 0) if not start else np.zeros(0, np.int64)
+    goes = np.flatnonzero(lowest < 0)
     return FoldedKeyless(start > 0, which[begins][goes], -lowest[goes], comes)
+
+
+def without_row(change: Kinds, row: Numbers, old: Numbers, lacking: Mapping[int, int]) -> list[int]:
+    """The changes that find no row to take away, given how many of each row the table lacks. Rows that earlier changes
+    put are taken first, then those of the table: so the last ones find none."""
+    truncates = np.flatnonzero(change == Change.TRUNCATE)
+    start = int(truncates[-1]) + 1 if len(truncates) else 0
+    put, takes = dict.fromkeys(lacking, 0), {number: list[int]() for number in lacking}
+    # One by one: this happens only to a table that is not equal to its source.
+    for place in range(start, len(change)):
+        puts = change[place] <= Change.UPDATE
+        gone = int(old[place]) if puts else int(row[place])
+        if gone in lacking and (puts or change[place] == Change.DELETE):
+            if put[gone]:
+                put[gone] -= 1
+            else:
+                takes[gone].append(place)
+        if puts and int(row[place]) in lacking:
+            put[int(row[place])] += 1
+    return sorted(place for number, missing in lacking.items() for place in takes[number][-missing:])

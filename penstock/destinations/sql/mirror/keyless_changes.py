@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from penstock.destinations.sql.load.fold_by_key import key_codes
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting
-from penstock.destinations.sql.mirror.fold_changes import NONE, Kinds, Numbers, count, is_put
+from penstock.destinations.sql.mirror.fold_changes import NONE, Kinds, Numbers, count, is_put, without_row
 from penstock.destinations.sql.mirror.keyed_changes import ROWS_AT_A_TIME
-from penstock.destinations.sql.mirror.row_changes import TIMES, Changes
+from penstock.destinations.sql.mirror.row_changes import NUMBER, TIMES, Changes
 from penstock.destinations.sql.mirror.stage.change_stager import NULL_TEXT
 from penstock.destinations.sql.mirror.stage.staged_changes import Stretch
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
@@ -36,6 +36,7 @@ class KeylessRows:
         table = self.fitting.table
         columns = (*self.fitting.columns, *((UNMAPPED,) if UNMAPPED in table.columns else ()))
         gone = self._fitted(self._example[counted.goes]).append_column(TIMES, pa.array(counted.times))
+        gone = gone.append_column(NUMBER, pa.array(np.arange(len(counted.goes))))
         comes = counted.comes + start
 
         def come() -> Iterator[pa.RecordBatch]:
@@ -43,6 +44,14 @@ class KeylessRows:
                 yield from self._fitted(comes[first : first + ROWS_AT_A_TIME]).to_batches()
 
         return Changes(table, (), counted.truncated, gone, columns, len(comes), come)
+
+    def without_row(self, change: Kinds, start: int, end: int, lacking: Mapping[int, int]) -> list[int]:
+        """The changes in ``[start, end)`` that find no row to take away. ``lacking`` is by the ``NUMBER`` of those that
+        ``changes`` lets go."""
+        goes = count(change[start:end], self._new[start:end], self._old[start:end]).goes.tolist()
+        rows = {goes[number]: missing for number, missing in lacking.items()}
+        found = without_row(change[start:end], self._new[start:end], self._old[start:end], rows)
+        return [start + place for place in found]
 
     @cached_property
     def has_old(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

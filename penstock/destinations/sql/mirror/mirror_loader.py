@@ -20,7 +20,7 @@ from penstock.destinations.sql.config import OnTypeConflict
 from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.attempt import Attempt, BatchWrite
 from penstock.destinations.sql.marks import Mark, failures_in, mark_text, merged_in
-from penstock.destinations.sql.mirror.applier import MirrorTransaction
+from penstock.destinations.sql.mirror.applier import MirrorTransaction, RowsNotFound
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting
 from penstock.destinations.sql.mirror.fold_changes import Change, Kinds, is_put
 from penstock.destinations.sql.mirror.keyed_changes import KeyedRows
@@ -212,7 +212,12 @@ class _RefusalSearch:
                 self.attempt.check_refusal(error)
                 if start and self.mirror.starts_over:
                     self.mirror.apply(self.rows.changes(self.change, 0, start))
-                if end - start == 1:
+                if isinstance(error, RowsNotFound) and isinstance(self.rows, KeylessRows):
+                    for number in self.rows.without_row(self.change, start, end, error.lacking):
+                        found[number] = ("no_row", error.what)
+                        self.change[number] = Change.NOTHING
+                    waiting.append((start, end))
+                elif end - start == 1:
                     found[start] = ("refused", error.what)
                     self.change[start] = Change.NOTHING
                 else:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from penstock.destinations.sql.dialect import Dialect, assignments
-from penstock.destinations.sql.mirror.row_changes import GAPS, ORIGIN, TIMES, Changes
+from penstock.destinations.sql.mirror.row_changes import GAPS, NUMBER, ORIGIN, TIMES, Changes
 from penstock.flatten.inner_types import InnerType
 from penstock.flatten.unmapped.unmapped_column import UNMAPPED
 
@@ -33,8 +34,8 @@ def gone_columns(dialect: Dialect, changes: Changes) -> str:
     """The same for the rows that go."""
     if changes.key:
         return dialect.real_names(changes.table, changes.key)
-    times = f"CAST(0 AS {dialect.types[InnerType.INT64]}) AS {dialect.identifier(TIMES)}"
-    return f"{dialect.real_names(changes.table, changes.columns)}, {times}"
+    counts = [f"CAST(0 AS {dialect.types[InnerType.INT64]}) AS {dialect.identifier(name)}" for name in (TIMES, NUMBER)]
+    return ", ".join([dialect.real_names(changes.table, changes.columns), *counts])
 
 
 def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
@@ -73,31 +74,72 @@ def select_left(dialect: Dialect, changes: Changes, staged: str) -> str:
     return f"SELECT 1 FROM {table} AS t JOIN {staged} AS s ON {dialect.key_match(changes.table, changes.key)} LIMIT 1"
 
 
-def delete_equals(
-    dialect: Dialect, changes: Changes, staged: str, place: Sequence[str], identity: Identity, equals: str
-) -> str:
-    """Deletes as many rows as ``TIMES`` says, of those that are equal in all columns.
+@dataclass(frozen=True)
+class EqualRows:
+    """Deletes rows of a table without a key: as many as ``TIMES`` says, of those that are equal in all columns.
 
     Staged rows that are equal to the engine count together, whatever their values were before they were converted.
-    ``place`` is the engine's expression for where a row is, ``equals`` its operator for parts of ``identity``.
     """
-    table = dialect.relation(changes.table.name)
-    named = [f"place{part}" for part in range(len(place))]
-    parts = [f"part{number}" for number, _ in enumerate(identity("s"))]
-    due = (
-        f"SELECT {', '.join(f'{value} AS {part}' for value, part in zip(identity('s'), parts, strict=True))},"
-        f" sum(s.{dialect.identifier(TIMES)}) AS times, row_number() OVER () AS number"
-        f" FROM {staged} AS s GROUP BY {', '.join(identity('s'))}"
-    )
-    alike = " AND ".join(f"{ours} {equals} due.{part}" for ours, part in zip(identity("t"), parts, strict=True))
-    ranked = (
-        f"SELECT {', '.join(f't.{part} AS {name}' for part, name in zip(place, named, strict=True))},"
-        f" due.times, row_number() OVER (PARTITION BY due.number) AS rank"
-        f" FROM {table} AS t JOIN ({due}) AS due ON {alike}"
-    )
-    where = ", ".join(f"t.{part}" for part in place)
-    chosen = f"SELECT {', '.join(named)} FROM ({ranked}) AS ranked WHERE rank <= times"
-    return f"DELETE FROM {table} AS t WHERE ({where}) IN ({chosen})"
+
+    dialect: Dialect
+    changes: Changes
+    staged: str
+    chosen: str
+    """The relation that keeps what ``choose`` selects."""
+    place: Sequence[str]
+    """The engine's expressions for where a row is."""
+    identity: Identity
+    equals: str
+    """The engine's operator for parts of the identity."""
+
+    def choose(self) -> str:
+        """Selects the places of the rows that go, each with the number of a staged row that it is equal to."""
+        alike = " AND ".join(
+            f"{ours} {self.equals} due.{part}" for ours, part in zip(self.identity("t"), self._parts, strict=True)
+        )
+        placed = ", ".join(f"t.{part} AS {name}" for part, name in zip(self.place, self._places, strict=True))
+        ranked = (
+            f"SELECT {placed}, due.number, due.times, row_number() OVER (PARTITION BY due.number) AS rank"
+            f" FROM {self._table} AS t JOIN ({self._due}) AS due ON {alike}"
+        )
+        return f"SELECT {', '.join(self._places)}, number FROM ({ranked}) AS ranked WHERE rank <= times"
+
+    def delete(self) -> str:
+        """Deletes the chosen rows."""
+        where = ", ".join(f"t.{part}" for part in self.place)
+        return (
+            f"DELETE FROM {self._table} AS t WHERE ({where}) IN (SELECT {', '.join(self._places)} FROM {self.chosen})"
+        )
+
+    def select_lacking(self) -> str:
+        """Selects the numbers of staged rows of which too few were chosen, each with how many are lacking."""
+        return (
+            f"SELECT due.number, due.times - count(chosen.number) FROM ({self._due}) AS due"
+            f" LEFT JOIN {self.chosen} AS chosen ON chosen.number = due.number"
+            " GROUP BY due.number, due.times HAVING count(chosen.number) < due.times"
+        )
+
+    @property
+    def _table(self) -> str:
+        return self.dialect.relation(self.changes.table.name)
+
+    @property
+    def _places(self) -> Sequence[str]:
+        return [f"place{number}" for number, _ in enumerate(self.place)]
+
+    @property
+    def _parts(self) -> Sequence[str]:
+        return [f"part{number}" for number, _ in enumerate(self.identity("s"))]
+
+    @property
+    def _due(self) -> str:
+        values = self.identity("s")
+        named = ", ".join(f"{value} AS {part}" for value, part in zip(values, self._parts, strict=True))
+        times, number = (f"s.{self.dialect.identifier(name)}" for name in (TIMES, NUMBER))
+        return (
+            f"SELECT {named}, sum({times}) AS times, min({number}) AS number"
+            f" FROM {self.staged} AS s GROUP BY {', '.join(values)}"
+        )
 
 
 def insert_selects(dialect: Dialect, changes: Changes, staged: str) -> Iterator[tuple[tuple[str, ...], str]]:

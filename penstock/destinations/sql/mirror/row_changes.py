@@ -23,6 +23,10 @@ TIMES = "#times"
 """How many rows like this one go, in a table without a key. No data column has such a name."""
 
 
+NUMBER = "#number"
+"""The number of this row among those that go, in a table without a key."""
+
+
 @dataclass(frozen=True)
 class Changes:
     """Some changes of a table, folded. The rows can be read again, and are the same."""
@@ -33,7 +37,8 @@ class Changes:
     truncates: bool
     """Whether the table is emptied first."""
     gone: pa.Table
-    """By the table's names: the keys of rows that go; without a key the rows themselves, with ``TIMES``."""
+    """By the table's names: the keys of rows that go; without a key the rows themselves, with ``TIMES`` and
+    ``NUMBER``."""
     columns: tuple[str, ...]
     """The columns of the rows that come, by our names."""
     count: int
