@@ -313,6 +313,16 @@ class MirrorContract:
             (3, "three", 2, "long 2"), (4, "four", 3, "long 3"), (10, "ten", 1, "long 1")
         ]  # fmt: skip
 
+    def test_a_row_that_has_moved_keeps_all_it_has_when_it_is_moved_again(self, replica: Replica) -> None:
+        """A route that was rewound applies changes again."""
+        replica.load(*(USERS.insert(id=n, name=f"n{n}", price=n, note=f"long {n}") for n in (1, 2)))
+        moves = [USERS.update({"id": n}, id=n + 100, name="moved") for n in (1, 2)]
+        replica.load(*moves)
+        replica.load(*moves, USERS.update({"id": 7}, id=107, name="never seen"))
+        assert [(row["id"], row["name"], row["price"], row["note"]) for row in replica.target.rows()] == [
+            (101, "moved", 1, "long 1"), (102, "moved", 2, "long 2"), (107, "never seen", None, None)
+        ]  # fmt: skip
+
     def test_two_rows_can_trade_their_keys(self, replica: Replica) -> None:
         replica.load(USERS.insert(id=1, note="one"), USERS.insert(id=2, note="two"))
         replica.load(USERS.update({"id": 1}, id=-1), USERS.update({"id": 2}, id=1), USERS.update({"id": -1}, id=2))

@@ -67,7 +67,8 @@ class DuckdbMirrorTransaction(MirrorTransaction):
         if changes.count:
             self._stage(COMING, mirror_statements.coming_columns(DUCKDB, changes), table, changes.come())
         if changes.fills:
-            run(mirror_statements.fill_gaps(DUCKDB, changes, COMING))
+            for statement in mirror_statements.fill_gaps(DUCKDB, changes, COMING):
+                run(statement)
         if changes.gone.num_rows:
             self._stage(GOING, mirror_statements.gone_columns(DUCKDB, changes), table, iter(changes.gone.to_batches()))
             if changes.key:

@@ -63,7 +63,8 @@ class PostgresMirrorTransaction(MirrorTransaction):
             # First, because the rows that fill the gaps may be about to go.
             self._stage(COMING, mirror_statements.coming_columns(self._dialect, changes), table, changes.come())
             self._run(f"ANALYZE {COMING}")
-            self._run(mirror_statements.fill_gaps(self._dialect, changes, COMING))
+            for statement in mirror_statements.fill_gaps(self._dialect, changes, COMING):
+                self._run(statement)
         if changes.gone.num_rows:
             self._stage(GOING, mirror_statements.gone_columns(self._dialect, changes), table, changes.gone.to_batches())
             self._run(f"ANALYZE {GOING}")

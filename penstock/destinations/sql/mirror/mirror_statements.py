@@ -38,8 +38,9 @@ def gone_columns(dialect: Dialect, changes: Changes) -> str:
     return ", ".join([dialect.real_names(changes.table, changes.columns), *counts])
 
 
-def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
-    """Fills the gaps of incoming rows from the table's row at their place, or at their old one."""
+def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> Iterator[str]:
+    """Fill the gaps of incoming rows from the table's row at their old place; if there is none, at their place: a row
+    that moves has moved already if its change is applied again."""
     gaps = f"s.{dialect.identifier(GAPS)}"
     kept = {name: f"substr({gaps}, {place}, 1)" for place, name in enumerate(changes.gaps, 1)}
     values = {}
@@ -56,10 +57,11 @@ def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> str:
         real = dialect.identifier(changes.table.columns[UNMAPPED].name)
         values[real] = dialect.merged_unmapped(f"t.{real}", f"s.{real}", carried)
     values[dialect.identifier(GAPS)] = dialect.literal(_FILLED)
-    return (
-        f"UPDATE {staged} AS s SET {assignments(values)} FROM {dialect.relation(changes.table.name)} AS t"
-        f" WHERE {gaps} IS NOT NULL AND {_same(dialect, changes)}"
-    )
+    update = f"UPDATE {staged} AS s SET {assignments(values)} FROM {dialect.relation(changes.table.name)} AS t"
+    yield f"{update} WHERE {gaps} IS NOT NULL AND {_same(dialect, changes, changes.moves)}"
+    if changes.moves:
+        unfilled = f"{gaps} <> {dialect.literal(_FILLED)} AND {_moved(dialect, changes)}"
+        yield f"{update} WHERE {unfilled} AND {_same(dialect, changes, before_move=False)}"
 
 
 def delete(dialect: Dialect, changes: Changes, staged: str) -> str:
@@ -158,12 +160,16 @@ def _selected(dialect: Dialect, changes: Changes, columns: Sequence[str], staged
     return f"SELECT {dialect.real_names(changes.table, columns)} FROM {staged} AS s"
 
 
-def _same(dialect: Dialect, changes: Changes) -> str:
-    """The condition for the table's row that fills the gaps of a staged one."""
+def _same(dialect: Dialect, changes: Changes, before_move: bool) -> str:
+    """The condition for the table's row that fills the gaps of a staged one: at its place, or where it moves from."""
     return " AND ".join(
-        f"t.{name} = {f'COALESCE(s.{origin}, s.{name})' if changes.moves else f's.{name}'}"
+        f"t.{name} = {f'COALESCE(s.{origin}, s.{name})' if before_move else f's.{name}'}"
         for name, origin in _origins(dialect, changes)
     )
+
+
+def _moved(dialect: Dialect, changes: Changes) -> str:
+    return " AND ".join(f"s.{origin} IS NOT NULL" for _, origin in _origins(dialect, changes))
 
 
 def _origins(dialect: Dialect, changes: Changes) -> Sequence[tuple[str, str]]:

@@ -1,9 +1,9 @@
 """What an engine applies: rows that go, then rows that come.
 
 A row that comes is complete, unless it has *gaps*: columns that none of its changes carried. Gaps keep the value of the
-table's row at its place, or at its old one; the engine fills them in first. A separate column marks them, with a
-character per column that has gaps: ``1`` where the row has one. What ``_unmapped`` keeps for other columns is filled in
-with them.
+table's row at its old place, or at its place if there is none; the engine fills them in first. A separate column marks
+them, with a character per column that has gaps: ``1`` where the row has one. What ``_unmapped`` keeps for other columns
+is filled in with them.
 """
 
 from __future__ import annotations
