@@ -9,7 +9,7 @@ from penstock.engine.data_dir import require_writable
 from penstock.engine.failed.failed_store import FailedStore
 from penstock.engine.history.route_history import History
 from penstock.engine.layout import Layout
-from penstock.engine.ledger import Ledger, sqlite_url
+from penstock.engine.ledger import Ledger, RouteState, sqlite_url
 from penstock.engine.route_plan import RoutePlan, plan_steps
 from penstock.engine.route_sources import control_source, replay_source
 from penstock.errors import PenstockError
@@ -58,7 +58,8 @@ class Pipeline:
         A route needs what it has not committed, what it waits on, and what Spark may still ask for again: the log's
         holds release that when Spark says so. A route that has committed nothing needs everything. A route that left
         the config needs what it has not read, until an operator drops it. Where the log has other records than those
-        that a route has delivered, the route needs them too: it waits for an operator there.
+        that a route has delivered, the route needs them too: it waits for an operator there. One that is halted because
+        its destination and its ledger tell different stories needs all that is left: it may be rewound to any of it.
         """
         released = self.log.holds.get()
         sources = sorted({owner.source for owner in self.log.partitions().values()})
@@ -78,7 +79,15 @@ class Pipeline:
                 needs[route].setdefault(partition, holds.get(partition, 0))
             for partition, (fork, _) in self.history().forks(route, sources).items():
                 needs[route][partition] = min(fork, needs[route].get(partition, fork))
+            if self._is_in_doubt(route):
+                needs[route] = dict.fromkeys(needs[route], 0)
         return needs
+
+    def _is_in_doubt(self, route: str) -> bool:
+        """Whether the route waits for an operator to decide about its past, and not about a record that failed."""
+        activity = self.ledger.activity(route)
+        halted = activity is not None and activity.state is RouteState.HALTED
+        return halted and self.ledger.standing(route).halt is None
 
     def partitions_of(self, route: str) -> dict[int, PartitionOwner]:
         """The partitions that a route reads; for one that left the config, those that it has read."""

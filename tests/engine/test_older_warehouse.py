@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
@@ -211,3 +212,30 @@ def test_what_was_adopted_is_expected_under_the_number_it_was_written_with(site:
     assert site.deliver() == ""
     assert site.deliver() == ""
     assert site.rows() == wanted(range(30))
+
+
+def test_retention_keeps_what_an_operator_is_told_to_deliver_again(site: Site) -> None:
+    site.write(ONE_ROUTE + "log: {segment_bytes: 4KB, retention: {max_bytes: 4KB}}\n")
+    site.append(range(10))
+    assert site.deliver() == ""
+    shutil.copy(warehouse(site), site.folder / "monday.duckdb")
+    for start in range(10, 400, 10):
+        site.append(range(start, start + 10))
+    assert site.deliver() == ""
+    shutil.copy(site.folder / "monday.duckdb", warehouse(site))
+    (verb,) = re.findall(r"penstock offset rewind a --to \d+ --partition \d+", site.deliver())
+    apply_retention(site)
+    run_verb(f"{verb} --yes")
+    assert site.deliver() == ""
+    assert site.rows() == wanted(range(400))
+    assert apply_retention(site) > 0
+
+
+def apply_retention(site: Site) -> int:
+    """Returns the oldest offset that is left."""
+    opened = site.open()
+    try:
+        opened.log.apply_retention(opened.floors(), datetime.now(UTC))
+        return opened.log.bounds(0).oldest
+    finally:
+        opened.ledger.close()
