@@ -53,6 +53,8 @@ class Folded:
     """The original key of each row, ``NONE`` if it is new."""
     place: Numbers
     """The key of each row now."""
+    onto_untouched: Bools
+    """Whether a row was moved to its place before any other change touched that place."""
 
     @property
     def rows(self) -> int:
@@ -74,12 +76,12 @@ def fold(change: Kinds, key: Numbers, old: Numbers, keys: int) -> Folded:
     truncates = np.flatnonzero(change == Change.TRUNCATE)
     start = int(truncates[-1]) + 1 if len(truncates) else 0
     truncated = start > 0
-    row, origin, place, gone = _follow(change, key, old, start, truncated, keys)
+    row, origin, place, onto_untouched, gone = _follow(change, key, old, start, truncated, keys)
     left = place != NONE
     number = np.where(left, np.cumsum(left) - 1, NONE)
     row[row != NONE] = number[row[row != NONE]]
     went = np.zeros(0, np.int64) if truncated else np.flatnonzero(gone)
-    return Folded(truncated, went, row, origin[left], place[left])
+    return Folded(truncated, went, row, origin[left], place[left], onto_untouched[left])
 
 
 def is_put(change: Kinds) -> Bools:
@@ -95,10 +97,12 @@ _UPDATE, _DELETE = int(Change.UPDATE), int(Change.DELETE)
 @compiled
 def _follow(
     change: Kinds, key: Numbers, old: Numbers, start: int, truncated: bool, keys: int
-) -> tuple[Numbers, Numbers, Numbers, Bools]:
-    """The row of every change from ``start`` on, the origin and the place of every row, and which keys lose theirs."""
+) -> tuple[Numbers, Numbers, Numbers, Bools, Bools]:
+    """The row of every change from ``start`` on, the origin and the place of every row, which of them came to a place
+    that nothing had touched, and which keys lose theirs."""
     found = np.full((3, len(change)), -1, np.int64)
     row, origin, place = found[0], found[1], found[2]
+    onto_untouched = np.zeros(len(change), np.bool_)
     gone = np.zeros(keys, np.bool_)
     # Which row is at each key: one that no change has touched yet, none, or its number.
     at = np.full(keys, _EMPTY if truncated else _UNSEEN, np.int64)
@@ -116,6 +120,7 @@ def _follow(
                 at[source] = _EMPTY
                 gone[source] = True
                 gone[here] = True
+                onto_untouched[number] = at[here] == _UNSEEN
                 if at[here] >= 0:
                     place[at[here]] = -1
             at[here] = number
@@ -126,7 +131,7 @@ def _follow(
                 place[at[key[k]]] = -1
             at[key[k]] = _EMPTY
             gone[key[k]] = True
-    return row, origin[:count], place[:count], gone
+    return row, origin[:count], place[:count], onto_untouched[:count], gone
 
 
 @dataclass(frozen=True)

@@ -226,15 +226,18 @@ class _Fold:
         return found
 
     def _marks(self, rows: Numbers, values: Mapping[str, pa.Array]) -> pa.Array:
-        """A text per row with a ``1`` for each column that is a gap; null for rows without gaps to fill."""
+        """A text per row with a ``1`` for each column that is a gap, and if rows move another for a row that may be at
+        its place already; null for rows without gaps to fill."""
         known = ~self.folded.new[rows]
         flags = np.ones((len(rows), len(self._gaps)), np.bool_)
         for place, name in enumerate(self._gaps):
             if name not in self._others:
                 flags[:, place] = values[name].is_null().to_numpy(zero_copy_only=False)
         filled = known if UNMAPPED in self.rows.fitting.table.columns else known & flags.any(axis=1)
+        if self._moves:
+            flags = np.column_stack([flags, self.folded.onto_untouched[rows] & self.folded.moved[rows]])
         text = np.ascontiguousarray(flags.astype(np.uint8) + np.uint8(ord("0")))
-        offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(len(self._gaps))
+        offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(flags.shape[1])
         bitmap = pa.py_buffer(np.packbits(filled, bitorder="little"))
         return pa.Array.from_buffers(pa.string(), len(rows), [bitmap, pa.py_buffer(offsets), pa.py_buffer(text)])
 

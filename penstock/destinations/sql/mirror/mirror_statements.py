@@ -39,8 +39,8 @@ def gone_columns(dialect: Dialect, changes: Changes) -> str:
 
 
 def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> Iterator[str]:
-    """Fill the gaps of incoming rows from the table's row at their old place; if there is none, at their place: a row
-    that moves has moved already if its change is applied again."""
+    """Fill the gaps of incoming rows from the table's row at their old place. If there is none, a row that moves has
+    moved already, because its change is applied again: then from the one at its place, if no change took that away."""
     gaps = f"s.{dialect.identifier(GAPS)}"
     kept = {name: f"substr({gaps}, {place}, 1)" for place, name in enumerate(changes.gaps, 1)}
     values = {}
@@ -60,8 +60,8 @@ def fill_gaps(dialect: Dialect, changes: Changes, staged: str) -> Iterator[str]:
     update = f"UPDATE {staged} AS s SET {assignments(values)} FROM {dialect.relation(changes.table.name)} AS t"
     yield f"{update} WHERE {gaps} IS NOT NULL AND {_same(dialect, changes, changes.moves)}"
     if changes.moves:
-        unfilled = f"{gaps} <> {dialect.literal(_FILLED)} AND {_moved(dialect, changes)}"
-        yield f"{update} WHERE {unfilled} AND {_same(dialect, changes, before_move=False)}"
+        moved = f"{gaps} <> {dialect.literal(_FILLED)} AND substr({gaps}, {len(changes.gaps) + 1}, 1) = '1'"
+        yield f"{update} WHERE {moved} AND {_same(dialect, changes, before_move=False)}"
 
 
 def delete(dialect: Dialect, changes: Changes, staged: str) -> str:
@@ -166,10 +166,6 @@ def _same(dialect: Dialect, changes: Changes, before_move: bool) -> str:
         f"t.{name} = {f'COALESCE(s.{origin}, s.{name})' if before_move else f's.{name}'}"
         for name, origin in _origins(dialect, changes)
     )
-
-
-def _moved(dialect: Dialect, changes: Changes) -> str:
-    return " AND ".join(f"s.{origin} IS NOT NULL" for _, origin in _origins(dialect, changes))
 
 
 def _origins(dialect: Dialect, changes: Changes) -> Sequence[tuple[str, str]]:

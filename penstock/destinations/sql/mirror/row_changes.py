@@ -2,8 +2,8 @@
 
 A row that comes is complete, unless it has *gaps*: columns that none of its changes carried. Gaps keep the value of the
 table's row at its old place, or at its place if there is none; the engine fills them in first. A separate column marks
-them, with a character per column that has gaps: ``1`` where the row has one. What ``_unmapped`` keeps for other columns
-is filled in with them.
+them, with a character per column that has gaps: ``1`` where the row has one. If rows move, one more character marks
+those that may be at their place already. What ``_unmapped`` keeps for other columns is filled in with them.
 """
 
 from __future__ import annotations
