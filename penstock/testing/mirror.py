@@ -524,6 +524,25 @@ class MirrorContract:
         replica.load(USERS.update({"id": 1}, user_id=3, name="moved"), USERS.delete(user_id=2))
         assert [(row["user_id"], row["name"], row["note"]) for row in target.rows()] == [(3, "moved", "x")]
 
+    def test_a_key_of_the_config_that_is_not_the_source_s_waits_until_it_is(
+        self, target: Target, tmp_path: Path
+    ) -> None:
+        """An update that changes it would leave the old row."""
+        replica = Replica(target, tmp_path / "stage", primary_key=["name"])
+        parts, _ = replica.stage([USERS.insert(id=1, name="a")])
+        (table,) = replica.destination.write(batch(0), parts).tables
+        assert "PEN-DST-098" in str(table.unavailable)
+        assert target.columns() == {}
+        nameless = Source({"id": "bigint", "name": "text"}, key=(), namespace="public.people")
+        replica.load(nameless.insert(id=1, name="a"), nameless.update({"id": 1, "name": "a"}, id=2, name="b"))
+        assert [tuple(row.values()) for row in target.rows("people")] == [(2, "b")]
+
+    def test_a_key_may_have_columns_that_a_step_has_added(self, target: Target, tmp_path: Path) -> None:
+        replica = Replica(target, tmp_path / "stage", table="users", primary_key=["shard", "id"])
+        replica.load(USERS.insert(shard=1, id=1, name="a"), USERS.insert(shard=2, id=1, name="b"))
+        replica.load(USERS.update(shard=2, id=1, name="c"), USERS.delete(shard=1, id=1))
+        assert [(row["shard"], row["id"], row["name"]) for row in target.rows()] == [(2, 1, "c")]
+
     def test_new_columns_are_added_and_dropped_ones_stay(self, replica: Replica) -> None:
         replica.load(USERS.insert(id=1, name="a", price=1, note="x"))
         later = Source({"id": "bigint", "price": "numeric(12,2)", "note": "text", "age": "integer"})

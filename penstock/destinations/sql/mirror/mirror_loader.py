@@ -118,6 +118,7 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
     before = session.comments(name)
     if rules.one_source:
         check_source(name, staged.header.namespaces, before.table)
+    _require_source_key(write, name, staged, before)
     _require_former_table(write, name, staged)
     _make_room_for_key(write, name, staged, before)
     table = ensure_table(session, name, plan, write.book)
@@ -144,6 +145,24 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
         mark = _final_mark(mark, stretch, failures, sum(search.written), place, write.attempt)
         mirror.write_mark(mark)
     return mark
+
+
+def _require_source_key(write: BatchWrite, name: str, staged: StagedStretch, comments: Comments) -> None:
+    """Raises if the key of the config is known not to be the source's: a change of it does not say which row it was
+    made to, and the old row would stay. A column that the source does not declare may be its key by another name."""
+    theirs, ours = staged.header.key, write.rules.primary_key
+    if not theirs or not ours:
+        return
+    stretch = _by_our_names(staged, write.session.dialect, write.rules, write.session.table(name), comments)
+    declared = [column for column in stretch.header.columns if column.name in ours and column.declared is not None]
+    others = [column.name for column in declared if column.source not in theirs]
+    if others:
+        raise TransientError(
+            "PEN-DST-098",
+            f"`primary_key` names {', '.join(others)}, and the source tells rows of '{name}' apart by"
+            f" {', '.join(theirs)}: a row whose {others[0]} changes would stay beside the new one.",
+            "Leave `primary_key` out, or name the columns that the source's key has here; the changes wait until then.",
+        )
 
 
 def _require_former_table(write: BatchWrite, name: str, staged: StagedStretch) -> None:
