@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from penstock.engine.ledger import Ledger, sqlite_url
@@ -41,6 +43,18 @@ class TestPostgresLedger(LedgerContract):
         other = Ledger.open(self.url, uuid.uuid4().hex)
         assert other.offsets("shop") == {}
         assert other.scope != ledger.scope
+
+    def test_a_pipeline_whose_log_is_lost_is_told_how_to_begin_a_new_ledger(self, ledger: Ledger) -> None:
+        ledger.check_log_identity({0: "lost"})
+        ledger.open_route("shop", {0: 9})
+        with pytest.raises(LedgerError) as caught:
+            ledger.check_log_identity({0: "new"})
+        (statement,) = re.findall(r"ALTER SCHEMA .*;", caught.value.fix)
+        with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as connection:
+            connection.execute(statement.encode())
+        begun = self.open()
+        begun.check_log_identity({0: "new"})
+        assert begun.offsets("shop") == {}
 
 
 def test_a_ledger_out_of_reach_says_so_without_the_password() -> None:

@@ -61,6 +61,17 @@ class Database:
     def close(self) -> None:
         self._engine.dispose()
 
+    @property
+    def _way_to_a_new_ledger(self) -> str:
+        """What to do to begin with one, as the end of a sentence."""
+        schema = self._t.metadata.schema
+        if schema is None:
+            return "start with a new `data_dir`, and with a new `ledger.url` if there is one."
+        return (
+            "begin with a new ledger: give this pipeline another `name`, or move its ledger away: ALTER SCHEMA"
+            f' "{schema}" RENAME TO "{schema}_old";'
+        )
+
     def _create(self, schema: str | None) -> None:
         with self.writing() as connection:
             if schema is not None:
@@ -76,7 +87,7 @@ class Database:
                 raise LedgerError(
                     "PEN-LGR-006",
                     f"this ledger is of version {about['version']}; this Penstock reads version {LEDGER_VERSION}.",
-                    "Run the Penstock release that wrote it, or start with a new `data_dir`.",
+                    f"Run the Penstock release that wrote it, or {self._way_to_a_new_ledger}",
                 )
         self.scope = about["scope"]
 

@@ -30,7 +30,7 @@ class RouteOffsets(Database):
             raise LedgerError(
                 "PEN-LGR-008",
                 f"the log is not the one that this ledger knows: partition {strangers[0]} was made again.",
-                "Put the old log back, or start with a new `data_dir`; this ledger's offsets are of another log.",
+                f"Put the old log back. If it is lost, or if two projects share a ledger, {self._way_to_a_new_ledger}",
             )
         new = [{"partition": p, "identity": identity} for p, identity in identities.items() if p not in known]
         if new:
