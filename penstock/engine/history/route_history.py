@@ -147,9 +147,8 @@ class History:
                 "PEN-RTE-029",
                 f"route '{route}' would begin its mirror with offset {oldest} of source '{owner.source}': retention has"
                 " removed the records before it, and rows that have not changed since would never come.",
-                "Let the source copy its tables again (give it a new `slot`), and let the route begin with the copy:"
-                " penstock run --from now. If the log has a whole copy, or the rows that it has are enough:"
-                f" {_rewind_all(route)}",
+                "Let the source copy its tables again: give it a new `slot`. Then begin with what there is, which the"
+                f" copy replaces: {_rewind_all(route)}",
             )
 
     def _earlier_loads(
