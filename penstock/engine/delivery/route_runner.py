@@ -231,6 +231,8 @@ class RouteRunner(threading.Thread):
                 # Spark returns what a batch raised as text only.
                 error, self._cause = self._cause or ended, None
                 wait, reason = backoff.next(), reason_of(error)
+                if isinstance(error, _TRANSIENT):
+                    unmute_query_errors(self._spark, self.plan.name)
                 self._note(RouteState.CRASHED, reason)
                 if self._should_give_up(error):
                     events.route_gave_up(route, reason, self._crashes.total())
@@ -459,6 +461,11 @@ class RouteRunner(threading.Thread):
                 self._cause = stopped
                 mute_query_errors(self._spark, self.plan.name)
                 raise
+            except _TRANSIENT as error:
+                # The route says in a line what is unavailable; Spark and its gateway would log pages of traces.
+                self._cause = error
+                mute_query_errors(self._spark, self.plan.name)
+                raise Stopped from error
             except Exception as error:
                 self._cause = error
                 raise
