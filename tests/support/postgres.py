@@ -91,6 +91,24 @@ class Server:
         os.kill(pid, signal.SIGKILL)
         psutil.wait_procs(others, timeout=HANG)
 
+    def copy_files(self) -> Path:
+        """Copy the files of a stopped server; returns the copy."""
+        copy = Path(tempfile.mkdtemp(prefix="copy-", dir=self._directory)) / "data"
+        subprocess.run(["cp", "-a", self._directory / "data", copy], check=True)
+        return copy
+
+    def put_back(self, copy: Path) -> None:
+        """Replace the files of a stopped server with a copy that was made before."""
+        shutil.rmtree(self._directory / "data")
+        copy.rename(self._directory / "data")
+
+    def recover_at_start(self) -> None:
+        """Let a stopped server begin a new timeline at the next start, as after a restore to a point in time."""
+        signal_file = self._directory / "data" / "recovery.signal"
+        signal_file.touch()
+        if os.geteuid() == 0:
+            shutil.chown(signal_file, _USER)
+
     def remove(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 

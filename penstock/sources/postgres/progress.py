@@ -57,6 +57,8 @@ class SourceProgress:
     """The last change of all, or where changes begin; changes of other slots do not count."""
     system: str = ""
     """The identifier of the database cluster."""
+    timeline: int = 0
+    """The timeline of the cluster that the newest records come from; 0: not known."""
     makes_slot: bool = False
     """We were about to create the slot: if it exists, it is ours."""
     confirmed: Lsn | None = None
@@ -85,6 +87,11 @@ class SourceProgress:
         """Where to start the stream: the log has every transaction that committed before."""
         copied = (table.snapshot for table in self.tables.values() if table.complete and table.slot == self.slot)
         return max(self.taken.commit, min(copied, default=0))
+
+    def newest_lsn(self) -> Lsn:
+        """The log has something of the server's history up to here."""
+        copied = (table.snapshot for table in self.tables.values() if table.slot == self.slot)
+        return max(self.taken.commit, *copied, 0)
 
     def snapshot_lsn(self, namespace: str) -> Lsn:
         found = self.tables.get(namespace)
@@ -128,6 +135,7 @@ class ProgressStore:
             "log_offset": self._writer.next_offset,
             "slot": progress.slot,
             "system": progress.system,
+            "timeline": progress.timeline,
             "forgotten": progress.forgotten,
             "makes_slot": progress.makes_slot,
             "confirmed": progress.confirmed,
@@ -164,6 +172,7 @@ def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, S
         progress = SourceProgress(slot, tables, forgotten=bool(content["forgotten"]))
         if content["slot"] == slot:
             progress.taken, progress.system = ChangePosition(**content["taken"]), str(content["system"])
+            progress.timeline = int(content.get("timeline", 0))  # a file of an earlier release has none
             progress.makes_slot, progress.confirmed = bool(content["makes_slot"]), content["confirmed"]
     except FileNotFoundError:
         return 0, SourceProgress(slot)

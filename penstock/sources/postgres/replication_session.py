@@ -34,6 +34,7 @@ from penstock.sources.postgres.log_sink import Sink
 from penstock.sources.postgres.progress import ProgressStore
 from penstock.sources.postgres.rows.row_entries import void_entry
 from penstock.sources.postgres.server_checks import check_replication_right, check_server, check_tables
+from penstock.sources.postgres.stream import history
 from penstock.sources.postgres.stream import slot as replication_slot
 from penstock.sources.postgres.stream.follower import Decoder, Stream
 from penstock.sources.postgres.stream.publication import publish_all, publish_new
@@ -78,15 +79,12 @@ class Session:
     def _open_slot(self) -> None:
         """Create the slot, or check that the existing one is ours, free, and where we left it."""
         with closing(self._connect_replication()) as walsender:
-            system = replication_slot.system_identifier(walsender, self._stopping)
-            if self._progress.system not in ("", system):
-                raise replication_slot.other_server_error("it is another database cluster")
-            self._progress.system = system
+            self._check_system(walsender)
             slot = self._config.slot
             if replication_slot.has_slot(self._control, slot):
                 if self._config.copy_ and not (self._progress.is_used() or self._progress.makes_slot):
                     raise replication_slot.foreign_slot_error(slot)
-                replication_slot.check_reachable(self._control, self._progress.taken.commit)
+                history.check_reachable(self._control, self._progress.newest_lsn())
                 self._wait_for_slot()
                 # One that was still being created, for a process of ours that stopped, may be gone with its holder.
                 if replication_slot.has_slot(self._control, slot):
@@ -105,6 +103,15 @@ class Session:
                 begin = replication_slot.take_snapshot(self._control, walsender, self._config.slot, self._stopping).lsn
                 self._progress.taken = ChangePosition(begin)
                 self._store.save()
+
+    def _check_system(self, walsender: Connection) -> None:
+        """Check that it is the same database cluster, on a timeline that has what the log has."""
+        progress = self._progress
+        system = history.identify_system(walsender, self._stopping)
+        if progress.system not in ("", system.identifier):
+            raise history.other_server_error("it is another database cluster")
+        history.check_timeline(walsender, progress.timeline, system.timeline, progress.newest_lsn(), self._stopping)
+        progress.system, progress.timeline = system.identifier, system.timeline
 
     def _check_unmoved(self) -> None:
         """Check that nobody else has read from the slot: the server does not resend what another reader confirmed."""
@@ -158,11 +165,15 @@ class Session:
     def _follow(self, until: Lsn | None) -> bool:
         """Append changes until there are tables to copy, or we are told to stop; whether ``until`` was reached."""
         with closing(self._connect_replication()) as connection:
-            walsender = Walsender(connection, replication_slot.confirmed_lsn(self._control, self._config.slot))
-            self._start_stream(walsender)
+            walsender = self._start_stream(connection)
             _log.info("following changes from %s", lsn_text(self._progress.start_lsn()))
             stream = Stream(
-                walsender, Decoder(self._progress, self), self._progress, self._sink, self._note_confirmation
+                walsender,
+                Decoder(self._progress, self),
+                self._progress,
+                self._sink,
+                self._note_confirmation,
+                history.ResentTransaction(self._progress, walsender.confirmed),
             )
             try:
                 return stream.follow(self._stopping, self._look_for_new_tables, until)
@@ -170,12 +181,15 @@ class Session:
                 # The server decodes a change with the catalog of its time: the publication must have existed then.
                 raise replication_slot.slot_lost_error(self._config.slot, str(error)) from error
 
-    def _start_stream(self, walsender: Walsender) -> None:
+    def _start_stream(self, connection: Connection) -> Walsender:
         slot = self._config.slot
         while True:
             self._wait_for_slot()
+            # Only now: whoever held the slot may have confirmed more of it.
+            walsender = Walsender(connection, replication_slot.confirmed_lsn(self._control, slot))
             try:
-                return walsender.start(slot, self._config.publication, self._progress.start_lsn(), self._stopping)
+                walsender.start(slot, self._config.publication, self._progress.start_lsn(), self._stopping)
+                return walsender
             except psycopg.errors.ObjectInUse:
                 continue
             except (

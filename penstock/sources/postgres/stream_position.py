@@ -8,12 +8,15 @@ another slot.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from penstock.sources.postgres.catalog.table_layout import compact
 
 Lsn = int
 """A position in PostgreSQL's write-ahead log."""
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def lsn_text(lsn: Lsn) -> str:
@@ -32,6 +35,9 @@ class ChangePosition:
 
     commit: Lsn = 0
     number: int = -1
+    """Negative: a place between transactions."""
+    time: int | None = field(default=None, compare=False)
+    """When the transaction committed, in microseconds since 2000; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,14 @@ class Position:
         slot, table = str(found["slot"]), int(found["table"])
         if "snapshot" in found:
             return cls(slot, table, snapshot=parse_lsn(found["snapshot"]))
-        return cls(slot, table, change=ChangePosition(parse_lsn(found["commit"]), int(found["number"])))
+        change = ChangePosition(parse_lsn(found["commit"]), int(found["number"]), _micros(found.get("committed")))
+        return cls(slot, table, change=change)
 
 
 def copy_position(slot: str, table: int, snapshot: Lsn) -> str:
     return compact({"slot": slot, "table": table, "snapshot": lsn_text(snapshot)})
+
+
+def _micros(time: str | None) -> int | None:
+    """Microseconds since 2000, where PostgreSQL's time begins."""
+    return None if time is None else (datetime.fromisoformat(time) - _EPOCH) // timedelta(microseconds=1)

@@ -23,6 +23,7 @@ from penstock.sources.postgres.rows.row_entries import LARGEST_ROW, fitting, too
 from penstock.sources.postgres.rows.row_json import keys_only
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.stream.change_entries import change_entries, keys_as_entries
+from penstock.sources.postgres.stream.history import ResentTransaction
 from penstock.sources.postgres.stream.pgoutput import (
     WAL_HEADER_BYTES,
     Changes,
@@ -110,7 +111,8 @@ class Decoder:
         done = 0
         for piece in pieces:
             done += piece.num_rows
-            yield piece, ChangePosition(int(changes.commit[done - 1]), int(changes.number[done - 1]))
+            last = done - 1
+            yield piece, ChangePosition(int(changes.commit[last]), int(changes.number[last]), int(changes.time[last]))
 
     def _register_relation(self, relation: Relation) -> None:
         layout = self._tables.wanted_layout(relation)
@@ -136,9 +138,12 @@ class Stream:
         progress: SourceProgress,
         sink: Sink,
         confirming: Callable[[Lsn], None],
+        resent: ResentTransaction,
     ) -> None:
-        """``confirming`` is called with each position before it is confirmed to the server."""
+        """``confirming`` is called with each position before it is confirmed to the server; ``resent`` with all
+        messages before they are appended."""
         self._confirming = confirming
+        self._resent = resent
         self._walsender = walsender
         self._decoder = decoder
         self._progress = progress
@@ -150,10 +155,14 @@ class Stream:
         return max(self._decoder.cursor.end, self._walsender.idle_at)
 
     def follow(self, stopping: Event, pause: Callable[[], bool], until: Lsn | None) -> bool:
-        """Append changes until we are told to stop, ``pause`` returns true, or ``until`` is reached; whether it was."""
+        """Append changes until we are told to stop, ``pause`` returns true, or ``until`` is reached; whether it was.
+
+        Raises ``PenstockError`` if the server has another history than the log.
+        """
         there = False
         while not stopping.is_set():
             messages = self._gather()
+            self._resent.check(messages, self._walsender.idle_at)
             if messages:
                 self._append(messages)
             there = until is not None and self.reached >= until

@@ -16,7 +16,7 @@ from psycopg import pq
 from penstock.errors import PenstockError
 from penstock.sources.postgres.connection import TRIED_AGAIN, Connection, ServerUnavailable
 from penstock.sources.postgres.copy.copy_blocks import wait_for_result
-from penstock.sources.postgres.stream_position import Lsn, lsn_text, parse_lsn
+from penstock.sources.postgres.stream_position import Lsn, parse_lsn
 
 SLOTS = 2
 
@@ -94,7 +94,7 @@ def create_slot(walsender: Connection, name: str, stopping: Event) -> Lsn:
     position of a later snapshot, by ``take_snapshot``.
     """
     command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL pgoutput NOEXPORT_SNAPSHOT'
-    return parse_lsn(_ask(walsender, command, stopping)[1])
+    return parse_lsn(ask(walsender, command, stopping)[1])
 
 
 def take_snapshot(control: Connection, walsender: Connection, name: str, stopping: Event) -> Snapshot:
@@ -108,28 +108,8 @@ def take_snapshot(control: Connection, walsender: Connection, name: str, stoppin
         control.execute("SELECT lo_unlink(lo_create(0))")  # leaves nothing behind, and needs no right
     passing = f"{name}_{secrets.token_hex(4)}"
     command = f'CREATE_REPLICATION_SLOT "{passing}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT'
-    _, lsn, snapshot, _ = _ask(walsender, command, stopping)
+    _, lsn, snapshot, _ = ask(walsender, command, stopping)
     return Snapshot(snapshot, parse_lsn(lsn))
-
-
-def system_identifier(walsender: Connection, stopping: Event) -> str:
-    """The unique identifier of this database cluster."""
-    return _ask(walsender, "IDENTIFY_SYSTEM", stopping)[0]
-
-
-def check_reachable(connection: Connection, taken: Lsn) -> None:
-    """Refuse a server whose write-ahead log ends before what the log has."""
-    end = end_of_wal(connection)
-    if end < taken:
-        raise other_server_error(f"it is at {lsn_text(end)}, but the log has changes up to {lsn_text(taken)}")
-
-
-def other_server_error(why: str) -> PenstockError:
-    return PenstockError(
-        "PEN-PGS-013",
-        f"this is not the server that the log's records come from, or it was put back to an earlier state: {why}.",
-        "Point `url` to the right server, or give `slot` another name to copy every table again.",
-    )
 
 
 def end_of_wal(connection: Connection) -> Lsn:
@@ -166,7 +146,7 @@ def slot_busy_error(name: str, holder: str) -> PenstockError:
     )
 
 
-def _ask(walsender: Connection, command: str, stopping: Event) -> list[str]:
+def ask(walsender: Connection, command: str, stopping: Event) -> list[str]:
     """The one row that a replication command answers with."""
     pgconn = walsender.pgconn
     pgconn.send_query(command.encode())
