@@ -45,6 +45,8 @@ class CopiedTable:
     complete: bool
     columns: tuple[str, ...] = ()
     """The columns of the copy; empty: not known. Copied rows may lack the key if it has other columns."""
+    membership: str = ""
+    """What made the table published when it was copied; empty: not known."""
 
 
 @dataclass
@@ -107,9 +109,15 @@ class SourceProgress:
         if namespace in self.tables:
             self.tables[namespace] = replace(self.tables[namespace], complete=False)
 
-    def note_copy(self, layout: Layout, snapshot: Lsn, complete: bool) -> None:
+    def note_membership(self, namespace: str, membership: str) -> bool:
+        """Note what makes a table published now; whether it was something else when the table was copied."""
+        known = self.tables[namespace].membership
+        self.tables[namespace] = replace(self.tables[namespace], membership=membership)
+        return known not in ("", membership)
+
+    def note_copy(self, layout: Layout, snapshot: Lsn, complete: bool, membership: str = "") -> None:
         columns = tuple(column.name for column in layout.columns)
-        self.tables[layout.namespace] = CopiedTable(self.slot, layout.oid, snapshot, complete, columns)
+        self.tables[layout.namespace] = CopiedTable(self.slot, layout.oid, snapshot, complete, columns, membership)
 
 
 class ProgressStore:

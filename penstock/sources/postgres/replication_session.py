@@ -150,6 +150,7 @@ class Session:
 
     def _plan(self, snapshot: replication_slot.Snapshot, missing: Sequence[Table]) -> list[TableCopy]:
         filters = {table.oid: table.row_filter for table in missing}
+        memberships = {table.oid: table.membership for table in missing}
         with self._control.transaction():
             snapshot.enter(self._control)
             found = layouts(self._control, self._config.publication, filters)
@@ -157,6 +158,7 @@ class Session:
                 TableCopy(
                     found[oid],
                     [part for stretch in leaf_tables(self._control, oid) for part in ranges(stretch, filters[oid])],
+                    memberships[oid],
                 )
                 for oid in filters
                 if oid in found
@@ -243,6 +245,7 @@ class Session:
         publish = publish_new if begun else publish_all
         tables = publish(self._control, self._config.publication, self._config.tables, self)
         self._void_unpublished(tables)
+        self._void_republished(tables)
         return tables
 
     def warn_not_followed(self, table: Table, why: str) -> None:
@@ -263,6 +266,19 @@ class Session:
         for namespace in self._progress.followed_tables() - {table.namespace for table in followed}:
             _log.info("%s is not followed any more", namespace)
             self.void_table(namespace)
+
+    def _void_republished(self, followed: Sequence[Table]) -> None:
+        """The same for tables that were out of the publication for a while, although it has them now."""
+        for table in followed:
+            if self._progress.has_copy(table.namespace, table.oid) and self._progress.note_membership(
+                table.namespace, table.membership
+            ):
+                _log.warning(
+                    "%s was taken out of the publication and put back, or is published in another way: it must be"
+                    " copied again",
+                    table.namespace,
+                )
+                self.void_table(table.namespace)
 
     def void_table(self, namespace: str) -> None:
         self._sink.append(void_entry(namespace, self._progress.tables[namespace]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -65,7 +66,7 @@ def test_the_log_alone_tells_what_the_summary_tells(busy: Rig) -> None:
     assert found.taken == kept.taken
     assert found.taken.commit > 0
     assert {name: t.complete for name, t in found.tables.items()} == dict.fromkeys(TABLES, True)
-    assert found.tables["public.idle"] == kept.tables["public.idle"]
+    assert found.tables["public.idle"] == replace(kept.tables["public.idle"], membership="")
     goes_on(busy)
 
 

@@ -11,6 +11,7 @@ from threading import Event
 import psycopg
 import pytest
 
+from penstock.errors import PenstockError
 from penstock.record import Mode, Op
 from penstock.testing.waiting import HANG, eventually
 from tests.sources.postgres.rig import Rig, rows_of, told
@@ -371,6 +372,80 @@ def test_a_table_that_somebody_took_out_of_the_publication_is_copied_again(rig: 
         eventually(lambda: rig.is_mirrored("public.items"), "the table, as it is now")
         rig.ask("INSERT INTO items VALUES (3, 'c')")
         eventually(lambda: rig.is_mirrored("public.items"), "its changes")
+
+
+OUT_AND_IN = [
+    "ALTER PUBLICATION penstock DROP TABLE items",
+    "INSERT INTO items VALUES (2, 'b')",
+    "DELETE FROM items WHERE id = 1",
+    "ALTER PUBLICATION penstock ADD TABLE items",
+    "INSERT INTO items VALUES (3, 'c')",
+]
+
+
+def test_a_table_that_was_out_of_the_publication_before_we_looked_is_copied_again(rig: Rig) -> None:
+    rig.ask(ITEMS, "CREATE TABLE other (id int PRIMARY KEY)", "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    rig.ask(*OUT_AND_IN)
+    assert {r.namespace for r in rig.catch_up()} == {"public.items"}
+    assert rig.is_mirrored("public.items")
+    assert rig.catch_up() == []
+
+
+def test_a_table_that_is_out_of_the_publication_between_two_looks_is_copied_again(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    with following(rig, discover="2s"):
+        eventually(lambda: rig.completed() == {"public.items"}, "the copy")
+        rig.ask(*OUT_AND_IN)
+        eventually(lambda: rig.is_mirrored("public.items"), "the table, as it is now")
+
+
+@pytest.mark.parametrize(
+    ("made", "meanwhile", "back"),
+    [
+        ("FOR ALL TABLES", ["DROP PUBLICATION mine"], "CREATE PUBLICATION mine FOR ALL TABLES"),
+        ("FOR TABLES IN SCHEMA public", ["ALTER PUBLICATION mine DROP TABLES IN SCHEMA public"],
+         "ALTER PUBLICATION mine ADD TABLES IN SCHEMA public"),
+        ("FOR TABLE items", ["ALTER PUBLICATION mine SET TABLE items WHERE (id > 5)"],
+         "ALTER PUBLICATION mine SET TABLE items"),
+        ("FOR TABLE items", ["ALTER PUBLICATION mine SET (publish = 'truncate')"],
+         "ALTER PUBLICATION mine SET (publish = 'insert, update, delete, truncate')"),
+    ],
+    ids=["all tables", "schema", "filter", "kinds"],
+)  # fmt: skip
+def test_a_publication_of_ones_own_that_left_changes_out_for_a_while(
+    rig: Rig, made: str, meanwhile: list[str], back: str
+) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')", f"CREATE PUBLICATION mine {made}")
+    rig.catch_up(publication="mine")
+    rig.ask(*meanwhile, "INSERT INTO items VALUES (2, 'b')", "DELETE FROM items WHERE id = 1", back)
+    rig.ask("INSERT INTO items VALUES (3, 'c')")
+    rig.catch_up(publication="mine")
+    assert rig.is_mirrored("public.items")
+    assert rig.catch_up(publication="mine") == []
+
+
+def test_a_progress_file_that_does_not_say_what_published_a_table_copies_nothing_again(rig: Rig) -> None:
+    rig.ask(ITEMS, "INSERT INTO items VALUES (1, 'a')")
+    rig.catch_up()
+    summary = rig.folder / "state" / "positions.json"
+    content = json.loads(summary.read_text())
+    for table in content["tables"].values():
+        del table["membership"]
+    summary.write_text(json.dumps(content))
+    assert rig.catch_up() == []
+    rig.ask(*OUT_AND_IN)
+    rig.catch_up()
+    assert rig.is_mirrored("public.items")
+
+
+def test_a_publication_that_leaves_changes_out_by_now_is_said(rig: Rig) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    rig.ask("ALTER PUBLICATION penstock SET (publish = 'insert')")
+    with pytest.raises(PenstockError) as caught:
+        rig.catch_up()
+    assert caught.value.code == "PEN-PGS-009"
 
 
 @pytest.mark.parametrize("point", ["log.append.after_fsync", "log.append.after_fsync@2", "postgres.copy.whole"])

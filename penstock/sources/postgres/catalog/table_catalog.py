@@ -32,6 +32,9 @@ class Table:
     has_identity: bool
     """Whether updates and deletes identify their row; without that PostgreSQL refuses to publish them."""
     row_filter: str | None = None
+    membership: str = ""
+    """What makes it published, by the catalog's numbers: another text whenever it was out of the publication, or was
+    published in another way, since the last look."""
 
     @property
     def namespace(self) -> str:
@@ -67,8 +70,9 @@ def tables(connection: Connection, publication: str, patterns: Sequence[str]) ->
 
     A partitioned table is one table if the publication publishes via its root (ours do), and its leaves otherwise.
     """
-    filters = "p.rowfilter" if connection.info.server_version >= 150_000 else "NULL::text"
-    query = _TABLES.replace("/*filter*/", filters).encode()
+    has_schemas = connection.info.server_version >= 150_000
+    filters, schemas = ("p.rowfilter", _MEMBER_SCHEMAS) if has_schemas else ("NULL::text", "NULL::text")
+    query = _TABLES.replace("/*filter*/", filters).replace("/*schemas*/", schemas).encode()
     found = connection.execute(query, {"publication": publication}).fetchall()
     return [table for row in found if is_selected((table := Table(*row)).namespace, patterns)]  # type: ignore[arg-type]
 
@@ -150,13 +154,24 @@ _IDENTITY = """(leaf.relreplident = 'f' OR EXISTS (
     SELECT FROM pg_index i WHERE i.indrelid = leaf.oid AND i.indisvalid
     AND CASE leaf.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END))"""
 
+_SELF_AND_ROOTS = "(SELECT c.oid UNION SELECT relid FROM pg_partition_ancestors(c.oid))"
+
+_MEMBER_SCHEMAS = f"""(SELECT string_agg('s' || s.oid, ' ' ORDER BY s.oid) FROM pg_publication_namespace s
+    JOIN pg_class m ON m.relnamespace = s.pnnspid WHERE s.pnpubid = b.oid AND m.oid IN {_SELF_AND_ROOTS})"""
+
+# A table that is put back, or gets another filter or other columns, has a new row in the catalog. A publication whose
+# options change keeps its row, in a new version.
+_MEMBERSHIP = f"""(SELECT concat_ws(' ', b.oid, b.xmin, (SELECT string_agg('t' || r.oid, ' ' ORDER BY r.oid)
+    FROM pg_publication_rel r WHERE r.prpubid = b.oid AND r.prrelid IN {_SELF_AND_ROOTS}), /*schemas*/)
+    FROM pg_publication b WHERE b.pubname = %(publication)s)"""
+
 _TABLES = f"""
 SELECT c.oid::int8, n.nspname::text, c.relname::text, p.tablename IS NOT NULL,
     has_table_privilege(c.oid, 'SELECT'), pg_has_role(c.relowner, 'USAGE'),
     NOT EXISTS (SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class leaf ON leaf.oid = t.relid
         WHERE t.isleaf AND NOT {_IDENTITY}) AND (c.relkind = 'p' OR EXISTS (
             SELECT FROM pg_class leaf WHERE leaf.oid = c.oid AND {_IDENTITY})),
-    /*filter*/
+    /*filter*/, coalesce({_MEMBERSHIP}, '')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_publication_tables p
     ON p.pubname = %(publication)s AND p.schemaname = n.nspname AND p.tablename = c.relname

@@ -38,6 +38,8 @@ _log = logging.getLogger("penstock.postgres")
 class TableCopy:
     layout: Layout
     ranges: Sequence[Range]
+    membership: str = ""
+    """What made the table published before the snapshot was taken."""
     packed: Packed = field(init=False)
     left: int = field(init=False)
     """Ranges that are not in the log yet."""
@@ -139,12 +141,12 @@ class Copier:
         if self._progress.may_have_entries(copy.layout.namespace):
             self._sink.append(truncate_entry(copy.layout, self._position(copy)))
         copy.begun = True
-        self._progress.note_copy(copy.layout, self._snapshot.lsn, complete=False)
+        self._progress.note_copy(copy.layout, self._snapshot.lsn, False, copy.membership)
 
     def _finish(self, copy: TableCopy) -> None:
         faults.reach("postgres.copy.whole")
         self._sink.append(complete_entry(copy.layout, self._position(copy), copy.rows))
-        self._progress.note_copy(copy.layout, self._snapshot.lsn, complete=True)
+        self._progress.note_copy(copy.layout, self._snapshot.lsn, True, copy.membership)
         faults.reach("postgres.copy.complete")
         _log.info("copied %s: %d rows", copy.layout.namespace, copy.rows)
 

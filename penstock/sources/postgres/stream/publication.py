@@ -51,7 +51,8 @@ def publish_all(connection: Connection, name: str, patterns: Sequence[str], hear
 
 def publish_new(connection: Connection, name: str, patterns: Sequence[str], hearer: PublicationListener) -> list[Table]:
     """The same while others are followed already; returns the published tables. A table that cannot be published yet
-    is left for the next time."""
+    is left for the next time. Raises ``PenstockError`` if the publication leaves out kinds of changes by now."""
+    check_publication(connection, name)
     found = tables(connection, name, patterns)
     fresh = [table for table in found if not table.published]
     hearer.note_missed_changes(fresh)
