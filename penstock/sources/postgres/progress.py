@@ -17,6 +17,7 @@ import logging
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,17 @@ _log = logging.getLogger("penstock.postgres")
 
 
 @dataclass(frozen=True)
+class CopiedColumn:
+    """A column as it was when its table was copied."""
+
+    name: str
+    type: str = ""
+    """By ``format_type()``; empty: not known."""
+    number: int = 0
+    """The catalog's; 0: not known."""
+
+
+@dataclass(frozen=True)
 class CopiedTable:
     """What the log has of a table."""
 
@@ -43,8 +55,8 @@ class CopiedTable:
     snapshot: Lsn
     """The copy has the changes of all transactions that committed before it."""
     complete: bool
-    columns: tuple[str, ...] = ()
-    """The columns of the copy; empty: not known. Copied rows may lack the key if it has other columns."""
+    columns: tuple[CopiedColumn, ...] = ()
+    """The columns of the copy; empty: not known."""
     membership: str = ""
     """What made the table published when it was copied; empty: not known."""
 
@@ -99,10 +111,10 @@ class SourceProgress:
         found = self.tables.get(namespace)
         return 0 if found is None else found.snapshot
 
-    def copied_columns(self, namespace: str) -> frozenset[str]:
+    def copied_columns(self, namespace: str) -> tuple[CopiedColumn, ...]:
         """The columns that all rows of a table had when they were copied; none if that is not known."""
         found = self.tables.get(namespace)
-        return frozenset(found.columns if found is not None else ())
+        return found.columns if found is not None else ()
 
     def void_copy(self, namespace: str) -> None:
         """Changes of the table are being missed: it must be copied again before it can be followed again."""
@@ -116,7 +128,7 @@ class SourceProgress:
         return known not in ("", membership)
 
     def note_copy(self, layout: Layout, snapshot: Lsn, complete: bool, membership: str = "") -> None:
-        columns = tuple(column.name for column in layout.columns)
+        columns = tuple(CopiedColumn(column.name, column.type, column.number) for column in layout.columns)
         self.tables[layout.namespace] = CopiedTable(self.slot, layout.oid, snapshot, complete, columns, membership)
 
 
@@ -174,7 +186,7 @@ def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, S
         content = json.loads(summary.read_bytes())
         offset = int(content["log_offset"])
         tables = {
-            namespace: CopiedTable(**{**table, "columns": tuple(table["columns"])})
+            namespace: CopiedTable(**{**table, "columns": tuple(map(_copied_column, table["columns"]))})
             for namespace, table in content["tables"].items()
         }
         progress = SourceProgress(slot, tables, forgotten=bool(content["forgotten"]))
@@ -192,6 +204,11 @@ def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, S
     return offset, progress
 
 
+def _copied_column(saved: dict[str, Any] | str) -> CopiedColumn:
+    """A column of the summary. Earlier releases saved names only."""
+    return CopiedColumn(saved) if isinstance(saved, str) else CopiedColumn(**saved)
+
+
 def _apply_entries(batch: pa.RecordBatch, progress: SourceProgress) -> None:
     """Apply a batch to the progress: only the last entry of every table and the last change count."""
     names = batch.column("namespace").dictionary_encode()
@@ -203,7 +220,7 @@ def _apply_entries(batch: pa.RecordBatch, progress: SourceProgress) -> None:
         namespace = names.dictionary[code].as_py()
         headers = _headers(batch, row)
         position = Position.from_header(headers[Header.POSITION])
-        columns = tuple(json.loads(headers.get(Header.COLUMNS, "{}")))
+        columns = tuple(CopiedColumn(*column) for column in json.loads(headers.get(Header.COLUMNS, "{}")).items())
         if position.change is None:
             complete = batch.column("mode")[row].as_py() == Mode.COMPLETE
             progress.tables[namespace] = CopiedTable(
@@ -218,7 +235,9 @@ def _apply_entries(batch: pa.RecordBatch, progress: SourceProgress) -> None:
             progress.taken = position.change
 
 
-def _apply_change(progress: SourceProgress, namespace: str, position: Position, columns: tuple[str, ...]) -> None:
+def _apply_change(
+    progress: SourceProgress, namespace: str, position: Position, columns: tuple[CopiedColumn, ...]
+) -> None:
     """A change implies that the copy before it was complete."""
     known = progress.tables.get(namespace)
     if known is not None and (known.slot, known.oid) == (position.slot, position.table):

@@ -28,6 +28,7 @@ from penstock.sources.postgres.catalog.table_layout import Layout
 from penstock.sources.postgres.config import PostgresConfig
 from penstock.sources.postgres.connection import Connection, Waits, connect, translate_errors
 from penstock.sources.postgres.copy.copy_blocks import Stopped
+from penstock.sources.postgres.copy.outgrown_copy import why_outgrown
 from penstock.sources.postgres.copy.page_range import ranges
 from penstock.sources.postgres.copy.table_copy import Copier, TableCopy
 from penstock.sources.postgres.log_sink import Sink
@@ -220,16 +221,15 @@ class Session:
             return None
         return relation_layout(self._control, relation, self._types)
 
-    def has_new_key(self, relation: Relation) -> bool:
-        """Whether the key has a column that the copied rows lack: a mirror could not find the rows that changes are
-        about."""
+    def has_outgrown_copy(self, relation: Relation) -> bool:
+        """Whether changes of this shape cannot be applied to the rows that were copied."""
         copied = self._progress.copied_columns(relation.namespace)
         if not (self._config.copy_ and copied and self._progress.has_copy(relation.namespace, relation.oid)):
             return False
-        new = set(relation_layout(self._control, relation, self._types).key) - copied
-        if new:
-            _log.warning("%s has a new key (%s): it is copied again", relation.namespace, ", ".join(sorted(new)))
-        return bool(new)
+        why = why_outgrown(copied, relation_layout(self._control, relation, self._types))
+        if why is not None:
+            _log.warning("%s %s: it is copied again", relation.namespace, why)
+        return why is not None
 
     def _look_for_new_tables(self) -> bool:
         """Whether there are tables to copy first; checked at intervals, and when the stream names a new table."""

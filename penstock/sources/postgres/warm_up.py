@@ -46,7 +46,7 @@ class _OneTable:
     def wanted_layout(self, relation: Relation) -> Layout | None:
         return _LAYOUT
 
-    def has_new_key(self, relation: Relation) -> bool:
+    def has_outgrown_copy(self, relation: Relation) -> bool:
         return False
 
     def void_table(self, namespace: str) -> None:

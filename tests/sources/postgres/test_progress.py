@@ -16,7 +16,7 @@ from penstock.log.maintenance.compaction import compact
 from penstock.record import Mode, Op
 from penstock.sources.postgres.catalog.table_layout import Column, Layout
 from penstock.sources.postgres.catalog.value_kinds import Kind
-from penstock.sources.postgres.progress import CopiedTable, ProgressStore, SourceProgress
+from penstock.sources.postgres.progress import CopiedColumn, CopiedTable, ProgressStore, SourceProgress
 from penstock.sources.postgres.stream_position import ChangePosition
 from tests.sources.postgres.rig import Rig
 
@@ -66,7 +66,9 @@ def test_the_log_alone_tells_what_the_summary_tells(busy: Rig) -> None:
     assert found.taken == kept.taken
     assert found.taken.commit > 0
     assert {name: t.complete for name, t in found.tables.items()} == dict.fromkeys(TABLES, True)
-    assert found.tables["public.idle"] == replace(kept.tables["public.idle"], membership="")
+    idle = kept.tables["public.idle"]
+    columns = tuple(replace(column, number=0) for column in idle.columns)
+    assert found.tables["public.idle"] == replace(idle, membership="", columns=columns)
     goes_on(busy)
 
 
@@ -80,6 +82,16 @@ def test_after_compaction_it_goes_on_with_and_without_the_summary(busy: Rig) -> 
     assert busy.catch_up() == []
     busy.ask("DELETE FROM idle WHERE id = 100")
     assert [r.op for r in busy.catch_up()] == [Op.DELETE]
+
+
+def test_a_summary_that_has_only_the_names_of_columns_is_read(busy: Rig) -> None:
+    summary = busy.folder / "state" / "positions.json"
+    content = json.loads(summary.read_text())
+    for table in content["tables"].values():
+        table["columns"] = [column["name"] for column in table["columns"]]
+    summary.write_text(json.dumps(content))
+    assert book_of(busy).copied_columns("public.a") == (CopiedColumn("id"), CopiedColumn("v"))
+    goes_on(busy)
 
 
 def test_after_retention_the_summary_still_knows_tables_that_never_change(busy: Rig) -> None:
@@ -132,7 +144,7 @@ def test_a_table_half_copied_is_not_taken_for_a_whole_one() -> None:
     book.note_copy(layout, 100, complete=True)
     assert book.has_copy("public.t", 7)
     assert not book.has_copy("public.t", 8)
-    assert book.tables["public.t"] == CopiedTable("s", 7, 100, True, ("id",))
+    assert book.tables["public.t"] == CopiedTable("s", 7, 100, True, (CopiedColumn("id", "integer"),))
 
 
 def test_a_mirror_made_from_a_compacted_log_is_right(busy: Rig) -> None:

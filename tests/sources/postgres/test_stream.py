@@ -50,7 +50,7 @@ class Known:
         columns = tuple(Column(column.name, "text", Kind.TEXT) for column in found.columns)
         return Layout(found.oid, found.namespace, columns, () if found.identity == "f" else (found.columns[0].name,))
 
-    def has_new_key(self, relation: Relation) -> bool:
+    def has_outgrown_copy(self, relation: Relation) -> bool:
         return False
 
     def void_table(self, namespace: str) -> None:

@@ -121,6 +121,46 @@ def test_rows_are_copied_again_when_they_get_a_key_that_they_did_not_have(rig: R
     assert rig.is_mirrored("public.t", "public.items")
 
 
+@pytest.mark.parametrize(
+    "alter",
+    [
+        "ADD COLUMN c int NOT NULL DEFAULT 5",
+        "RENAME COLUMN b TO c",
+        "ALTER COLUMN b TYPE text USING 'x' || b",
+        "ALTER COLUMN b TYPE numeric(9,3)",
+        "DROP COLUMN b, ADD COLUMN c int",
+        "DROP COLUMN b",
+    ],
+)
+def test_rows_without_a_key_are_found_by_changes_after_the_table_got_another_shape(rig: Rig, alter: str) -> None:
+    rig.ask(
+        "CREATE TABLE bag (a int, b int)",
+        "ALTER TABLE bag REPLICA IDENTITY FULL",
+        "INSERT INTO bag SELECT i, i FROM generate_series(1, 6) i",
+        ITEMS,
+    )
+    rig.catch_up()
+    rig.ask("DELETE FROM bag WHERE a = 6", f"ALTER TABLE bag {alter}", "DELETE FROM bag WHERE a = 1")
+    rig.ask("UPDATE bag SET a = 20 WHERE a = 2", "INSERT INTO bag (a) VALUES (30)", "INSERT INTO items VALUES (1)")
+    found = rig.catch_up()
+    assert any(r.op is Op.COMMAND for r in found) == (alter != "DROP COLUMN b")
+    if alter != "DROP COLUMN b":
+        assert rig.is_mirrored("public.bag", "public.items")
+    rig.ask("DELETE FROM bag WHERE a = 3")
+    assert [str(r.op) for r in rig.catch_up()] == ["delete"]
+
+
+def test_a_column_that_is_made_again_under_its_name_does_not_keep_its_old_values(rig: Rig) -> None:
+    rig.ask("CREATE TABLE t (id int PRIMARY KEY, a int, b text)", "INSERT INTO t VALUES (1, 1, 'one'), (2, 2, 'two')")
+    rig.catch_up()
+    rig.ask("ALTER TABLE t DROP COLUMN b", "ALTER TABLE t ADD COLUMN b text", "UPDATE t SET a = 9 WHERE id = 1")
+    rig.catch_up()
+    assert rig.is_mirrored("public.t")
+    rig.ask("UPDATE t SET b = 'new' WHERE id = 2")
+    assert [str(r.op) for r in rig.catch_up()] == ["update"]
+    assert rig.is_mirrored("public.t")
+
+
 @pytest.mark.parametrize("point", ["log.append.after_fsync", "log.append.after_fsync@2", "log.append.after_fsync@3"])
 def test_killed_while_rows_get_another_key(rig: Rig, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.ask("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 1), (2, 2)", ITEMS)

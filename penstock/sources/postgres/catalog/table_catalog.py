@@ -83,19 +83,17 @@ def layouts(connection: Connection, publication: str, oids: Collection[int]) -> 
     listed = "p.attnames" if connection.info.server_version >= 150_000 else "NULL::name[]"
     query = _COLUMNS.replace("/*names*/", listed).encode()
     rows = connection.execute(query, {"publication": publication, "oids": list(oids)}).fetchall()
-    types = column_types(
-        connection, {(int(str(kind)), int(str(modifier))) for _, _, _, _, kind, modifier in rows if kind}
-    )
+    types = column_types(connection, {(int(str(kind)), int(str(modifier))) for *_, kind, modifier, _ in rows if kind})
     keys = _keys(connection, oids)
     columns: dict[int, list[Column]] = {}
     names: dict[int, str] = {}
-    for oid, schema, table, name, kind, modifier in rows:
+    for oid, schema, table, name, kind, modifier, place in rows:
         number = int(str(oid))
         names[number] = f"{schema}.{table}"
         found = columns.setdefault(number, [])
         if kind is not None:
             text, base = types[int(str(kind)), int(str(modifier))]
-            found.append(Column(str(name), text, kind_of(base)))
+            found.append(Column(str(name), text, kind_of(base), int(str(place))))
     return {
         oid: Layout(oid, names[oid], tuple(found), _usable(keys.get(oid, ()), found)) for oid, found in columns.items()
     }
@@ -109,10 +107,10 @@ def relation_layout(connection: Connection, relation: Relation, types: dict[Type
     wanted = {(column.type_oid, column.modifier) for column in relation.columns}
     if wanted - types.keys():
         types.update(column_types(connection, wanted - types.keys()))
-    columns = []
+    columns, numbers = [], _column_numbers(connection, relation.oid)
     for column in relation.columns:
         text, base = types.get((column.type_oid, column.modifier), ("text", 0))
-        columns.append(Column(column.name, text, kind_of(base)))
+        columns.append(Column(column.name, text, kind_of(base), numbers.get(column.name, 0)))
     key = _keys(connection, [relation.oid]).get(relation.oid, ())
     if relation.identity in "di":
         identity = [column.name for column in relation.columns if column.in_identity]
@@ -142,6 +140,10 @@ def leaf_tables(connection: Connection, oid: int) -> list[LeafTable]:
 def _keys(connection: Connection, oids: Collection[int]) -> dict[int, tuple[str, ...]]:
     rows = connection.execute(_KEYS, {"oids": list(oids)}).fetchall()
     return {int(str(oid)): tuple(names) for oid, names in rows}  # type: ignore[arg-type]
+
+
+def _column_numbers(connection: Connection, oid: int) -> dict[str, int]:
+    return {str(name): int(str(number)) for name, number in connection.execute(_NUMBERS, {"oid": oid}).fetchall()}
 
 
 def _usable(key: Sequence[str], columns: Sequence[Column]) -> tuple[str, ...]:
@@ -182,7 +184,7 @@ WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384
 ORDER BY 2, 3"""
 
 _COLUMNS = """
-SELECT c.oid::int8, n.nspname::text, c.relname::text, a.attname::text, a.atttypid::int8, a.atttypmod
+SELECT c.oid::int8, n.nspname::text, c.relname::text, a.attname::text, a.atttypid::int8, a.atttypmod, a.attnum
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_publication_tables p
     ON p.pubname = %(publication)s AND p.schemaname = n.nspname AND p.tablename = c.relname
@@ -190,6 +192,10 @@ LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisd
     AND (/*names*/ IS NULL OR a.attname = ANY (/*names*/))
 WHERE c.oid = ANY (%(oids)s::int8[]::oid[])
 ORDER BY c.oid, a.attnum"""
+
+_NUMBERS = """
+SELECT attname::text, attnum FROM pg_attribute
+WHERE attrelid = %(oid)s::int8::oid AND attnum > 0 AND NOT attisdropped"""
 
 _KEYS = """
 SELECT c.oid::int8, array_agg(a.attname::text ORDER BY k.place)

@@ -22,6 +22,8 @@ class Column:
     type: str
     """By ``format_type()``; for a domain, its base type."""
     kind: Kind
+    number: int = 0
+    """The catalog's number, which a column that is made again under its name does not keep; 0: it has none now."""
 
 
 @dataclass(frozen=True)

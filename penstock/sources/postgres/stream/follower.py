@@ -48,8 +48,8 @@ class Tables(Protocol):
     def wanted_layout(self, relation: Relation) -> Layout | None:
         """The layout by which a relation's rows become records; None: its changes are not wanted."""
 
-    def has_new_key(self, relation: Relation) -> bool:
-        """Whether changes identify rows, from here on, by columns that copied rows may lack."""
+    def has_outgrown_copy(self, relation: Relation) -> bool:
+        """Whether changes cannot be applied, from here on, to the rows that were copied."""
 
     def void_table(self, namespace: str) -> None:
         """Note in the log that changes of a table are missed from here on."""
@@ -85,7 +85,7 @@ class Decoder:
                     "Nothing of it was taken or confirmed. Please report it.",
                 )
             relation = parse_relation(message)
-            if self._is_new(relation) and self._tables.has_new_key(relation):
+            if self._is_new(relation) and self._tables.has_outgrown_copy(relation):
                 # Append the earlier changes before the entry that voids the table.
                 yield from self._entries(scan.changes())
                 self._tables.void_table(relation.namespace)
