@@ -57,6 +57,10 @@ class Source:
     def truncate(self) -> Record:
         return self._record(Op.COMMAND, {"truncate": True})
 
+    def begin(self) -> Record:
+        """The first copy of the table into a log begins."""
+        return self._record(Op.COMMAND, {"truncate": True, "first": True})
+
     def complete(self) -> Record:
         return Record(None, self.namespace, Op.NOOP, Mode.COMPLETE)
 
@@ -343,6 +347,36 @@ class MirrorContract:
         assert [(row["id"], row["note"]) for row in replica.target.rows()] == [(1, "new")]
         replica.load(USERS.truncate())
         assert replica.target.rows() == []
+
+    @pytest.mark.parametrize("key", [("id",), ()])
+    def test_a_first_copy_removes_what_was_there_before_it(self, replica: Replica, key: tuple[str, ...]) -> None:
+        table = Source(key=key)
+        replica.load(table.begin(), table.insert(id=1), table.insert(id=2))
+        anew = Replica(replica.target, replica.folder)
+        parts, _ = anew.stage([table.begin(), table.insert(id=1), table.insert(id=3)])
+        receipt = anew.destination.write(batch(0, scope="another ledger"), parts)
+        assert [(found.rows, found.merged, found.unavailable) for found in receipt.tables] == [(3, 0, None)]
+        assert [row["id"] for row in replica.target.rows()] == [1, 3]
+
+    def test_a_first_copy_leaves_rows_that_the_route_has_brought_from_elsewhere(self, replica: Replica) -> None:
+        replica.load(USERS.begin(), USERS.insert(id=1), USERS.begin(), USERS.insert(id=2))
+        replica.load(USERS.begin(), USERS.insert(id=3))
+        assert [row["id"] for row in replica.target.rows()] == [1, 2, 3]
+
+    def test_a_first_copy_of_one_of_several_sources_leaves_the_rows_of_the_others(
+        self, target: Target, tmp_path: Path
+    ) -> None:
+        other = Source(namespace="sales.users")
+        Replica(target, tmp_path / "stage", table="users").load(USERS.begin(), USERS.insert(id=1))
+        replica = Replica(target, tmp_path / "stage", table="users")
+        replica.number = 1
+        receipt = replica.load(other.begin(), other.insert(id=2))
+        assert failures(receipt) == []
+        assert [row["id"] for row in target.rows()] == [1, 2]
+
+    def test_a_first_copy_of_an_empty_table_makes_nothing(self, replica: Replica) -> None:
+        replica.load(USERS.begin())
+        assert [table.rows for table in replica.load(USERS.insert(id=1)).tables] == [1]
 
     def test_an_update_of_a_row_that_was_never_seen_makes_it(self, replica: Replica) -> None:
         replica.load(USERS.insert(id=1, name="a"))

@@ -217,6 +217,22 @@ def test_a_truncate_that_a_trigger_prevents_fails(replica: Replica, target: Post
     assert [offset for offset, _, _ in failures(receipt)] == [1]
 
 
+def test_a_table_that_cannot_be_emptied_before_its_first_copy_waits(replica: Replica, target: PostgresTarget) -> None:
+    source = Source({"id": "bigint", "name": "text"})
+    target.run(
+        "CREATE TABLE users (id bigint PRIMARY KEY, name text); INSERT INTO users VALUES (7, 'before');"
+        "CREATE FUNCTION keep_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
+        "CREATE TRIGGER keep_all BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION keep_all()"
+    )
+    parts, _ = replica.stage([source.begin(), source.insert(id=1, name="a")])
+    (receipt,) = replica.destination.write(batch(0), parts).tables
+    assert receipt.unavailable is not None
+    assert receipt.unavailable.code == "PEN-DST-098"
+    target.run("DROP TRIGGER keep_all ON users")
+    assert replica.destination.write(batch(0), parts).rows == 2
+    assert [row["id"] for row in target.rows()] == [1]
+
+
 def test_a_server_that_goes_away_takes_nothing_with_it(replica: Replica, target: PostgresTarget) -> None:
     source = Source({"id": "bigint", "name": "text"})
     replica.load(source.insert(id=1, name="a"))

@@ -55,12 +55,13 @@ class Rig:
         return PostgresSource(PostgresConfig.model_validate(self.options(**changed)), self.context)
 
     def catch_up(self, **changed: Any) -> list[Record]:
-        """Run the source until it has all that is committed now; the records that it added."""
+        """Run the source until it has all that is committed now; the records that it added, but for beginnings of first
+        copies."""
         before = self._ends()
         self.source(**changed).run(Event(), once=True)
         log = LocalLog(self.folder / "log")
         added = [batch for p, end in self._ends().items() for batch in log.read(p, before.get(p, 0), end)]
-        return [record for batch in added for record in records(batch)]
+        return [record for batch in added for record in records(batch) if not begins_first_copy(record)]
 
     def child(self, once: bool = False, **changed: Any) -> AbstractContextManager[BaseProcess]:
         """The source in a process of its own."""
@@ -75,7 +76,8 @@ class Rig:
                 assert process.exitcode == -9
 
     def records(self) -> list[Record]:
-        return log_records(self.folder / "log")
+        """All records, but for beginnings of first copies."""
+        return [record for record in log_records(self.folder / "log") if not begins_first_copy(record)]
 
     def log_end(self) -> int:
         """How many records the log has."""
@@ -138,7 +140,8 @@ class Mirror:
         if record.op is Op.NOOP:
             return
         if record.op is Op.COMMAND:
-            assert data == {"truncate": True}
+            assert data in ({"truncate": True}, FIRST_COPY)
+            assert data != FIRST_COPY or not (name in self.keyed or name in self.keyless)
             self.keyed.pop(name, None)
             self.keyless.pop(name, None)
         elif "key" in record.headers:
@@ -188,6 +191,13 @@ class Mirror:
                 del table[canonical(old)]
         if record.op is not Op.DELETE:
             table[canonical(data)] += 1
+
+
+FIRST_COPY = {"truncate": True, "first": True}
+
+
+def begins_first_copy(record: Record) -> bool:
+    return record.op is Op.COMMAND and json.loads(record.data or b"null") == FIRST_COPY
 
 
 def canonical(row: dict[str, Any]) -> str:

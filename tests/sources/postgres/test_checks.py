@@ -99,7 +99,7 @@ def test_a_slot_in_use_by_another_pipeline(rig: Rig, tmp_path: Path, monkeypatch
         eventually(
             lambda: rig.ask("SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = 'penstock'"), "the slot"
         )
-        eventually(lambda: rig.log_end() == 1, "the copy")
+        eventually(lambda: rig.log_end() == 2, "the copy")
         error = refused(Rig(rig.url, tmp_path / "other"), copy=False)
     finally:
         stopping.set()

@@ -34,4 +34,4 @@ class TestPostgresSource(ReaderContract):
         return True
 
     def taken(self, context: SourceContext) -> list[Record]:
-        return [record for record in log_records(context.log_dir) if record.op is not Op.NOOP]
+        return [record for record in log_records(context.log_dir) if record.op not in (Op.NOOP, Op.COMMAND)]

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.record import Mode, Op
+from penstock.testing.source import log_records
 from penstock.testing.waiting import HANG, eventually
 from tests.sources.postgres.rig import Rig, rows_of, told
 
@@ -69,6 +70,20 @@ def test_the_shape_of_a_table_is_followed(rig: Rig) -> None:
         {"id": 4, "price": 2.5},
         {"id": 5, "cost": 3.5},
         {"id": 6, "cost": "dear"},
+    ]
+
+
+def test_a_copy_says_whether_the_log_had_anything_of_the_table_before(rig: Rig) -> None:
+    rig.ask(ITEMS)
+    rig.catch_up()
+    rig.catch_up(slot="again")
+    rig.ask("SELECT pg_drop_replication_slot('again')")
+    found = log_records(rig.folder / "log")
+    assert [(str(r.mode), json.loads(r.data or b"")) for r in found] == [
+        ("copy", {"truncate": True, "first": True}),
+        ("complete", {"rows": 0}),
+        ("copy", {"truncate": True}),
+        ("complete", {"rows": 0}),
     ]
 
 

@@ -33,6 +33,9 @@ class Change(IntEnum):
     TRUNCATE = 3
     NOTHING = 4
     """It concerns no row, or it has failed already."""
+    BEGIN = 5
+    """The first copy of the table into this log begins. It concerns no row of the log, only rows that were in the table
+    before; it is settled before changes are folded."""
 
 
 NONE = -1

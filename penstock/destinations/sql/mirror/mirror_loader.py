@@ -21,6 +21,7 @@ from penstock.destinations.sql.dialect import Dialect
 from penstock.destinations.sql.load.attempt import Attempt, BatchWrite
 from penstock.destinations.sql.marks import Mark, failures_in, mark_text, merged_in
 from penstock.destinations.sql.mirror.applier import MirrorTransaction, RowsNotFound
+from penstock.destinations.sql.mirror.first_copy import empty_before_first_copy
 from penstock.destinations.sql.mirror.fit_values import MirrorFitting
 from penstock.destinations.sql.mirror.fold_changes import Change, Kinds, is_put
 from penstock.destinations.sql.mirror.keyed_changes import KeyedRows
@@ -48,6 +49,8 @@ def mirror_table(write: BatchWrite, name: str, parts: Sequence[Part]) -> TableRe
     what the engine already had of records that the parts no longer hold."""
     marks = list(_applied_marks(write.session, write.batch, name))
     before, left = len(marks), _remaining_stretches(parts, write.batch, [mark.failures for mark in marks])
+    if not before and left:
+        empty_before_first_copy(write, name, left[0])
     for number, staged in enumerate(left):
         mark = Mark(write.batch, mark_name(name, before + number), len(staged))
         behind = left[number + 1].first if number + 1 < len(left) else None
@@ -142,7 +145,8 @@ def _apply_stretch(write: BatchWrite, mark: Mark, name: str, staged: StagedStret
         change[list(failures)] = Change.NOTHING
         search = _RefusalSearch(mirror, rows, change, write.attempt)
         failures |= search.apply_all()
-        mark = _final_mark(mark, stretch, failures, sum(search.written), place, write.attempt)
+        written = sum(search.written) + stretch.beginnings
+        mark = _final_mark(mark, stretch, failures, written, place, write.attempt)
         mirror.write_mark(mark)
     return mark
 

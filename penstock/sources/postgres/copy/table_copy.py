@@ -1,8 +1,8 @@
 """Copies tables into the log: several connections read, in one snapshot; one thread, the caller's, writes.
 
 Tables are copied one after the other, the ranges of a table in parallel, so a crash leaves few tables half copied. When
-the last range of a table is in the log, an entry says that it is complete. If the log already has entries of a table,
-its copy begins with a truncate: earlier entries are void.
+the last range of a table is in the log, an entry says that it is complete. A copy begins with a truncate, so that
+earlier entries are void. If the log has none, it says that too: only what a target has from another log is void then.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ class Copier:
         return True
 
     def _begin(self, copy: TableCopy) -> None:
-        if self._progress.may_have_entries(copy.layout.namespace):
-            self._sink.append(truncate_entry(copy.layout, self._position(copy)))
+        first = not self._progress.may_have_entries(copy.layout.namespace)
+        self._sink.append(truncate_entry(copy.layout, self._position(copy), first))
         copy.begun = True
         self._progress.note_copy(copy.layout, self._snapshot.lsn, False, copy.membership)
 

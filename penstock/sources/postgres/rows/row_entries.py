@@ -43,9 +43,11 @@ def row_entries(data: Texts, keys: Texts | None, layout: Layout, position: str) 
     )
 
 
-def truncate_entry(layout: Layout, position: str) -> pa.RecordBatch:
-    """Says that the log's entries of a table so far are void: its rows are copied again."""
-    return _one(layout, position, Op.COMMAND, Mode.COPY, {"truncate": True})
+def truncate_entry(layout: Layout, position: str, first: bool = False) -> pa.RecordBatch:
+    """Says that the log's entries of a table so far are void: its rows are copied again. ``first``: there are none, and
+    only what a target has from elsewhere is void."""
+    data = {"truncate": True, "first": True} if first else {"truncate": True}
+    return _one(layout, position, Op.COMMAND, Mode.COPY, data)
 
 
 def complete_entry(layout: Layout, position: str, rows: int) -> pa.RecordBatch:

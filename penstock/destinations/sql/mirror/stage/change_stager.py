@@ -86,7 +86,7 @@ class MirrorStager(Stager):
 
     def _staged(self, piece: _Piece) -> _Staged:
         rows = piece.rows
-        truncates = piece.change == Change.TRUNCATE
+        truncates = _empties(piece.change)
         found = fields(_values(rows, piece.change))
         moved = fields(piece.old)
         taken = truncates.copy()
@@ -180,9 +180,15 @@ def _changes(batch: pa.RecordBatch) -> Kinds:
     found[_is(op, Op.DELETE)] = Change.DELETE
     commands = np.flatnonzero(_is(op, Op.COMMAND))
     if len(commands):
-        truncate = find(batch.column("data").take(pa.array(commands)), [("truncate",)])
-        found[commands[truncate.kind[:, 0] == TRUE]] = Change.TRUNCATE
+        said = find(batch.column("data").take(pa.array(commands)), [("truncate",), ("first",)]).kind == TRUE
+        found[commands[said[:, 0]]] = Change.TRUNCATE
+        found[commands[said[:, 0] & said[:, 1]]] = Change.BEGIN
     found[_is(batch.column("mode"), Mode.COMPLETE)] = Change.NOTHING
+    return found
+
+
+def _empties(change: Kinds) -> Bools:
+    found: Bools = (change == Change.TRUNCATE) | (change == Change.BEGIN)
     return found
 
 
@@ -248,8 +254,8 @@ def _unchanged_columns(rows: pa.RecordBatch, taken: Bools) -> Iterator[tuple[str
 def _values(rows: pa.RecordBatch, change: Kinds) -> pa.Array:
     """The objects that hold the values of columns. A delete may have only its key."""
     data = rows.column("data")
-    if (change == Change.TRUNCATE).any():
-        data = pc.if_else(pa.array(change == Change.TRUNCATE), pa.scalar(None, data.type), data)
+    if _empties(change).any():
+        data = pc.if_else(pa.array(_empties(change)), pa.scalar(None, data.type), data)
     if (change == Change.DELETE).any() and data.null_count:
         keys = pc.if_else(pa.array(change == Change.DELETE), rows.column("key"), pa.scalar(None, pa.string()))
         data = pc.coalesce(data, keys.cast(data.type))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.destinations.contract import Order, Part
-from penstock.destinations.sql.mirror.fold_changes import Kinds, Numbers
+from penstock.destinations.sql.mirror.fold_changes import Change, Kinds, Numbers
 from penstock.destinations.sql.mirror.stage.change_header import MirrorHeader, decode, merge_headers
 from penstock.destinations.sql.mirror.stage.change_stager import CHANGE, OLD, VALUE
 from penstock.destinations.sql.stage.stager import OFFSET, PARTITION, PLACE
@@ -33,6 +33,11 @@ class _Changes:
 
     @cached_property
     def change(self) -> Kinds:
+        """What is to be done to rows: for a beginning, nothing."""
+        return np.where(self._said == Change.BEGIN, np.int8(Change.NOTHING), self._said)
+
+    @cached_property
+    def _said(self) -> Kinds:
         found: Kinds = self.rows.column(CHANGE).combine_chunks().to_numpy(zero_copy_only=False)
         return found
 
@@ -58,6 +63,11 @@ class StagedStretch(_Changes):
         carried = [_source(name) for name in self.rows.schema.names if name.startswith((VALUE, OLD))]
         return list(dict.fromkeys([*carried, *self.header.key]))
 
+    @property
+    def begins_copy(self) -> bool:
+        """Whether they begin with the first copy of the table into this log."""
+        return bool(self.rows.column(CHANGE)[0].as_py() == Change.BEGIN)
+
     def with_target_names(self, names: Mapping[str, str], key: tuple[str, ...]) -> Stretch:
         """The same by the target's column names; ``key``, if given, replaces the source's key."""
         ours = key or tuple(names[source] for source in self.header.key)
@@ -80,6 +90,11 @@ def _source(name: str) -> str:
 
 class Stretch(_Changes):
     """Staged changes by our names."""
+
+    @property
+    def beginnings(self) -> int:
+        """How many of them say that a first copy begins."""
+        return int(np.count_nonzero(self._said == Change.BEGIN))
 
     @property
     def places(self) -> pa.Table:
