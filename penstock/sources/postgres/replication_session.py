@@ -35,7 +35,7 @@ from penstock.sources.postgres.log_sink import Sink
 from penstock.sources.postgres.progress import ProgressStore
 from penstock.sources.postgres.rows.row_entries import void_entry
 from penstock.sources.postgres.server_checks import check_replication_right, check_server, check_tables
-from penstock.sources.postgres.stream import history
+from penstock.sources.postgres.stream import server_history
 from penstock.sources.postgres.stream import slot as replication_slot
 from penstock.sources.postgres.stream.follower import Decoder, Stream
 from penstock.sources.postgres.stream.publication import publish_all, publish_new
@@ -85,7 +85,7 @@ class Session:
             if replication_slot.has_slot(self._control, slot):
                 if self._config.copy_ and not (self._progress.is_used() or self._progress.makes_slot):
                     raise replication_slot.foreign_slot_error(slot)
-                history.check_reachable(self._control, self._progress.newest_lsn())
+                server_history.check_reachable(self._control, self._progress.newest_lsn())
                 self._wait_for_slot()
                 # One that was still being created, for a process of ours that stopped, may be gone with its holder.
                 if replication_slot.has_slot(self._control, slot):
@@ -108,10 +108,12 @@ class Session:
     def _check_system(self, walsender: Connection) -> None:
         """Check that it is the same database cluster, on a timeline that has what the log has."""
         progress = self._progress
-        system = history.identify_system(walsender, self._stopping)
+        system = server_history.identify_system(walsender, self._stopping)
         if progress.system not in ("", system.identifier):
-            raise history.other_server_error("it is another database cluster")
-        history.check_timeline(walsender, progress.timeline, system.timeline, progress.newest_lsn(), self._stopping)
+            raise server_history.other_server_error("it is another database cluster")
+        server_history.check_timeline(
+            walsender, progress.timeline, system.timeline, progress.newest_lsn(), self._stopping
+        )
         progress.system, progress.timeline = system.identifier, system.timeline
 
     def _check_unmoved(self) -> None:
@@ -176,7 +178,7 @@ class Session:
                 self._progress,
                 self._sink,
                 self._note_confirmation,
-                history.ResentTransaction(self._progress, walsender.confirmed),
+                server_history.ResentTransaction(self._progress, walsender.confirmed),
             )
             try:
                 return stream.follow(self._stopping, self._look_for_new_tables, until)

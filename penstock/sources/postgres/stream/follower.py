@@ -23,7 +23,6 @@ from penstock.sources.postgres.rows.row_entries import LARGEST_ROW, fitting, too
 from penstock.sources.postgres.rows.row_json import keys_only
 from penstock.sources.postgres.rows.scratch import Scratch
 from penstock.sources.postgres.stream.change_entries import change_entries, keys_as_entries
-from penstock.sources.postgres.stream.history import ResentTransaction
 from penstock.sources.postgres.stream.pgoutput import (
     WAL_HEADER_BYTES,
     Changes,
@@ -33,6 +32,7 @@ from penstock.sources.postgres.stream.pgoutput import (
     StreamCursor,
 )
 from penstock.sources.postgres.stream.relations import Relation, parse_relation
+from penstock.sources.postgres.stream.server_history import ResentTransaction
 from penstock.sources.postgres.stream.walsender import LARGE_BYTES, Message, Walsender
 from penstock.sources.postgres.stream_position import ChangePosition, Lsn
 
