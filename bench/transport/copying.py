@@ -73,8 +73,8 @@ class TableCopy:
         try:
             seconds = seconds_of_source(self._url, folder, slot=f"bench_{number}")
             found = log_end(folder)
-            if found != self._rows + 1:  # the last record says that the table is complete
-                raise RuntimeError(f"of {self._rows:,} rows {found - 1:,} are in the log")
+            if found != self._rows + 2:  # the first record begins the copy, the last says that the table is complete
+                raise RuntimeError(f"of {self._rows:,} rows {found - 2:,} are in the log")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             with psycopg.connect(self._url, autocommit=True) as connection:
