@@ -227,7 +227,7 @@ def test_a_table_that_cannot_be_emptied_before_its_first_copy_waits(replica: Rep
     parts, _ = replica.stage([source.begin(), source.insert(id=1, name="a")])
     (receipt,) = replica.destination.write(batch(0), parts).tables
     assert receipt.unavailable is not None
-    assert receipt.unavailable.code == "PEN-DST-098"
+    assert receipt.unavailable.code == "PEN-DST-118"
     target.run("DROP TRIGGER keep_all ON users")
     assert replica.destination.write(batch(0), parts).rows == 2
     assert [row["id"] for row in target.rows()] == [1]
