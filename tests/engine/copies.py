@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
@@ -51,6 +52,15 @@ class Site:
 
     def open(self) -> Pipeline:
         return Pipeline.open(load(self.folder / "pipeline.yaml"))
+
+    def apply_retention(self) -> int:
+        """Returns the oldest offset of the first partition that is left."""
+        opened = self.open()
+        try:
+            opened.log.apply_retention(opened.floors(), datetime.now(UTC))
+            return opened.log.bounds(0).oldest
+        finally:
+            opened.ledger.close()
 
     def append(self, numbers: Iterable[int], source: str = "web", worker: int = 0) -> None:
         config = load(self.folder / "pipeline.yaml")

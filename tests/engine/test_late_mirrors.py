@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -43,16 +42,6 @@ def append(site: Site, *records: Record) -> None:
             writer.append(entries([record]))
 
 
-def apply_retention(site: Site) -> int:
-    """Returns the oldest offset that is left."""
-    opened = site.open()
-    try:
-        opened.log.apply_retention(opened.floors(), datetime.now(UTC))
-        return opened.log.bounds(0).oldest
-    finally:
-        opened.ledger.close()
-
-
 def begin_with_what_there_is(said: str) -> None:
     (verb,) = re.findall(r"penstock (offset rewind .*)", said)
     ran = CliRunner().invoke(app, [*verb.split(), "--yes"])
@@ -69,7 +58,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_a_mirror_that_would_begin_in_the_middle_halts_until_its_source_copies_again(site: Site) -> None:
-    oldest = apply_retention(site)
+    oldest = site.apply_retention()
     assert oldest > 0
     site.write(ONE + LATE)
     said = site.deliver("late")
@@ -84,7 +73,7 @@ def test_a_mirror_that_would_begin_in_the_middle_halts_until_its_source_copies_a
 
 
 def test_an_operator_can_begin_with_what_is_there(site: Site) -> None:
-    oldest = apply_retention(site)
+    oldest = site.apply_retention()
     site.write(ONE + LATE)
     begin_with_what_there_is(site.deliver("late"))
     assert site.deliver("late") == ""
@@ -95,7 +84,7 @@ def test_a_mirror_of_a_whole_log_and_a_table_that_is_no_mirror_just_begin(site: 
     site.write(ONE + LATE)
     assert site.deliver("late") == ""
     assert site.rows("users") == list(range(40))
-    oldest = apply_retention(site)
+    oldest = site.apply_retention()
     site.write(ONE + LATE + "  plain:\n    from: web\n    to: {type: duckdb, path: ./plain.duckdb, table: events}\n")
     assert site.deliver("plain") == ""
     with open_file(site.folder / "plain.duckdb") as connection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
@@ -224,18 +223,8 @@ def test_retention_keeps_what_an_operator_is_told_to_deliver_again(site: Site) -
     assert site.deliver() == ""
     shutil.copy(site.folder / "monday.duckdb", warehouse(site))
     (verb,) = re.findall(r"penstock offset rewind a --to \d+ --partition \d+", site.deliver())
-    apply_retention(site)
+    site.apply_retention()
     run_verb(f"{verb} --yes")
     assert site.deliver() == ""
     assert site.rows() == wanted(range(400))
-    assert apply_retention(site) > 0
-
-
-def apply_retention(site: Site) -> int:
-    """Returns the oldest offset that is left."""
-    opened = site.open()
-    try:
-        opened.log.apply_retention(opened.floors(), datetime.now(UTC))
-        return opened.log.bounds(0).oldest
-    finally:
-        opened.ledger.close()
+    assert site.apply_retention() > 0
