@@ -1,8 +1,9 @@
 """A route that keeps records back, against a reference of a few lists: whatever dies, is lost or put back between its
 batches, and whatever an operator or retention does.
 
-Spark's part is played as Spark plays it: a batch's range is fixed before it runs, state has a version per batch, and a
-batch that was not noted as done is run again, on the state before it. Log, ledger, tasks, state and delivery are real.
+Two workers of its source write, and a batch takes any number of records of each. Spark's part is played as Spark plays
+it: a batch's range is fixed before it runs, state has a version per batch, and a batch that was not noted as done is
+run again, on the state before it. Log, ledger, tasks, state and delivery are real.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -59,8 +61,8 @@ from penstock.engine.stateful.state_recovery import give_up_state, recover_state
 from penstock.errors import PenstockError, RefusedError
 from penstock.log.read_ranges import Stretch
 from penstock.outcome import PLACE_SCHEMA
-from penstock.record import entries
-from tests.engine.projects import append_all, pipeline
+from penstock.record import Record, entries
+from tests.engine.projects import pipeline
 from tests.engine.stateful.in_process import Store, run_tasks
 
 CONFIG = """\
@@ -90,6 +92,12 @@ POINTS = (
 RETRY_POINTS = tuple(point for point in POINTS if point.startswith("postponed."))
 
 rows = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([False, False, True])), min_size=1, max_size=10)
+workers = st.integers(0, 1)
+sizes = st.tuples(*[st.integers(0, 12)] * 3)
+"""How many records a batch may have of each worker's partition, and of the route's own."""
+
+Offsets = dict[int, int]
+"""By partition."""
 
 
 def is_bad(number: int) -> bool:
@@ -103,9 +111,9 @@ class Table(Destination[FileConfig]):
 
     capabilities = Capabilities(transactions=True, leaves_waiting=True)
 
-    def __init__(self, config: FileConfig, partition: int) -> None:
+    def __init__(self, config: FileConfig, where: Sequence[tuple[int, int]]) -> None:
         super().__init__(config)
-        self.partition = partition
+        self.where = where
         self.batches: dict[int, list[int]] = {}
         self.left: dict[int, dict[str, list[int]]] = {}
         """What waits of each batch, by key."""
@@ -134,8 +142,7 @@ class Table(Destination[FileConfig]):
         return Receipt([TableReceipt("file", len(kept), waiting=waiting)] if parts else [])
 
     def places(self, numbers: Sequence[int]) -> pa.RecordBatch:
-        """Every record is at the offset of its number."""
-        rows = [{"partition": self.partition, "offset": number, "item": 0} for number in numbers]
+        rows = [dict(zip(PLACE_SCHEMA.names, (*self.where[number], 0), strict=True)) for number in numbers]
         return pa.RecordBatch.from_pylist(rows, schema=PLACE_SCHEMA)
 
 
@@ -148,15 +155,15 @@ class Dying:
 class Query:
     """Spark's checkpoint: where each batch ends, the state before each, and how many are done."""
 
-    start: dict[int, int]
-    ends: list[dict[int, int]] = field(default_factory=list)
+    start: Offsets
+    ends: list[Offsets] = field(default_factory=list)
     states: list[Store] = field(default_factory=lambda: [Store()])
     done: int = 0
     deadly: tuple[int, int] = (-1, -1)
     """A batch, and the number of the record that it is run without."""
 
     @property
-    def next_start(self) -> dict[int, int]:
+    def next_start(self) -> Offsets:
         return self.ends[self.done - 1] if self.done else self.start
 
     @property
@@ -167,9 +174,11 @@ class Query:
 
 @dataclass
 class Expected:
-    """What the reference knows of the route: how far it is in each partition, and which records wait, by key."""
+    """What the reference knows of the route: how far it is in each partition, which records wait, by key, and from
+    where on they would be read again."""
 
-    committed: dict[int, int]
+    committed: Offsets
+    held: Offsets = field(default_factory=dict)
     waiting: dict[int, list[int]] = field(default_factory=dict)
     since: dict[int, int] = field(default_factory=dict)
     now: int = -1
@@ -193,7 +202,7 @@ class Expected:
                 gone += self.release(key)
         for key in [key for key, since in self.since.items() if ticked and since <= self.now - AT_MOST]:
             gone += self.release(key)
-        for key in [key for key, own in self.waiting.items() if own[0] < max(releases, default=0)]:
+        for key in [key for key, own in self.waiting.items() if min(own) < max(releases, default=0)]:
             gone += self.release(key)
         return gone
 
@@ -202,12 +211,12 @@ class Expected:
         return self.waiting.pop(key)
 
     @property
-    def lowest(self) -> int | None:
+    def oldest(self) -> int | None:
         return min((min(own) for own in self.waiting.values()), default=None)
 
-    def go_back(self, to: dict[int, int]) -> None:
+    def go_back(self, to: Offsets) -> None:
         self.committed |= to
-        self.waiting, self.since, self.now = {}, {}, -1
+        self.held, self.waiting, self.since, self.now = {}, {}, {}, -1
 
 
 @dataclass(frozen=True)
@@ -225,6 +234,10 @@ class HoldingMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="penstock-holding-")
         self.opened: Pipeline = pipeline(Path(self.folder.name), CONFIG)
         self.records: list[tuple[int, int, bool]] = []
+        self.where: list[tuple[int, int]] = []
+        """The partition and offset of each record."""
+        self.numbers: dict[int, list[int]] = {}
+        """The records of each partition."""
         self.control_records: list[Control] = []
         self.asked = 0
         """How many records there were when an operator last asked for a release that is not carried out."""
@@ -233,18 +246,20 @@ class HoldingMachine(RuleBasedStateMachine):
         self.deadly: set[int] = set()
         """The numbers of all records that were ever left out."""
 
-    @initialize(come=rows)
-    def begin(self, come: list[tuple[int, bool]]) -> None:
-        self.opened.log.writer(control_source(ROUTE)).close()
-        self.append(come)
+    @initialize(come=rows, worker=workers)
+    def begin(self, come: list[tuple[int, bool]], worker: int) -> None:
+        for source, number in ((control_source(ROUTE), 0), ("web", 0), ("web", 1)):
+            self.opened.log.writer(source, number).close()
         (self.control,) = self.opened.log.partitions([control_source(ROUTE)])
-        (self.web,) = self.opened.log.partitions(["web"])
+        self.web = sorted(self.opened.log.partitions(["web"]))
+        self.numbers = {partition: [] for partition in self.web}
+        self.append(come, worker)
         plan = self.opened.plan(ROUTE)
         assert isinstance(plan.destination_config, FileConfig)
-        self.table = Table(plan.destination_config, self.web)
-        self.opened.ledger.open_route(ROUTE, {self.web: 0, self.control: 0})
-        self.expected = Expected({self.web: 0, self.control: 0})
-        self.query = Query(dict(self.expected.committed))
+        self.table = Table(plan.destination_config, self.where)
+        start = dict.fromkeys([*self.web, self.control], 0)
+        self.opened.ledger.open_route(ROUTE, start)
+        self.expected, self.query = Expected(dict(start)), Query(start)
 
     def teardown(self) -> None:
         if hasattr(self, "table"):
@@ -258,15 +273,18 @@ class HoldingMachine(RuleBasedStateMachine):
 
     # What happens
 
-    @rule(come=rows)
-    def append(self, come: list[tuple[int, bool]]) -> None:
-        data = []
+    @rule(come=rows, worker=workers)
+    def append(self, come: list[tuple[int, bool]], worker: int) -> None:
+        partition, data = self.web[worker], []
         for key, closes in come:
             number = len(self.records)
             pad = random.Random(number).randbytes(200).hex()
             data.append(json.dumps({"n": number, "k": key, "done": closes, "pad": pad}).encode())
             self.records.append((number, key, closes))
-        append_all(self.opened, "web", data)
+            self.where.append((partition, len(self.numbers[partition])))
+            self.numbers[partition].append(number)
+        with self.opened.log.writer("web", worker) as writer:
+            writer.append(entries(Record(text, namespace="web") for text in data))
 
     @rule(later=st.integers(1, 12))
     def tick(self, later: int) -> None:
@@ -277,12 +295,15 @@ class HoldingMachine(RuleBasedStateMachine):
 
     @rule()
     def ask_for_a_release(self) -> None:
-        behind = self.expected.committed[self.web] < len(self.records)
+        ends = {p: len(self.numbers[p]) for p in self.web}
+        starts = {p: self.expected.held.get(p, self.expected.committed[p]) for p in self.web}
+        places = {p: (starts[p], end) for p, end in ends.items() if starts[p] < end}
         done = release(self.opened, ROUTE, ADA)
-        assert (done is not None) == (behind or self.expected.lowest is not None)
+        assert (done is not None) == bool(places)
         if done is not None:
             self.asked = len(self.records)
-            assert self.opened.ledger.interventions(ROUTE)[0].end == self.asked
+            noted = self.opened.ledger.interventions(ROUTE, last=len(places))
+            assert {each.partition: (each.start, each.end) for each in noted} == places
 
     @rule(dies=st.booleans())
     def carry_out_what_was_asked(self, dies: bool) -> None:
@@ -300,28 +321,32 @@ class HoldingMachine(RuleBasedStateMachine):
         assert self.opened.log.bounds(self.control).end == len(self.control_records)
         assert bool(self.opened.ledger.release_requests(ROUTE)) == bool(self.asked)
 
-    @rule(size=st.integers(1, 12))
-    def deliver(self, size: int) -> None:
+    @rule(size=sizes)
+    def deliver(self, size: tuple[int, ...]) -> None:
         self.run_batch(size, None)
 
-    @rule(size=st.integers(1, 12), point=st.sampled_from([None, *POINTS]))
-    def deliver_after_a_worker_was_lost(self, size: int, point: str | None) -> None:
+    @rule(size=sizes, point=st.sampled_from([None, *POINTS]))
+    def deliver_after_a_worker_was_lost(self, size: tuple[int, ...], point: str | None) -> None:
         if self.opened.ledger.standing(ROUTE).pending is None:
             mark = self.opened.plan(ROUTE).set_aside_mark
             mark.parent.mkdir(exist_ok=True)
             mark.touch()
         self.run_batch(size, point)
 
-    @rule(size=st.integers(1, 12), point=st.sampled_from([None, *POINTS]), ahead=st.integers(0, 8))
-    def deliver_without_a_deadly_record(self, size: int, point: str | None, ahead: int) -> None:
+    @rule(size=sizes, point=st.sampled_from([None, *POINTS]), worker=workers, ahead=st.integers(0, 8))
+    def deliver_without_a_deadly_record(
+        self, size: tuple[int, ...], point: str | None, worker: int, ahead: int
+    ) -> None:
         """One that no step before the holding step survives: found in a batch that was not begun."""
-        query = self.query
-        if self.opened.ledger.standing(ROUTE).pending is None and query.next_start == self.expected.committed:
-            query.deadly = (query.done, query.next_start[self.web] + ahead)
+        query, partition = self.query, self.web[worker]
+        left = self.numbers[partition][query.next_start[partition] :]
+        begun = self.opened.ledger.standing(ROUTE).pending is not None
+        if ahead < len(left) and not begun and query.next_start == self.expected.committed:
+            query.deadly = (query.done, left[ahead])
         self.run_batch(size, point)
 
-    @rule(size=st.integers(1, 12), point=st.sampled_from(POINTS))
-    def be_killed_while_delivering(self, size: int, point: str) -> None:
+    @rule(size=sizes, point=st.sampled_from(POINTS))
+    def be_killed_while_delivering(self, size: tuple[int, ...], point: str) -> None:
         self.run_batch(size, point)
 
     @rule(keys=st.sets(st.integers(0, 4)))
@@ -359,40 +384,44 @@ class HoldingMachine(RuleBasedStateMachine):
     @rule()
     def lose_the_checkpoint(self) -> None:
         self.note_unfinished()
-        self.note_dropped(self.expected.lowest)
+        self.note_dropped(self.expected.held)
         recover_state(self.opened.ledger, self.opened.log, self.opened.plan(ROUTE), has_state=False)
         self.go_back()
         self.new_query()
 
-    @rule(back=st.integers(0, 20))
-    def rewind(self, back: int) -> None:
-        to = max(0, self.expected.committed[self.web] - back)
-        if to < self.opened.log.bounds(self.web).oldest or not back:
+    @rule(worker=workers, back=st.integers(0, 20))
+    def rewind(self, worker: int, back: int) -> None:
+        chosen = self.web[worker]
+        to = max(0, self.expected.committed[chosen] - back)
+        if to < self.opened.log.bounds(chosen).oldest or not back:
             return
         pending = self.opened.ledger.standing(ROUTE).pending
-        found = plan_rewind(self.opened, ROUTE, to, self.web)
+        found = plan_rewind(self.opened, ROUTE, to, chosen)
         if not found:
             return
         # What waits is forgotten, and must come again.
-        to = to if self.expected.lowest is None else min(to, self.expected.lowest)
-        assert {each.partition: each.start for each in found} == {self.web: to}
-        if pending is not None and self.control in pending.ranges and self.table.batches.get(pending.number):
-            # Its ticks would not come again, and its rows would.
+        held = self.expected.held
+        starts = {chosen: to, **held, **({chosen: min(to, held[chosen])} if chosen in held else {})}
+        assert {each.partition: each.start for each in found} == starts
+        if pending is not None and pending.ranges.keys() - starts.keys() and self.table.batches.get(pending.number):
+            # What it has of other partitions, or its ticks, would not come again, and its rows would.
             with suppress(PenstockError):
                 rewind(self.opened, found, ADA)
                 raise AssertionError("a rewind that doubles rows nobody asked for is refused")
             return
         if pending is not None:
             self.expected.rows.update(self.table.batches.get(pending.number, []))
-        self.note_dropped(to)
+        self.note_dropped(starts)
         rewind(self.opened, found, ADA)
-        self.expected.go_back({self.web: to})
+        self.expected.go_back(starts)
         self.new_query()
 
-    @rule()
-    def acknowledge(self) -> None:
-        with pytest.raises(PenstockError, match="PEN-ENG-075"):
-            acknowledge(self.opened, ROUTE, self.expected.committed[self.web], None, self.web, ADA)
+    @rule(worker=workers)
+    def acknowledge(self, worker: int) -> None:
+        chosen = self.web[worker]
+        if self.opened.log.bounds(chosen).end > self.opened.log.bounds(chosen).oldest:
+            with pytest.raises(PenstockError, match="PEN-ENG-075"):
+                acknowledge(self.opened, ROUTE, self.expected.committed[chosen], None, chosen, ADA)
 
     @rule()
     def retention(self) -> None:
@@ -400,11 +429,12 @@ class HoldingMachine(RuleBasedStateMachine):
 
     # How Spark and the route's thread do it
 
-    def run_batch(self, size: int, dies_at: str | None) -> None:
+    def run_batch(self, size: tuple[int, ...], dies_at: str | None) -> None:
         query, opened = self.query, self.opened
         start = query.next_start
         if query.done == len(query.ends):
-            ends = {p: min(opened.log.bounds(p).end, at + size) for p, at in start.items()}
+            most = dict(zip([*self.web, self.control], size, strict=True))
+            ends = {p: min(opened.log.bounds(p).end, at + most[p]) for p, at in start.items()}
             if ends == start:
                 return
             pending = opened.ledger.standing(ROUTE).pending
@@ -417,6 +447,7 @@ class HoldingMachine(RuleBasedStateMachine):
             self.retrier().settle_refused()
         if dying.dead:
             return
+        self.kept_from = {p: position.hold for p, position in opened.ledger.offsets(ROUTE).items()}
         store = query.states[query.done].copy()
         stretches = [Stretch(p, *each) for p, each in ranges.items()]
         report = run_tasks(self.plan(), opened.log, store, stretches)
@@ -435,7 +466,7 @@ class HoldingMachine(RuleBasedStateMachine):
         if behind:
             assert self.is_behind(ranges), "the state is the one that belongs to the ledger"
             self.note_unfinished()
-            self.note_dropped(self.expected.lowest)
+            self.note_dropped(self.expected.held)
             give_up_state(opened.ledger, opened.log, opened.plan(ROUTE))
             self.go_back()
             self.new_query()
@@ -453,7 +484,7 @@ class HoldingMachine(RuleBasedStateMachine):
         """The route's plan for the next batch."""
         number = self.query.next_deadly
         lost = LostCode.KILLED_WORKER, "ended its process"
-        deadly = () if number is None else (DeadlyRecord(self.web, number, "where", *lost),)
+        deadly = () if number is None else (DeadlyRecord(*self.where[number], "where", *lost),)
         return replace(self.opened.plan(ROUTE), deadly_records=deadly)
 
     @property
@@ -475,13 +506,23 @@ class HoldingMachine(RuleBasedStateMachine):
             except faults.InjectedFault:
                 found.dead = True
 
-    def note_dropped(self, start: int | None) -> None:
+    def note_dropped(self, starts: Offsets) -> None:
         """What waits at the target and comes again waits no more, unless it is being tried."""
-        for group in self.opened.ledger.postponed(ROUTE) if start is not None else []:
+        for group in self.opened.ledger.postponed(ROUTE):
             if group.number is None:
-                again = [number for number in group.places.column("offset").to_pylist() if number >= start]
-                self.expected.rows.subtract(again)
+                self.expected.rows.subtract(
+                    number for number in self.numbers_of(group.places) if self.is_from(starts, number)
+                )
         self.expected.rows = +self.expected.rows
+
+    def is_from(self, starts: Offsets, number: int) -> bool:
+        """Whether a record is one of those from ``starts`` on."""
+        partition, offset = self.where[number]
+        return partition in starts and offset >= starts[partition]
+
+    def numbers_of(self, places: pa.RecordBatch) -> list[int]:
+        at = zip(places.column("partition").to_pylist(), places.column("offset").to_pylist(), strict=True)
+        return [self.numbers[partition][offset] for partition, offset in at]
 
     def is_behind(self, ranges: dict[int, tuple[int, int]]) -> bool:
         return any(start != self.expected.committed[p] for p, (start, _) in ranges.items()) or self.older is not None
@@ -493,7 +534,8 @@ class HoldingMachine(RuleBasedStateMachine):
             return
         before = dict(self.expected.committed)
         self.expected.committed = committed
-        records = self.records[before[self.web] : committed[self.web]]
+        read = sorted(number for p in self.web for number in self.numbers[p][before[p] : committed[p]])
+        records = [self.records[number] for number in read]
         told = self.control_records[before[self.control] : committed[self.control]]
         ticks = [each.tick for each in told if each.tick >= 0]
         deadly = [number for number, _, _ in records if number == self.query.next_deadly]
@@ -501,6 +543,14 @@ class HoldingMachine(RuleBasedStateMachine):
         self.expected.rows.update(deadly)
         given = [record for record in records if record[0] not in deadly]
         self.expected.rows.update(self.expected.take(given, ticks, [each.release for each in told]))
+        self.expected.held = self.held_from(self.kept_from)
+
+    def held_from(self, kept_from: Offsets) -> Offsets:
+        """Of each partition, everything since the oldest record that waits came may have to be read again: what closed
+        a group is not where the group is. What the log need not have any more is not."""
+        oldest = self.expected.oldest
+        starts = {p: max(bisect_left(self.numbers[p], oldest or 0), kept_from[p]) for p in self.web}
+        return {p: at for p, at in starts.items() if oldest is not None and at < self.expected.committed[p]}
 
     def note_unfinished(self) -> None:
         """What the target got from a batch that is given up stays there, beside what it gets again."""
@@ -509,8 +559,7 @@ class HoldingMachine(RuleBasedStateMachine):
             self.expected.rows.update(self.table.batches.get(pending.number, []))
 
     def go_back(self) -> None:
-        lowest = self.expected.lowest
-        self.expected.go_back({} if lowest is None else {self.web: lowest})
+        self.expected.go_back(self.expected.held)
 
     def new_query(self) -> None:
         """A new checkpoint begins where the ledger stands."""
@@ -529,9 +578,9 @@ class HoldingMachine(RuleBasedStateMachine):
         pending, groups = ledger.standing(ROUTE).pending, ledger.postponed(ROUTE)
         begun = {group.number for group in groups} | ({pending.number} if pending is not None else set())
         there = Counter(n for number, rows in self.table.batches.items() if number not in begun for n in rows)
-        waits = Counter(n for group in groups for n in group.places.column("offset").to_pylist())
-        extent = ledger.failed_extent(ROUTE)
-        failed = Counter(entry.record.offset for entry in self.opened.failed_store.read(ROUTE, extent))
+        waits = Counter(n for group in groups for n in self.numbers_of(group.places))
+        found = [entry.record for entry in self.opened.failed_store.read(ROUTE, ledger.failed_extent(ROUTE))]
+        failed = Counter(self.numbers[record.partition][record.offset] for record in found)
         assert there + waits + failed == self.expected.rows
         assert all(is_bad(number) or number in self.deadly for number in failed)
         assert not any(is_bad(number) for number in there)
@@ -543,20 +592,21 @@ class HoldingMachine(RuleBasedStateMachine):
         ledger = self.opened.ledger
         totals = ledger.totals(ROUTE)
         assert totals.adds_up
-        postponed = [n for group in ledger.postponed(ROUTE) for n in group.places.column("offset").to_pylist()]
+        postponed = [n for group in ledger.postponed(ROUTE) for n in self.numbers_of(group.places)]
         assert totals.waiting == sum(map(len, self.expected.waiting.values())) + len(postponed)
-        lowest = self.expected.lowest
-        assert ledger.held(ROUTE) == ({} if lowest is None else {self.web: lowest})
+        held, committed = self.expected.held, self.expected.committed
+        assert ledger.held(ROUTE) == held
         positions = ledger.offsets(ROUTE)
-        assert {p: position.committed for p, position in positions.items()} == self.expected.committed
-        firsts = [self.expected.committed[self.web], *([] if lowest is None else [lowest]), *postponed]
-        assert positions[self.web].hold == min(firsts)
+        assert {p: position.committed for p, position in positions.items()} == committed
+        for p in self.web:
+            waits = [offset for partition, offset in map(self.where.__getitem__, postponed) if partition == p]
+            assert positions[p].hold == min([committed[p], held.get(p, committed[p]), *waits])
 
     @invariant()
     def the_log_has_what_is_needed(self) -> None:
         if hasattr(self, "table"):
-            needed = self.opened.ledger.offsets(ROUTE)[self.web].hold
-            assert self.opened.log.bounds(self.web).oldest <= needed
+            positions = self.opened.ledger.offsets(ROUTE)
+            assert all(self.opened.log.bounds(p).oldest <= positions[p].hold for p in self.web)
 
 
 TestHolding = HoldingMachine.TestCase
