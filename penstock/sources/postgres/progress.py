@@ -37,7 +37,7 @@ _log = logging.getLogger("penstock.postgres")
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """A column as it was when its table was copied."""
+    """A column as it was when its table was copied, or when it came to the table later."""
 
     name: str
     type: str = ""
@@ -56,7 +56,7 @@ class CopiedTable:
     """The copy has the changes of all transactions that committed before it."""
     complete: bool
     columns: tuple[CopiedColumn, ...] = ()
-    """The columns of the copy; empty: not known."""
+    """The columns of the copy, and those that came later; empty: not known."""
     membership: str = ""
     """What made the table published when it was copied; empty: not known."""
 
@@ -112,7 +112,7 @@ class SourceProgress:
         return 0 if found is None else found.snapshot
 
     def copied_columns(self, namespace: str) -> tuple[CopiedColumn, ...]:
-        """The columns that all rows of a table had when they were copied; none if that is not known."""
+        """The columns of which the log has values of this table; none if that is not known."""
         found = self.tables.get(namespace)
         return found.columns if found is not None else ()
 
@@ -127,6 +127,14 @@ class SourceProgress:
         self.tables[namespace] = replace(self.tables[namespace], membership=membership)
         return known not in ("", membership)
 
+    def note_columns(self, layout: Layout) -> bool:
+        """Note the columns that a copied table has now, beside those that it had; whether any of that is new."""
+        known = self.tables[layout.namespace]
+        now = {column.name: CopiedColumn(column.name, column.type, column.number) for column in layout.columns}
+        columns = tuple({**{column.name: column for column in known.columns}, **now}.values())
+        self.tables[layout.namespace] = replace(known, columns=columns)
+        return columns != known.columns
+
     def note_copy(self, layout: Layout, snapshot: Lsn, complete: bool, membership: str = "") -> None:
         columns = tuple(CopiedColumn(column.name, column.type, column.number) for column in layout.columns)
         self.tables[layout.namespace] = CopiedTable(self.slot, layout.oid, snapshot, complete, columns, membership)
@@ -140,12 +148,21 @@ class ProgressStore:
         self._writer = writer
         self._log_identity = log.owner(writer.partition).identity
         bounds = log.bounds(writer.partition)
-        offset, self.progress = _load(summary, slot, self._log_identity, bounds.end)
+        usable, offset, self.progress = _load(summary, slot, self._log_identity, bounds.end)
         self.progress.forgotten = self.progress.forgotten or offset < bounds.oldest
         for batch in log.read(writer.partition, offset, bounds.end):
             _apply_entries(batch, self.progress)
+        if not usable:
+            self._void_all_copies()
         writer.before_roll = self.save
         self.save()
+
+    def _void_all_copies(self) -> None:
+        """Without the summary nobody knows what the log does not say: whether the slot is where we left it, and whether
+        columns are still those that were copied. So what the log has may lack something."""
+        for namespace in self.progress.followed_tables():
+            _log.warning("how far the slot was read is not known any more: %s must be copied again", namespace)
+            self.progress.void_copy(namespace)
 
     def save(self) -> None:
         """Save the summary, durably."""
@@ -180,8 +197,9 @@ def uses_slot(summary: Path, slot: str) -> bool:
         return False
 
 
-def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, SourceProgress]:
-    """The summary and the offset that it is valid for; empty progress at offset 0 if there is no usable summary."""
+def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[bool, int, SourceProgress]:
+    """Whether there is a usable summary, the offset that it is valid for, and the progress in it; without one, empty
+    progress at offset 0."""
     try:
         content = json.loads(summary.read_bytes())
         offset = int(content["log_offset"])
@@ -195,13 +213,13 @@ def _load(summary: Path, slot: str, log_identity: str, end: int) -> tuple[int, S
             progress.timeline = int(content.get("timeline", 0))  # a file of an earlier release has none
             progress.makes_slot, progress.confirmed = bool(content["makes_slot"]), content["confirmed"]
     except FileNotFoundError:
-        return 0, SourceProgress(slot)
+        return False, 0, SourceProgress(slot)
     except (ValueError, KeyError, TypeError) as error:
         _log.warning("%s cannot be read (%s); the log is read from its beginning", summary, error)
-        return 0, SourceProgress(slot)
+        return False, 0, SourceProgress(slot)
     if content["log"] != log_identity or offset > end:
-        return 0, SourceProgress(slot)  # made for another log
-    return offset, progress
+        return False, 0, SourceProgress(slot)  # made for another log
+    return True, offset, progress
 
 
 def _copied_column(saved: dict[str, Any] | str) -> CopiedColumn:

@@ -228,9 +228,12 @@ class Session:
         copied = self._progress.copied_columns(relation.namespace)
         if not (self._config.copy_ and copied and self._progress.has_copy(relation.namespace, relation.oid)):
             return False
-        why = why_outgrown(copied, relation_layout(self._control, relation, self._types))
+        layout = relation_layout(self._control, relation, self._types)
+        why = why_outgrown(copied, layout)
         if why is not None:
             _log.warning("%s %s: it is copied again", relation.namespace, why)
+        elif self._progress.note_columns(layout):
+            self._store.save()
         return why is not None
 
     def _look_for_new_tables(self) -> bool:

@@ -76,10 +76,11 @@ def check_identities(tables: Sequence[Table]) -> None:
     if nameless:
         raise PenstockError(
             "PEN-PGS-004",
-            f"rows of {listing(nameless)} have no identity (no primary key): once published, their updates and deletes"
-            " would fail in the database.",
-            f"Add a primary key, or: ALTER TABLE {nameless[0].quoted} REPLICA IDENTITY FULL; or leave it out:"
-            f" '!{nameless[0].namespace}'.",
+            f"rows of {listing(nameless)} have no identity (no primary key, a deferrable one, or another one in a"
+            " partition): once published, their updates and deletes would fail in the database, or not say which row"
+            " they are about.",
+            f"Add a primary key that is not deferrable, or: ALTER TABLE {nameless[0].quoted} REPLICA IDENTITY FULL (and"
+            f" so for its partitions); or leave it out: '!{nameless[0].namespace}'.",
         )
 
 

@@ -30,7 +30,8 @@ class Table:
     owned: bool
     """Whether our role may put it into a publication."""
     has_identity: bool
-    """Whether updates and deletes identify their row; without that PostgreSQL refuses to publish them."""
+    """Whether updates and deletes identify their row; without that PostgreSQL refuses to publish them. Those of a
+    partition must do so as those of the whole table do."""
     row_filter: str | None = None
     membership: str = ""
     """What makes it published, by the catalog's numbers: another text whenever it was out of the publication, or was
@@ -152,9 +153,20 @@ def _usable(key: Sequence[str], columns: Sequence[Column]) -> tuple[str, ...]:
     return tuple(key) if names.issuperset(key) else ()
 
 
-_IDENTITY = """(leaf.relreplident = 'f' OR EXISTS (
-    SELECT FROM pg_index i WHERE i.indrelid = leaf.oid AND i.indisvalid
-    AND CASE leaf.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END))"""
+# A deferrable key is none: within a transaction two rows may have the same one, and PostgreSQL does not take it for an
+# identity either.
+_KEY_INDEX = """i.indisvalid AND i.indimmediate
+    AND CASE {0}.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident {1} END"""
+
+_KEY_NAMES = """(SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_index i
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    WHERE i.indrelid = {0}.oid AND {1})"""
+
+# A change in a partition names its row by the partition's identity, and is told as one of the whole table: if it is not
+# a whole row, it has to be the table's key.
+_IDENTITY = f"""(leaf.relreplident = 'f' OR {_KEY_NAMES.format("leaf", _KEY_INDEX.format("leaf", "ELSE false"))}
+    IS NOT DISTINCT FROM coalesce(
+        {_KEY_NAMES.format("c", _KEY_INDEX.format("c", "WHEN 'f' THEN i.indisprimary"))}, ARRAY[]::text[]))"""
 
 _SELF_AND_ROOTS = "(SELECT c.oid UNION SELECT relid FROM pg_partition_ancestors(c.oid))"
 
@@ -200,6 +212,7 @@ WHERE attrelid = %(oid)s::int8::oid AND attnum > 0 AND NOT attisdropped"""
 _KEYS = """
 SELECT c.oid::int8, array_agg(a.attname::text ORDER BY k.place)
 FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
+    AND i.indisvalid AND i.indimmediate
     AND CASE WHEN c.relreplident IN ('d', 'f') THEN i.indisprimary WHEN c.relreplident = 'i' THEN i.indisreplident END
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum

@@ -72,12 +72,18 @@ def publish_new(connection: Connection, name: str, patterns: Sequence[str], hear
                 hearer.warn_not_followed(table, str(error))
     if able:
         found = tables(connection, name, patterns)
-    return [table for table in found if table.published]
+    for table in found:
+        if table.published and not table.has_identity:
+            hearer.warn_not_followed(table, _lack(table))
+    return [table for table in found if table.published and table.has_identity]
 
 
 def _lack(table: Table) -> str:
     if not table.has_identity:
-        return f"its rows have no identity; add a primary key, or ALTER TABLE {table.quoted} REPLICA IDENTITY FULL"
+        return (
+            "its rows have no identity, or those of a partition have another one; add a primary key that is not"
+            f" deferrable, or ALTER TABLE {table.quoted} REPLICA IDENTITY FULL, and so for its partitions"
+        )
     return "our role may not read it"
 
 
