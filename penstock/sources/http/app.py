@@ -8,12 +8,7 @@ Every module named here does one of these; what is in this one is their order.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
-
-from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # imported there to be imported from there
 
 from penstock.sources.http import responses
 from penstock.sources.http.access.auth_tokens import Headers, TokenTable, presented_secret, query_secret
@@ -22,9 +17,9 @@ from penstock.sources.http.access.connections import Connections
 from penstock.sources.http.access.cors import Cors
 from penstock.sources.http.access.endpoints import ENDPOINTS, Endpoint, Shape
 from penstock.sources.http.access.key_searches import KeySearches
+from penstock.sources.http.application import Application, Exchange
 from penstock.sources.http.body import pixel, segment_messages
 from penstock.sources.http.body.body_events import BadBody, events, lines
-from penstock.sources.http.body.body_reader import BodyReader, Incoming
 from penstock.sources.http.body.encodings import (
     DamagedBody,
     TooLarge,
@@ -40,32 +35,20 @@ from penstock.sources.http.config import HttpConfig
 from penstock.sources.http.intake.event_intake import EventIntake, Prepared, Provenance
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.openapi import description
-from penstock.sources.http.readiness import Readiness
 from penstock.sources.http.request import Request, Scope
-from penstock.sources.http.responses import Answer, HeaderList, Refused
+from penstock.sources.http.responses import Answer, Refused
 
 __all__ = ["Collector", "Exchange", "Scope"]
 
-_log = logging.getLogger("penstock.http")
 
+class Collector(Application[Endpoint]):
+    endpoints = ENDPOINTS
+    intake: EventIntake
 
-class Exchange(Incoming, Protocol):
-    """RSGI's two-way end of a request: the body comes in, the answer goes out."""
-
-    def response_bytes(self, status: int, headers: HeaderList, body: bytes) -> None: ...
-    def response_empty(self, status: int, headers: HeaderList) -> None: ...
-
-
-class Collector:
     def __init__(self, config: HttpConfig, source: str, tally: Tally, connections: Connections) -> None:
         limits = config.limits
-        self.connections = connections
-        self.readiness = Readiness(limits.disk_reserve)
-        self.tally = tally
+        super().__init__(limits, tally, connections)
         self.intake = EventIntake(config, source, tally, self.readiness)
-        self.bodies = BodyReader(limits, tally)
-        self.bodies.is_whole = connections.is_whole
-        self._source = source
         self._tokens = TokenTable(config.tokens)
         self._cors = Cors(config.tokens)
         self._limits = limits
@@ -74,37 +57,9 @@ class Collector:
         self._keys = Lane("keys", limits.body_timeout)
         self._soon = Lane("soon", limits.body_timeout)
         self._alone = Lane("alone", limits.body_timeout)
-        self._pages: dict[str, Callable[[], Answer]] = {
-            "/healthz": lambda: responses.ALIVE,
-            "/readyz": self._ready,
-            "/openapi.json": description.answer,
-        }
+        self.pages["/openapi.json"] = description.answer
 
-    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
-        path = scope.path
-        endpoint = ENDPOINTS.get(path)
-        try:
-            if endpoint is None:
-                answer = self._page(scope)
-                name = path if path in self._pages else "other"
-            else:
-                name = endpoint.name
-                answer = await self._answer(endpoint, scope, exchange)
-        except ProtocolClosed:
-            # Most often the client is gone. One that is there, and whose body broke off, gets an answer.
-            self.tally.count_request("gone" if endpoint is None else endpoint.name, 499)
-            exchange.response_bytes(*responses.BROKEN_OFF)
-            return
-        except Exception:
-            _log.exception("a request to %s failed", path)
-            answer = responses.closing(responses.FAILED)
-        self.tally.count_request(name, answer.status)
-        if scope.method == "HEAD" or not answer.body:
-            exchange.response_empty(answer.status, answer.headers)
-        else:
-            exchange.response_bytes(*answer)
-
-    async def _answer(self, endpoint: Endpoint, scope: Scope, exchange: Exchange) -> Answer:
+    async def answer(self, endpoint: Endpoint, scope: Scope, exchange: Exchange) -> Answer:
         request = Request(endpoint, scope, self._cors.active)
         if scope.method != endpoint.method:
             return self._preflight(request) if scope.method == "OPTIONS" else responses.wrong_method(endpoint.methods)
@@ -137,10 +92,7 @@ class Collector:
         key_in_body = secret is None and endpoint.key_in_body
         if not key_in_body:
             self._admit(request, secret)
-        if self.intake.commits is None or self.readiness.stopping:
-            return responses.closing(responses.NOT_READY)
-        if self.readiness.disk_is_full:
-            return responses.closing(responses.LOG_FULL)
+        self.check_ready()
         if endpoint.shape is Shape.PIXEL:
             await self._take_pixel(request)
             return pixel.TRANSPARENT
@@ -272,18 +224,6 @@ class Collector:
             async with self._keys.turn(sender):
                 return await self._keys.run(partial(_unpack_and_find_key, start, encoding))
 
-    def _page(self, scope: Scope) -> Answer:
-        page = self._pages.get(scope.path)
-        if page is None:
-            return responses.NOT_FOUND
-        return page() if scope.method in ("GET", "HEAD") else _GET_ONLY
-
-    def _ready(self) -> Answer:
-        problem = self.readiness.problem
-        return (
-            responses.ready(self.readiness.engine) if problem is None else responses.retry_later("not_ready", problem)
-        )
-
 
 def _check_key(request: Request, key: str | None) -> None:
     """Refuse a body that has one key near its start and another one later."""
@@ -298,6 +238,3 @@ def _encoding(headers: Headers) -> str:
 
 def _unpack_and_find_key(start: bytes, encoding: str) -> str | None:
     return segment_messages.key_in(unpacked_start(start, encoding, segment_messages.KEY_PREFIX_BYTES))
-
-
-_GET_ONLY = responses.wrong_method("GET, HEAD")

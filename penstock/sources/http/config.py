@@ -50,24 +50,32 @@ class TokenConfig(ComponentConfig):
         return self
 
 
-class LimitsConfig(ComponentConfig):
-    """How much one request and all requests together may ask for."""
+def _fits_the_log(size: int) -> int:
+    if size > LARGEST_APPEND:
+        raise ValueError(
+            f"more than the {LARGEST_APPEND} bytes that the log takes of one request; make it 48MiB or less, and"
+            " let clients send more requests instead"
+        )
+    return size
 
-    event_bytes: ByteSize = Field(
-        default=51_200, gt=0, description="Largest single event, at most 48MiB. Over: 413 with its index."
-    )
-    body_bytes: ByteSize = Field(
+
+AppendSize = Annotated[ByteSize, AfterValidator(_fits_the_log)]
+
+
+class ServerLimits(ComponentConfig):
+    """How much one request and all requests together may ask for, whatever they carry."""
+
+    body_bytes: AppendSize = Field(
         default=10_000_000,
         gt=0,
         description="Largest body, as sent and after decompression, at most 48MiB: the log takes it whole or not at"
         " all. Over: 413.",
     )
-    body_events: int = Field(default=100_000, gt=0, description="Most events (or bulk lines) in one body. Over: 413.")
     body_tokens: int = Field(
         default=2_000_000,
         gt=0,
-        description="Most opening brackets, commas and colons in one body, unpacked and with its template filled in,"
-        " those inside of texts included: what its parts cost, whatever their size. Over: 413.",
+        description="Most opening brackets, commas and colons in one JSON body, unpacked, those inside of texts"
+        " included: what its parts cost, whatever their size. Over: 413.",
     )
     pending_bytes: ByteSize = Field(
         default=64 * 2**20,
@@ -104,15 +112,20 @@ class LimitsConfig(ComponentConfig):
     )
     body_timeout: Duration = Field(default=30.0, gt=0, description="Time for a body to arrive. Over: 408.")
 
-    @field_validator("event_bytes", "body_bytes")
-    @classmethod
-    def _fits_the_log(cls, size: int) -> int:
-        if size > LARGEST_APPEND:
-            raise ValueError(
-                f"more than the {LARGEST_APPEND} bytes that the log takes of one request; make it 48MiB or less, and"
-                " let clients send more requests instead"
-            )
-        return size
+
+class LimitsConfig(ServerLimits):
+    """The same, and how much there may be of events."""
+
+    event_bytes: AppendSize = Field(
+        default=51_200, gt=0, description="Largest single event, at most 48MiB. Over: 413 with its index."
+    )
+    body_events: int = Field(default=100_000, gt=0, description="Most events (or bulk lines) in one body. Over: 413.")
+    body_tokens: int = Field(
+        default=2_000_000,
+        gt=0,
+        description="Most opening brackets, commas and colons in one body, unpacked and with its template filled in,"
+        " those inside of texts included: what its parts cost, whatever their size. Over: 413.",
+    )
 
 
 class TlsConfig(ComponentConfig):
@@ -133,29 +146,20 @@ def _checked_network(text: str) -> str:
     return str(ip_network(text, strict=False))
 
 
-class HttpConfig(SourceConfig):
-    """The collector's options."""
+class CollectorConfig(SourceConfig):
+    """The options of every source that serves HTTP with workers."""
 
-    adds: ClassVar[frozenset[str]] = frozenset(("source_ip", "_timestamp", "api_key", "src", "eventn_ctx"))
-
-    type: Literal["http"] = "http"
-    listen: Address = Field(
-        default="127.0.0.1:8001", description="host:port. The default is reachable from this machine only."
-    )
+    listen: Address = Field(description="host:port.")
     metrics: Address | None = Field(
         default=None,
         description="host:port on which the counters are shown to Prometheus (`/metrics`), apart from `listen`. By"
         " default for this machine only: 127.0.0.1, at the port of `listen` plus 1000 (8001: 9001).",
     )
-    tokens: list[TokenConfig] = Field(description="Who may send; at least one.")
+    tokens: list[TokenConfig] = Field(description="Who may send.")
     workers: int = Field(default=2, ge=1, le=64, description="Processes; each owns one partition of the log.")
-    namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
-    limits: LimitsConfig = Field(default=LimitsConfig(), description="Sizes and times that protect the server.")
+    limits: ServerLimits = Field(default=ServerLimits(), description="Sizes and times that protect the server.")
     trusted_proxies: list[Annotated[str, AfterValidator(_checked_network)]] = Field(
         default=[], description="Addresses or networks whose X-Forwarded-For and X-Real-IP are believed."
-    )
-    expose_secret: bool = Field(
-        default=False, description="Store the secret itself in `api_key` instead of the token's id."
     )
     tls: TlsConfig | None = Field(default=None, description="Serve HTTPS with this certificate.")
 
@@ -164,8 +168,8 @@ class HttpConfig(SourceConfig):
         return Listening(self.listen, self.tls is not None)
 
     @property
-    def token_ids(self) -> list[str]:
-        return [token.id for token in self.tokens]
+    def token_ids(self) -> list[str] | None:
+        return [token.id for token in self.tokens] or None
 
     @property
     def partitions(self) -> int:
@@ -173,9 +177,7 @@ class HttpConfig(SourceConfig):
 
     @field_validator("tokens")
     @classmethod
-    def _usable_tokens(cls, tokens: list[TokenConfig]) -> list[TokenConfig]:
-        if not tokens:
-            raise ValueError("no tokens: nobody could send; add one such as {id: site, client_secret: ...}")
+    def _distinct_tokens(cls, tokens: list[TokenConfig]) -> list[TokenConfig]:
         seen: dict[str, str] = {}
         for token in tokens:
             if token.id in (other.id for other in tokens if other is not token):
@@ -186,4 +188,28 @@ class HttpConfig(SourceConfig):
                 owner = seen.setdefault(secret.get_secret_value(), token.id)
                 if owner != token.id or token.client_secret == token.server_secret:
                     raise ValueError(f"tokens '{owner}' and '{token.id}' use a secret twice; secrets must differ")
+        return tokens
+
+
+class HttpConfig(CollectorConfig):
+    """The collector's options."""
+
+    adds: ClassVar[frozenset[str]] = frozenset(("source_ip", "_timestamp", "api_key", "src", "eventn_ctx"))
+
+    type: Literal["http"] = "http"
+    listen: Address = Field(
+        default="127.0.0.1:8001", description="host:port. The default is reachable from this machine only."
+    )
+    tokens: list[TokenConfig] = Field(description="Who may send; at least one.")
+    limits: LimitsConfig = Field(default=LimitsConfig(), description="Sizes and times that protect the server.")
+    namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
+    expose_secret: bool = Field(
+        default=False, description="Store the secret itself in `api_key` instead of the token's id."
+    )
+
+    @field_validator("tokens")
+    @classmethod
+    def _has_tokens(cls, tokens: list[TokenConfig]) -> list[TokenConfig]:
+        if not tokens:
+            raise ValueError("no tokens: nobody could send; add one such as {id: site, client_secret: ...}")
         return tokens

@@ -111,7 +111,11 @@ class _Page:
         yield requests
         for name, text, total in (
             ("events", "Events taken.", sum(t.events for t in tallies)),
-            ("malformed", "Bulk lines that were not events, kept as malformed.", sum(t.malformed for t in tallies)),
+            (
+                "malformed",
+                "Bulk lines that were no events, spans with wrong ids.",
+                sum(t.malformed for t in tallies),
+            ),
             ("bytes", "Bytes of event data put into the log.", sum(t.bytes for t in tallies)),
         ):
             counter = CounterMetricFamily(f"penstock_collector_{name}", text, labels=["source"])

@@ -140,3 +140,9 @@ def bad_encoding(message: str, known: bool) -> Answer:
 
 def wrong_method(allowed: str) -> Answer:
     return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "wrong_method", f"use {allowed} here", ("allow", allowed))
+
+
+def refusal_message(answer: Answer) -> str:
+    """What a refusal says, for protocols with another form of errors."""
+    message: str = orjson.loads(answer.body)["message"]
+    return message

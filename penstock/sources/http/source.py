@@ -1,4 +1,4 @@
-"""The collector as a source: keeps its worker processes alive, and stops them cleanly."""
+"""A collector as a source: keeps its worker processes alive, and stops them cleanly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from typing import ClassVar, TypeVar
 
 from penstock.config.value_types.listen_address import split_address
 from penstock.errors import PenstockError
 from penstock.sources.contract import Source
 from penstock.sources.http import metrics
-from penstock.sources.http.config import HttpConfig, TlsConfig
+from penstock.sources.http.config import CollectorConfig, HttpConfig, TlsConfig
 from penstock.sources.http.worker_job import Job, metrics_dir
 
 POLL_SECONDS = 0.1
@@ -32,12 +33,18 @@ LAST_PORT = 65535
 _log = logging.getLogger("penstock.http")
 
 
-class HttpSource(Source[HttpConfig]):
+ConfigT = TypeVar("ConfigT", bound=CollectorConfig)
+
+
+class CollectorSource(Source[ConfigT]):
     """Serves until it is told to stop.
 
     Each worker owns the log partition (source, its index); one that dies is replaced, after a pause that grows while
     replacements die young. All workers listen on the same port; the kernel spreads connections over them.
     """
+
+    worker_module: ClassVar[str]
+    """What a worker runs: ``python -m`` this."""
 
     def run(self, stopping: Event, once: bool = False) -> None:
         _check_certificate(self.config.tls)
@@ -45,16 +52,21 @@ class HttpSource(Source[HttpConfig]):
         shutil.rmtree(counters, ignore_errors=True)
         counters.mkdir(parents=True)
         with ExitStack() as stack:
-            address = _reserve_address(self.config.listen, stack, stopping)
+            address = reserve_address(self.config.listen, stack, stopping)
+            config = self.reserve_other_ports(stack, stopping)
             self._show_metrics(counters, address[1], stack)
-            jobs = [Job.of(self.config, self.context, index, address) for index in range(self.config.workers)]
-            workers = [_Worker(job) for job in jobs]
+            jobs = [Job.of(config, self.context, index, address) for index in range(config.workers)]
+            workers = [_Worker(self.worker_module, job) for job in jobs]
             stack.callback(_stop, workers)
             for worker in workers:
                 worker.start()
             while not stopping.wait(POLL_SECONDS):
                 for worker in workers:
                     worker.restart_if_ended()
+
+    def reserve_other_ports(self, stack: ExitStack, stopping: Event) -> ConfigT:
+        """Reserve what the workers listen on besides ``listen``; returns the config that they are given."""
+        return self.config
 
     def _show_metrics(self, counters: Path, port: int, stack: ExitStack) -> None:
         """Serve metrics. A configured address must work; if the default one is taken, the collector runs without."""
@@ -70,6 +82,12 @@ class HttpSource(Source[HttpConfig]):
             _log.warning("%s %s", what, fix)
 
 
+class HttpSource(CollectorSource[HttpConfig]):
+    """The collector for events."""
+
+    worker_module = "penstock.sources.http.worker"
+
+
 def metrics_port(listen: int) -> int:
     """The default port for metrics: next to the collector's port, and distinct from other collectors'."""
     return listen + METRICS_AWAY if listen + METRICS_AWAY <= LAST_PORT else listen - METRICS_AWAY
@@ -79,6 +97,7 @@ def metrics_port(listen: int) -> int:
 class _Worker:
     """A worker process and its successors."""
 
+    module: str
     job: Job
     process: subprocess.Popen[bytes] | None = None
     started: float = field(default=0.0)
@@ -86,7 +105,7 @@ class _Worker:
     restart_at: float | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "penstock.sources.http.worker"]
+        command = [sys.executable, "-m", self.module]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         self.started = monotonic()
         self.restart_at = None
@@ -152,7 +171,7 @@ def _check_certificate(tls: TlsConfig | None) -> None:
         ) from error
 
 
-def _reserve_address(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:
+def reserve_address(listen: str, stack: ExitStack, stopping: Event) -> tuple[str, int]:
     """Reserve the address for our workers until the stack closes; returns it as numeric address and port."""
     host, port = split_address(listen)
     deadline = monotonic() + PORT_WAIT_SECONDS

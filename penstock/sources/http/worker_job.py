@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, SecretStr
 
 from penstock.sources.contract import SourceContext
-from penstock.sources.http.config import HttpConfig
+from penstock.sources.http.config import CollectorConfig
 
 
 class Job(BaseModel):
@@ -24,7 +24,7 @@ class Job(BaseModel):
     config: dict[str, object]
 
     @classmethod
-    def of(cls, config: HttpConfig, context: SourceContext, index: int, address: tuple[str, int]) -> Self:
+    def of(cls, config: CollectorConfig, context: SourceContext, index: int, address: tuple[str, int]) -> Self:
         return cls(
             source=context.name,
             index=index,
@@ -42,7 +42,7 @@ def metrics_dir(context: SourceContext) -> Path:
     return context.state_dir / "metrics"
 
 
-def _revealed(config: HttpConfig) -> dict[str, object]:
+def _revealed(config: CollectorConfig) -> dict[str, object]:
     document: dict[str, object] = config.model_dump(mode="json", exclude={"tokens"})
     document["tokens"] = [
         {name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in token}

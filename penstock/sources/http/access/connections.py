@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from penstock.sources.http.config import LimitsConfig
+from penstock.sources.http.config import ServerLimits
 
 LOOK_SECONDS = 0.1
 EVERY_SO_MANY_LOOKS = 50
@@ -59,7 +59,7 @@ class Connections:
     ``is_proxy`` tells addresses that many clients share by design: they have no budget per address.
     """
 
-    def __init__(self, limits: LimitsConfig, port: int, is_proxy: Callable[[str], bool]) -> None:
+    def __init__(self, limits: ServerLimits, port: int, is_proxy: Callable[[str], bool]) -> None:
         self._limits = limits
         self._least = min(limits.connections, limits.anonymous_connections, limits.anonymous_per_address)
         """With fewer connections than this, none can be too many."""

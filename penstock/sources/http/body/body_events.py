@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from penstock.sources.http.body.json_merge import Filler, filled
-from penstock.sources.http.config import LimitsConfig
+from penstock.sources.http.config import LimitsConfig, ServerLimits
 from penstock.sources.json_text import BOM, WHITESPACE, Json, NotJson, Span, elements, kind_of, members, parse
 from penstock.sources.json_walk import WINDOW_BYTES, TooLong, Walker
 
@@ -71,7 +71,7 @@ def _in_words(found: Iterator[Event]) -> Iterator[Event]:
         raise _not_json(error) from None
 
 
-def check_tokens(body: bytes, limits: LimitsConfig) -> None:
+def check_tokens(body: bytes, limits: ServerLimits) -> None:
     """Refuse a body with too many JSON tokens, however small they are."""
     if len(body) > limits.body_tokens and _tokens(body) > limits.body_tokens:
         raise _too_many_tokens(limits)
@@ -267,7 +267,7 @@ def _tokens(text: bytes) -> int:
     return text.count(b",") + text.count(b":") + text.count(b"{") + text.count(b"[")
 
 
-def _too_many_tokens(limits: LimitsConfig) -> BadBody:
+def _too_many_tokens(limits: ServerLimits) -> BadBody:
     message = f"the body has more than {limits.body_tokens} brackets, commas and colons; nothing was stored"
     return BadBody(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_many_tokens", message)
 

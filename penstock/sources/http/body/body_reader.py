@@ -19,7 +19,7 @@ from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # importe
 
 from penstock.sources.http import responses
 from penstock.sources.http.access.auth_tokens import Headers
-from penstock.sources.http.config import LimitsConfig
+from penstock.sources.http.config import ServerLimits
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.responses import Answer, Refused
 
@@ -45,7 +45,7 @@ class Incoming(Protocol):
 class BodyBudget:
     """The memory that the bodies of a worker may use together. Every charge is released by the same amount."""
 
-    def __init__(self, limits: LimitsConfig, tally: Tally) -> None:
+    def __init__(self, limits: ServerLimits, tally: Tally) -> None:
         self._limit = limits.pending_bytes
         self._limit_for_large = limits.pending_bytes * 3 // 4
         self._tally = tally
@@ -89,7 +89,7 @@ class BodyBudget:
 class BodyReader:
     """Reads the bodies of one worker. Refuses clients that are too slow, and bodies that are too many."""
 
-    def __init__(self, limits: LimitsConfig, tally: Tally) -> None:
+    def __init__(self, limits: ServerLimits, tally: Tally) -> None:
         self.room = BodyBudget(limits, tally)
         self.is_whole: Callable[[str], bool] = lambda _: False
         """Whether a client still has its connection open, by the connection's name."""

@@ -5,12 +5,10 @@ All records of a request are submitted together, so a request is taken completel
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from penstock.errors import AppendTooLarge, LogFull
 from penstock.log.group_commit import ENTRY_OVERHEAD, Entry
 from penstock.record import Header
 from penstock.sources.http import responses
@@ -19,7 +17,7 @@ from penstock.sources.http.body.body_events import Event, Malformed
 from penstock.sources.http.body.segment_messages import message_id
 from penstock.sources.http.config import LARGEST_APPEND, HttpConfig
 from penstock.sources.http.intake.enrich import Clock, Context, context, enriched
-from penstock.sources.http.intake.pending_commits import PendingCommits
+from penstock.sources.http.intake.log_intake import LogIntake
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.readiness import Readiness
 from penstock.sources.http.request import Request
@@ -28,8 +26,6 @@ from penstock.sources.http.responses import Refused
 USER_AGENT_LENGTH = 1024
 
 _RecordHeaders = tuple[tuple[str, str], ...]
-
-_log = logging.getLogger("penstock.http")
 
 
 class Provenance(NamedTuple):
@@ -49,18 +45,14 @@ class Prepared(NamedTuple):
     malformed: int
 
 
-class EventIntake:
-    """Appends events to the log. ``commits`` is set once the worker owns its partition."""
+class EventIntake(LogIntake):
+    """Appends events to the log."""
 
     def __init__(self, config: HttpConfig, source: str, tally: Tally, readiness: Readiness) -> None:
-        self.commits: PendingCommits | None = None
-        self.log_broke: Callable[[], None] = lambda: None
-        """Called when the log fails for another reason than a full disk: only reopening can repair that."""
+        super().__init__(tally, readiness)
         self._namespace = config.namespace or source
         self._expose_secret = config.expose_secret
         self._address = ClientAddress(config.trusted_proxies).of
-        self._tally = tally
-        self._readiness = readiness
         self._clock = Clock()
         self._headers_of = cache(_record_headers)
 
@@ -109,24 +101,9 @@ class EventIntake:
         batch, malformed = prepared
         if not batch:
             return
-        waiting = self.commits.submit(batch) if self.commits is not None else None
-        if waiting is None:
-            raise Refused(responses.OVERLOADED)
-        error = await waiting
-        if isinstance(error, AppendTooLarge):
-            raise Refused(responses.too_large_with_context(LARGEST_APPEND))
-        if error is not None:
-            self._readiness.commit_failed()
-            _log.error("nothing of %d records was taken: %s", len(batch), error)
-            if isinstance(error, LogFull):
-                raise Refused(responses.LOG_FULL)
-            self.log_broke()
-            raise Refused(responses.LOG_FAILED)
-        self._readiness.commit_worked()
-        tally = self._tally
-        tally.events += len(batch) - malformed
-        tally.malformed += malformed
-        tally.bytes += sum([len(entry.data) for entry in batch])
+        await self.append(batch)
+        self._tally.events += len(batch) - malformed
+        self._tally.malformed += malformed
 
 
 def _record_headers(token_id: str, endpoint: str) -> _RecordHeaders:
