@@ -25,7 +25,7 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.stateful.release_task import run_release
 from penstock.engine.stateful.scan_task import run_scan
 from penstock.engine.stateful.shard_decision import ShardReport, decide
-from penstock.engine.stateful.shards import SHARDS, slices, unpack
+from penstock.engine.stateful.shards import shard_at, shard_numbers, slices, unpack
 from penstock.holding.decision import Decision
 from penstock.log.config import LogConfig
 from penstock.log.local_log import LocalLog
@@ -139,22 +139,27 @@ def _short(start: int, stop: int, groups: int | None) -> pa.RecordBatch:
     return as_batch([b'{"order":%d,"done":false}' % (number % groups) for number in range(start, stop)])
 
 
-def shares_of_passes(setting: Setting, log_dir: Path) -> str:
+def shares_of_passes(setting: Setting, log_dir: Path, step: Step = GATHER) -> str:
     """How much of the work each pass is, in one process without Spark."""
+    scan, decided, release = (spent := seconds_of_passes(setting, log_dir, step)) / spent.sum()
+    return f"of the work, in one process without Spark, scan is {scan:.0%}, decide {decided:.0%}, release {release:.0%}"
+
+
+def seconds_of_passes(setting: Setting, log_dir: Path, step: Step) -> npt.NDArray[np.float64]:
+    """What scan, decide and release take for the last third of a partition."""
     raw = {
         "name": "bench", "data_dir": str(setting.folder / "data"), "sources": {SOURCE: {"type": "file", "path": "x"}},
-        "routes": {"out": {"from": SOURCE, "steps": [GATHER], "to": {"type": "null"}}},
+        "routes": {"out": {"from": SOURCE, "steps": [step], "to": {"type": "null"}}},
     }  # fmt: skip
     plan = replace(route_plan(PipelineConfig.model_validate(raw), "out"), key_secret=bytes(16))
     log = LocalLog(log_dir)
-    states = [plan.holding_step().new_state() for _ in range(SHARDS)]
+    states = [plan.holding_step().new_state(shard_at(number, bytes(16))) for number in shard_numbers()]
     end = log.bounds(0).end
     spent = np.zeros(3)
     # The last of three: the first ones load what they need.
     for start in range(0, end, end // 3 + 1):
         spent = _seconds_of_passes(plan, log, Stretch(0, start, min(start + end // 3 + 1, end)), states)
-    scan, decided, release = spent / spent.sum()
-    return f"of the work, in one process without Spark, scan is {scan:.0%}, decide {decided:.0%}, release {release:.0%}"
+    return spent
 
 
 def _seconds_of_passes(
@@ -163,7 +168,8 @@ def _seconds_of_passes(
     times = [perf_counter()]
     (packed,) = run_scan(plan, log, log.read(stretch.partition, stretch.start, stretch.end), stretch, SOURCE)
     times.append(perf_counter())
-    found = [decide(state, unpack([row["items"]])) for state, row in zip(states, packed.to_pylist(), strict=True)]
+    kind = plan.holding_step().item_type
+    found = [decide(state, unpack([row["items"]], kind)) for state, row in zip(states, packed.to_pylist(), strict=True)]
     rows = [row for decision in found for row in _rows(decision)]
     times.append(perf_counter())
     for task in {row["task"] for row in rows}:

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
     def compiled(function: _Function) -> _Function: ...
 
+    def borrowing(function: _Function) -> _Function: ...
+
     def inlined(function: _Function) -> _Function: ...
 
 else:
     compiled = njit(cache=True, nogil=True)
+    # For functions that only read and fill arrays that their caller keeps, and neither make nor return any: they do not
+    # count references to them. Counting takes longer than all the work of a function that reads a few bytes.
+    borrowing = njit(cache=True, nogil=True, _nrt=False)
     # For the few functions that run per token, where a call would cost as much as the work.
     inlined = njit(cache=True, nogil=True, inline="always")
 

@@ -42,6 +42,17 @@ def with_items(rows: pa.RecordBatch, items: Numbers) -> pa.RecordBatch:
     return rows.set_column(at, rows.schema.field(at), int64_array(items))
 
 
+def parents(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, or places, under the numbers of the items that theirs were made of."""
+    items = int64_values(rows.column("item"))
+    return with_items(rows, items >> _BITS)
+
+
+def outer_item(item: int) -> int:
+    """The number of the item that a step has made of a record first, of which this one is or was made."""
+    return item >> _BITS if item >= 1 << _BITS else item
+
+
 def is_part_of(items: Numbers, others: Numbers) -> Flags:
     """Whether each item is the other one, or was made of it."""
     found: Flags = (items == others) | (items >> _BITS == others) | (others == 0)

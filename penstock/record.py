@@ -64,6 +64,8 @@ class Header(StrEnum):
     """Of a record that was put through its route again: the place of its original, ``partition:offset``."""
     REPLAY_ITEM = "replay_item"
     """The only item of it that is meant; absent if all of it is."""
+    ONLY_ITEM = "only_item"
+    """Of a failed record that was cut: ``data`` has only this item of what the log had."""
 
 
 ENTRY_SCHEMA: pa.Schema = pa.schema(

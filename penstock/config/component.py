@@ -110,6 +110,9 @@ class StepConfig(ComponentConfig):
     holds: ClassVar[bool] = False
     """Whether the step decides over several batches, so that its route has state: it is a ``HoldingStep``."""
 
+    must_be_first: ClassVar[bool] = False
+    """Whether it reads records as their source made them, so that no step may stand before it."""
+
     namespace: str | None = Field(
         default=None,
         description="Regular expression (unanchored, slashes optional). Records of other namespaces pass unchanged.",
@@ -144,6 +147,8 @@ class DestinationConfig(ComponentConfig):
     """Base of every destination's options; each subclass narrows ``type`` to its own name."""
 
     offers: ClassVar[frozenset[Offer]] = frozenset()
+    takes_otlp: ClassVar[bool] = False
+    """Whether rows of spans come to it as OTLP requests, and not as JSON."""
     type: str = Field(description="Which destination this is.")
 
     def type_problem(self, asked: str) -> tuple[str, str] | None:

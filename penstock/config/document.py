@@ -52,15 +52,24 @@ def real(text: str) -> float:
     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
-def parse(text: str, file: str, variables: Mapping[str, str], reals: Callable[[str], float] = real) -> Document:
-    """The tree of a text, with its YAML errors. ``reals`` converts the numbers that are not integers."""
+_FIRST_LINES = "Begin with `name:`, `sources:` and `routes:`, or let `penstock init` write a first pipeline."
+
+
+def parse(
+    text: str,
+    file: str,
+    variables: Mapping[str, str],
+    reals: Callable[[str], float] = real,
+    first_lines: str = _FIRST_LINES,
+) -> Document:
+    """The tree of a text, with its YAML errors. ``reals`` converts the numbers that are not integers; ``first_lines``
+    says what to write in a file that is empty."""
     try:
         _check_depth(text)
         loader = _Loader(text)
         top = loader.get_single_node()
         if top is None:
-            fix = "Begin with `name:`, `sources:` and `routes:`, or let `penstock init` write a first pipeline."
-            return Document(file, None, [Problem(file, Position(1, 1), "", "the file is empty", fix)])
+            return Document(file, None, [Problem(file, Position(1, 1), "", "the file is empty", first_lines)])
         builder = _Builder(file, variables, reals, loader)
         return Document(file, builder.build(top), builder.problems)
     except yaml.YAMLError as error:

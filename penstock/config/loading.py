@@ -62,16 +62,19 @@ def load_with_remarks(path: str | os.PathLike[str], variables: Mapping[str, str]
     raise ConfigError(file, problems)
 
 
-def text_of(file: str) -> str:
-    """A file's text. Raises ``ConfigError`` for one that cannot be read, is too large, or is not UTF-8."""
+_NO_FILE = "Give the path of a pipeline file, or let `penstock init` write one."
+
+
+def text_of(file: str, no_file: str = _NO_FILE) -> str:
+    """A file's text. Raises ``ConfigError`` for one that cannot be read, is too large, or is not UTF-8. ``no_file``
+    says what to do about one that is not there."""
     try:
         with Path(file).open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        fix = "Give the path of a pipeline file, or let `penstock init` write one."
-        raise ConfigError(file, [Problem(file, None, "", f"cannot be read: {error.strerror}", fix)]) from None
+        raise ConfigError(file, [Problem(file, None, "", f"cannot be read: {error.strerror}", no_file)]) from None
     if len(raw) > MAX_BYTES:
-        raise ConfigError(file, [Problem(file, None, "", "larger than 1 MiB", "Is it a pipeline at all?")])
+        raise ConfigError(file, [Problem(file, None, "", "larger than 1 MiB", "Is it the right file?")])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

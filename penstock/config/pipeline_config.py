@@ -241,6 +241,14 @@ class RouteConfig(ComponentConfig):
             fix = "Leave the step out, or load the changes as rows of a table."
             what = f"{name}, and a mirror needs every change in its order"
             wrong.append(complaint(first, what, fix, True))
+        if places[0] > 0 and self.steps[places[0]].config.must_be_first:
+            what = f"'{self.steps[places[0]].name}' reads records as their source made them"
+            wrong.append(complaint(first, what, "Let it be the first step of the route.", True))
+        if self.to.takes_otlp and len(self.steps) > places[0] + 1 and self.steps[places[0]].config.must_be_first:
+            behind = self.steps[places[0] + 1].name
+            what = f"'{behind}' works on JSON, and this destination gets spans as OTLP requests"
+            fix = f"Leave '{behind}' out, or give it a route of its own, to another destination."
+            wrong.append(complaint(("steps", places[0] + 1, behind), what, fix, True))
         if wrong:
             raise refuse(*wrong)
         return self

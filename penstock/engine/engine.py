@@ -202,6 +202,8 @@ class Engine:
         """Stream routes deliver what the log holds, batch routes finish their batch, as far as time allows."""
         deadline = time.monotonic() + self._pipeline.config.engine.drain
         streams = [r for r in runners if self._pipeline.config.routes[r.plan.name].mode == "stream"]
+        for runner in streams:
+            runner.flush_if_asked()
         while time.monotonic() < deadline and not all(r.halted or not r.is_alive() or r.caught_up() for r in streams):
             self._check_health(jvm)
             time.sleep(0.05)

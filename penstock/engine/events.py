@@ -28,6 +28,10 @@ _WAITING = Gauge("penstock_waiting_rows", "Rows of committed batches that wait f
 _HOLD_LIMITED = Counter(
     "penstock_hold_limit_releases_total", "Times that `max_hold_bytes` made the oldest waiting things go on.", ["route"]
 )
+_STEP_COUNTS = Counter(
+    "penstock_step_events_total", "What the step that holds back has counted, by its own names.", ["route", "name"]
+)
+_STEP_LEVELS = Gauge("penstock_step_level", "How much that step has of what, by its own names.", ["route", "name"])
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _BEAT = Gauge("penstock_engine_heartbeat_timestamp_seconds", "When engine and JVM last gave a sign of life.")
 _STILL = Gauge("penstock_route_still_seconds", "How long the tasks of its batch have not moved.", ["route"])
@@ -59,6 +63,14 @@ def batch_committed(
         "route %s: batch %d committed: %d loaded, %d skipped, %d failed%s in %.3f s",
         route, number, loaded, skipped, failed, late, seconds,
     )  # fmt: skip
+
+
+def step_counted(route: str, counts: Mapping[str, int], levels: Mapping[str, int]) -> None:
+    """What a holding step has counted in a batch, and how much it has of what."""
+    for name, count in counts.items():
+        _STEP_COUNTS.labels(route, name).inc(count)
+    for name, level in levels.items():
+        _STEP_LEVELS.labels(route, name).set(level)
 
 
 def batch_known(route: str) -> None:

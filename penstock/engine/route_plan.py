@@ -21,7 +21,7 @@ from penstock.engine.lost_workers.deadly_records import DeadlyRecord
 from penstock.errors import RouteError
 from penstock.redaction import add_secrets
 from penstock.registry import Kind, component
-from penstock.steps.contract import ArrowStep, HoldingStep, SparkStep, namespace_pattern
+from penstock.steps.contract import ArrowStep, HoldingStep, Leaving, SparkStep, namespace_pattern
 
 if TYPE_CHECKING:
     from penstock.steps.chain import Chain, Link
@@ -130,6 +130,11 @@ class RoutePlan:
         built = self.holding.implementation(self.holding.config)
         assert isinstance(built, HoldingStep)
         return built
+
+    @property
+    def leaving(self) -> Leaving:
+        """What that step must know of those who get what it releases."""
+        return Leaving(self.key_secret, self.destination_config.takes_otlp)
 
     def head_chain(self) -> Chain:
         # Imported here: verbs that only ask for a route's position need no Arrow functions.

@@ -20,8 +20,9 @@ class StateChange:
 
 @dataclass(frozen=True)
 class Decision:
-    """Every item of the batch is in one place: passed on, skipped, or held. What is passed on, and what is let go of
-    earlier batches, is in ``released``, in any order."""
+    """Every item of the batch is in one place: passed on, skipped, or held. What is passed on, what is let go of
+    earlier batches, and what the step has made anew, is in ``released``, in any order. What waited and neither waits
+    nor goes on is ``dropped``."""
 
     released: Items
     passed: int
@@ -33,8 +34,18 @@ class Decision:
     change: StateChange = StateChange()
     holds: Mapping[int, int] = field(default_factory=dict)
     """By partition, the lowest offset that still waits."""
+    dropped: int = 0
+    """Items of earlier batches that waited and are skipped now."""
+    made: int = 0
+    """Items in ``released`` that were in no batch: the step has made them."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why items were skipped or dropped, with how many; those of which it says nothing count as skipped."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """For metrics: what was counted in this batch, by names of the step's own."""
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """For metrics: how much there is of what after it. Those of all shards are added up."""
 
     def check(self, step: str, given: int) -> None:
         """Refuse a decision that loses or invents an item."""
         check_count(step, given, self.passed + self.held + self.skipped)
-        check_count(step, len(self.released), self.passed + self.let_go)
+        check_count(step, len(self.released), self.passed + self.let_go + self.made)

@@ -20,6 +20,9 @@ ITEM = np.dtype(
 """An item: its key's hash, its pointer, its time (µs), its stamp, which gives the order of the log over all partitions,
 and what a step knows of it."""
 
+MADE = np.uint32(1 << 27)
+"""The bit of a released item that no record has: its step has made it."""
+
 UNTIMED = 2**62
 """The time of an item that waits for the next tick to give it one."""
 

@@ -65,7 +65,9 @@ class SeenKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def decide(self, items: Items, ticks: Sequence[int] = (), releases: Sequence[int] = ()) -> Decision:
+    def decide(
+        self, items: Items, ticks: Sequence[int] = (), releases: Sequence[int] = (), commands: Items | None = None
+    ) -> Decision:
         """The first item of each key passes; one that comes within the window after another of its key is skipped.
         Nothing waits, so ticks and releases change nothing."""
         if len(items) == 0:

@@ -59,7 +59,9 @@ class WaitingGroups:
         """How many items wait."""
         return len(self._held)
 
-    def decide(self, items: Items, ticks: Sequence[int] = (), releases: Sequence[int] = ()) -> Decision:
+    def decide(
+        self, items: Items, ticks: Sequence[int] = (), releases: Sequence[int] = (), commands: Items | None = None
+    ) -> Decision:
         """Of each key, everything up to the last item that closes it goes on, with what waited of it. ``ticks`` are
         times: what has waited long enough by the last of them goes on too. So does, with its whole group, what stands
         at or before one of ``releases``, points in the order of the log."""

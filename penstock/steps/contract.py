@@ -16,27 +16,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.config.component import StepConfig, namespace_pattern
-from penstock.outcome import Outcome
+from penstock.holding.item import ITEM
+from penstock.outcome import NO_FAILURES, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.holding.decision import Decision
     from penstock.holding.item import Items
+    from penstock.record import Record
 
 
 __all__ = [
-    "FATE", "ArrowStep", "Fate", "HoldingState", "HoldingStep", "Outcome", "Scan", "SparkStep", "StepConfig", "TooMuch",
-    "namespace_pattern",
+    "FATE", "ArrowStep", "Fate", "HoldingState", "HoldingStep", "Leaving", "Outcome", "Scan", "ScannedParts", "Shard",
+    "SparkStep", "StepConfig", "TooMuch", "namespace_pattern",
 ]  # fmt: skip
 
 FATE = "fate"
@@ -96,24 +98,64 @@ class SparkStep(ABC, Generic[ConfigT]):
 
 
 @dataclass(frozen=True)
+class ScannedParts:
+    """The items of a scan, where they are parts of rows. A row has at least one, or is skipped, or fails."""
+
+    rows: npt.NDArray[np.int64]
+    """Which row of the batch each item is a part of; ascending."""
+    numbers: npt.NDArray[np.int64]
+    """The number of each in its record; 0 if it is all of it."""
+    skipped: int = 0
+    """Rows without any part."""
+    failures: pa.RecordBatch = field(default_factory=lambda: NO_FAILURES)
+    """Rows, or parts of them, that fail: they are no items."""
+
+
+@dataclass(frozen=True)
 class Scan:
-    """What a holding step wants to know of each row of a batch when it decides: its key, as 128 bits, and 16 bits of
-    its own. A row that is not ``keyed`` goes on at once."""
+    """What a holding step wants to know of each item of a batch when it decides: its key, as 128 bits, and 16 bits of
+    its own. One that is not ``keyed`` goes on at once."""
 
     high: npt.NDArray[np.uint64]
     low: npt.NDArray[np.uint64]
     keyed: npt.NDArray[np.bool_]
     bits: npt.NDArray[np.uint32]
+    more: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """The columns that the step's ``item_type`` has beyond those of ``ITEM``."""
+    parts: ScannedParts | None = None
+    """``None``: every row is an item."""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What a holding step must know of those who get what it releases."""
+
+    secret: bytes
+    """That of ``HoldingStep.scan``."""
+    as_otlp: bool = False
+    """Whether telemetry leaves as OTLP requests, because that is what the destination takes; else as JSON."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Which part of the keys a state is for."""
+
+    index: int
+    count: int
+    """How many shards there are."""
+    secret: bytes
+    """That of ``HoldingStep.scan``."""
 
 
 class HoldingState(Protocol):
     """What a holding step remembers of one shard. It is kept in memory, and as a row of blobs that build the same state
     again, whoever decided on them: both must decide alike, because batches are replayed."""
 
-    def decide(self, items: Items, ticks: Sequence[int], releases: Sequence[int]) -> Decision:
+    def decide(self, items: Items, ticks: Sequence[int], releases: Sequence[int], commands: Items = ...) -> Decision:
         """What becomes of the items of a batch, in any order, and of those that waited. ``ticks`` are the times (µs)
         that the batch has. No other clock counts. ``releases`` are stamps, points in the order of the log: after the
-        decision no item waits that stands at or before one of them. The step's own rule says what becomes of it."""
+        decision no item waits that stands at or before one of them. The step's own rule says what becomes of it.
+        ``commands`` are what ``HoldingStep.commands`` makes of the batch's other control records."""
 
     def apply(self, blob: bytes) -> None:
         """Make the change that the next blob describes."""
@@ -139,10 +181,40 @@ class HoldingStep(ABC, Generic[ConfigT]):
     tick_every: float | None = None
     """Seconds between the ticks that it needs while something waits; ``None`` if it waits for no time."""
 
+    flush_command: str | None = None
+    """The name of the command that lets go of all that it knows, for another pipeline; ``None`` if there is none."""
+    flush_on_shutdown: bool = False
+    """Whether it is told so before its engine stops."""
+
+    item_type: ClassVar[np.dtype[np.void]] = ITEM
+    """What travels from scan to decision: ``ITEM``, or that and more columns."""
+    released_type: ClassVar[np.dtype[np.void]] = ITEM
+    """What travels from decision to release."""
+
     @abstractmethod
     def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
         """``secret``, of 16 bytes, is for the hash of the key: the same for all batches of a route."""
 
     @abstractmethod
-    def new_state(self) -> HoldingState:
+    def new_state(self, shard: Shard) -> HoldingState:
         """A state that has seen nothing."""
+
+    def commands(self, records: pa.RecordBatch) -> Items:
+        """Control records of the route's own, as items that every shard is given; those that mean nothing to it are
+        left out. Their places, and the bits from 27 on, are the engine's."""
+        return np.empty(0, self.item_type)
+
+    def release(self, rows: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
+        """The rows that leave of these, among them one for each of ``items``, with its number as ``item``. The items
+        are all that leave of the rows, of ``released_type``, sorted by place and number."""
+        return rows
+
+    def cut_out(self, record: Record, item: int) -> Record:
+        """A record that failed in one item, with no more of its data than that item needs. It has ``Header.ONLY_ITEM``
+        if something was left out, and ``scan`` and ``release`` know the item by its number then."""
+        return record
+
+    def make(self, items: Items, leaving: Leaving) -> pa.RecordBatch:
+        """Rows for items that the step has made (``MADE``), which no record has: their places are those of the
+        command that it was told."""
+        raise AssertionError(f"{type(self).__name__} makes nothing")

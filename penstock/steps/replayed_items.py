@@ -57,12 +57,18 @@ class ReplayedItems:
         """Which rows, at the end of all steps, have not become the item that is meant."""
         return ~is_part_of(int64_values(rows.column("item")), self._wanted(rows))
 
+    def among(self, places: Numbers, items: Numbers) -> Flags:
+        """Which items, of records at these places (``place_key``), are meant, or parts of such."""
+        return is_part_of(items, self._wanted_at(places))
+
     def as_wanted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, under the numbers of the items that are meant."""
         return with_items(rows, self._wanted(rows))
 
     def _wanted(self, rows: pa.RecordBatch) -> Numbers:
         """The item that is meant of each row's record; 0 for all of it."""
-        places = place_key(rows).to_numpy()
+        return self._wanted_at(place_key(rows).to_numpy())
+
+    def _wanted_at(self, places: Numbers) -> Numbers:
         at = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
         return np.where(self._places[at] == places, self._items[at], 0)

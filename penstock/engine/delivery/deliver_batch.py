@@ -64,6 +64,7 @@ from penstock.engine.ledger import (
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import own_sources
+from penstock.engine.stateful.noted_places import with_notes
 from penstock.engine.stateful.step_holds import holds_in_order
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local_log import LocalLog
@@ -436,14 +437,14 @@ class Delivery:
     ) -> None:
         """``marked_by``: the receipts of what the destination has marked as this batch, if not all of them."""
         faults.reach("route.destination_done")
-        postponed = [*postponed, *postponed_by(receipts)]
+        postponed = [*postponed, *postponed_by(receipts, report)]
         marked = self.tables_with_mark(receipts if marked_by is None else marked_by)
         with self.settle_lock:
             settlement = self.store_failed(
                 Settlement(
                     report.items, Receipt(receipts).rows, skipped_by(report.skipped, receipts), waiting=report.waiting,
                     added=report.added, tables=receipts, postponed=postponed, holds=self._holds_after(report),
-                    marked=marked,
+                    marked=marked, counts=report.counts, levels=report.levels,
                 ),
                 batch.number,
                 refusals.all_failed(report, refused),
@@ -481,7 +482,8 @@ class Delivery:
         if not rows:
             return settlement
         route, counted = self.plan.name, refusals.CountedBatches(failed)
-        items = failed_items(self.log, counted)
+        step = self.plan.holding_step() if self.plan.holding is not None else None
+        items = failed_items(self.log, counted, step.cut_out if step is not None else None)
         extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), items)
         skipped = dict(settlement.skipped)
         # Rows that a step in Spark made of one item fail one by one; the item is kept, and replayed, once.
@@ -499,6 +501,7 @@ class Delivery:
 
     def _commit(self, batch: Batch, settlement: Settlement) -> None:
         self.ledger.commit(batch, settlement)
+        events.step_counted(batch.route, settlement.counts, settlement.levels)
         events.batch_committed(
             batch.route,
             batch.number,
@@ -567,9 +570,13 @@ class Delivery:
         return Halted(message)
 
 
-def postponed_by(receipts: Iterable[TableReceipt]) -> list[Postponed]:
-    """What the destination does not take yet."""
-    return [Postponed(rows.group, rows.places, rows.reason, rows.due) for table in receipts for rows in table.waiting]
+def postponed_by(receipts: Iterable[TableReceipt], report: BatchReport) -> list[Postponed]:
+    """What the destination does not take yet, of what the report has staged."""
+    waiting = [rows for table in receipts for rows in table.waiting]
+    if not waiting:
+        return []
+    known = [rows for file in report.places for rows in read_rows(file.path)]
+    return [Postponed(rows.group, with_notes(rows.places, known), rows.reason, rows.due) for rows in waiting]
 
 
 def skipped_by(skipped: Mapping[str, int], receipts: Iterable[TableReceipt]) -> dict[str, int]:

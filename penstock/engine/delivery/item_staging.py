@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,6 +12,9 @@ from penstock.engine.delivery.task_report import BatchReport, add_up
 from penstock.engine.delivery.wanted_items import WantedItems
 from penstock.engine.failed.failed_items import LOST
 from penstock.engine.route_plan import RoutePlan, links
+from penstock.engine.stateful.leaving_items import LeavingItems
+from penstock.engine.stateful.noted_places import noted_items, without_made
+from penstock.holding.item import ITEM, MADE
 from penstock.log.local_log import LocalLog
 from penstock.outcome import failures_of
 from penstock.steps.chain import Chain, ChainOutcome, labelled
@@ -22,11 +26,13 @@ def stage_items(plan: RoutePlan, log: LocalLog, places: pa.RecordBatch) -> Batch
 
     They may be items as they came to the destination, or as the holding step has released them, of a batch that was set
     aside: what the steps behind it make of those is counted as in any batch."""
-    wanted = WantedItems(places)
+    release = _Released(plan, places)
+    wanted = WantedItems(release.places)
     head = plan.head_chain()
     rest = Chain(links(plan.rest[1:]) if plan.holding is not None else [])
     with TaskRun(plan, rest, None) as run:
-        parts = run.stage(_outcomes(run, head, rest, log, wanted))
+        run.leaving = release.items
+        parts = run.stage(_outcomes(run, head, rest, log, wanted, release))
         for missing, message in (
             (wanted.not_taken(), "the steps no longer make this item of its record"),
             (wanted.not_fetched(), "the log no longer has the record"),
@@ -36,12 +42,36 @@ def stage_items(plan: RoutePlan, log: LocalLog, places: pa.RecordBatch) -> Batch
     return add_up([run.report(parts)])
 
 
+class _Released:
+    """What the holding step has let go, of what is staged once more."""
+
+    def __init__(self, plan: RoutePlan, places: pa.RecordBatch) -> None:
+        self._step = plan.holding_step() if plan.holding is not None else None
+        self._leaving = plan.leaving
+        kind = ITEM if self._step is None else self._step.released_type
+        self.items = noted_items(places, kind)
+        self._found = LeavingItems(self.items)
+        self.places = without_made(places, kind)
+
+    def made(self) -> pa.RecordBatch | None:
+        """The rows that the step has made."""
+        items = self.items[(self.items["bits"] & MADE) != 0]
+        return None if self._step is None or len(items) == 0 else self._step.make(items, self._leaving)
+
+    def rows(self, kept: pa.RecordBatch) -> pa.RecordBatch:
+        """As that step lets go of rows."""
+        return kept if self._step is None else self._step.release(kept, self._found.of(kept), self._leaving)
+
+
 def _outcomes(
-    run: TaskRun, head: Chain, rest: Chain, log: LocalLog, wanted: WantedItems
+    run: TaskRun, head: Chain, rest: Chain, log: LocalLog, wanted: WantedItems, release: _Released
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    made = release.made()
+    if made is not None:
+        yield from run.run_chain(made)
     for records in log.fetch(wanted.places):
         for read, outcome in head.runs(records):
-            yield from _go_on(run, rest, wanted, read, outcome)
+            yield from _go_on(run, rest, wanted, read, replace(outcome, kept=release.rows(outcome.kept)))
         wanted.note_fetched(records)
 
 

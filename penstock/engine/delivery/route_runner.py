@@ -24,7 +24,7 @@ from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
 from penstock.engine.layout import Layout
-from penstock.engine.ledger import Ledger, RouteState
+from penstock.engine.ledger import Ledger, Operator, RouteState
 from penstock.engine.lost_workers.deadly_records import DeadlyRecord, keep_deadly_records, kept_deadly_records
 from penstock.engine.lost_workers.deadly_search import find_deadly_records
 from penstock.engine.lost_workers.isolation import Isolation
@@ -333,9 +333,19 @@ class RouteRunner(threading.Thread):
         """Whether a batch is being delivered now."""
         return self._gate.locked()
 
+    def flush_if_asked(self) -> None:
+        """Before a stop: let go of all that the holding step knows, if it is to. What it makes of it is delivered
+        before the route has caught up."""
+        step = self.plan.holding_step() if self.plan.holding else None
+        if step is not None and step.flush_on_shutdown and step.flush_command is not None:
+            operator = Operator("penstock", "flush_on_shutdown: the pipeline is stopped")
+            self._ledger.request_command(self.plan.name, step.flush_command, "{}", operator)
+
     def caught_up(self) -> bool:
-        """Whether everything that the log holds for this route has been delivered."""
+        """Whether everything that the log holds for this route has been delivered, and nothing is asked of its step."""
         log, positions = self._delivery.log, self._ledger.offsets(self.plan.name)
+        if self.plan.holding and self._ledger.commands(self.plan.name):
+            return False
         return all(
             partition in positions and positions[partition].committed >= log.bounds(partition).end
             for partition in log.partitions(self.plan.sources)

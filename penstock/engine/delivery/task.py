@@ -24,12 +24,14 @@ from penstock.engine.failed.failed_items import LOST
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.lost_workers.task_note import TaskNote
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.stateful.noted_places import NOTED_PLACE_SCHEMA, note_items, with_notes
+from penstock.holding.item import Items
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
-from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA, failures_of
+from penstock.outcome import PLACE_COLUMNS, failures_of
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
-from penstock.steps.contract import FATE, Fate
+from penstock.steps.contract import FATE, Fate, ScannedParts
 from penstock.steps.current_step import enter_step
 from penstock.steps.replayed_items import ReplayedItems
 
@@ -95,8 +97,10 @@ class TaskRun:
         self._digest = 0
         self.note = TaskNote(plan.stage_dir, plan.step_timeout)
         self.failed = RowFile(plan.stage_dir, "failed", STEP_FAILURE_SCHEMA)
-        self.places = RowFile(plan.stage_dir, "places", PLACE_SCHEMA)
+        self.places = RowFile(plan.stage_dir, "places", NOTED_PLACE_SCHEMA)
         """What is staged, on a route whose ranges do not tell."""
+        self.leaving: Items | None = None
+        """What the holding step has let go, of which rows are staged at the moment."""
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -130,6 +134,18 @@ class TaskRun:
             yield original, outcome.kept
             self.note.mark_progress()
 
+    def count_scanned(self, label: str, rows: int, items: int, parts: ScannedParts | None) -> None:
+        """Count what a holding step has found in some rows."""
+        self.given[label] += items
+        if parts is None:
+            return
+        failed = parts.failures.num_rows
+        if failed:
+            self.failed.add(labelled(parts.failures, label))
+        if parts.skipped:
+            self.skipped[label] += parts.skipped
+        self._added[label] += items + failed + parts.skipped - rows
+
     def fail_unprocessed(self, rows: pa.RecordBatch, lost: WorkerLost) -> None:
         """Count records that end the process which runs them, as failed."""
         self._items += rows.num_rows
@@ -146,12 +162,16 @@ class TaskRun:
             self._staged += taken.kept.num_rows
             self._digest = add_digests(self._digest, digest_of_places(taken.kept))
             if self._plan.holding is not None and taken.kept.num_rows:
-                self.places.add(taken.kept)
+                self.note_places(taken.kept)
             if taken.skipped:
                 self.skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
                 self.failed.add(labelled(taken.failures, STAGE_LABEL))
         return stager.finish()
+
+    def note_places(self, rows: pa.RecordBatch) -> None:
+        """Write down where these rows are, with what their holding step has said of them."""
+        self.places.add(with_notes(rows, []) if self.leaving is None else note_items(rows, self.leaving))
 
     def _fail_unmade_items(self, read: pa.RecordBatch, kept: pa.RecordBatch) -> pa.RecordBatch:
         """What a replayed record became instead of the item that is replayed, because the steps have changed, must not

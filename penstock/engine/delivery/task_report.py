@@ -58,9 +58,13 @@ class TaskReport:
     shards: int = 0
     """How many shards of a holding step have decided."""
     places: Sequence[RowsOnDisk] = ()
-    """What a route with such a step has staged (``PLACE_SCHEMA``): its range does not tell."""
+    """What a route with such a step has staged (``NOTED_PLACE_SCHEMA``): its range does not tell."""
     digest: int = 0
     """Of the items that it has staged."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the shards of a holding step have counted, for metrics, by names of the step's own."""
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """How much they have of what."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -100,6 +104,8 @@ class BatchReport:
     places: Sequence[RowsOnDisk] = ()
     digest: int = 0
     """Of the items that it has staged, and of how many go to each table."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    levels: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def failed_rows(self) -> int:
@@ -130,6 +136,8 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     places: list[RowsOnDisk] = []
     given: Counter[str] = Counter()
     returned: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    levels: Counter[str] = Counter()
     holds: dict[int, int] = {}
     items = staged = waiting = waiting_in_all = shards = digest = 0
     for report in reports:
@@ -145,6 +153,8 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         digest += report.digest
         for partition, first in report.holds.items():
             holds[partition] = min(first, holds.get(partition, first))
+        counts.update(report.counts)
+        levels.update(report.levels)
         skipped.update(report.skipped)
         added.update(report.added)
         parts.extend(report.parts)
@@ -156,7 +166,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
     return BatchReport(
         ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards,
-        places, add_digests(digest, digest_of_tables(rows_by_table(parts))),
+        places, add_digests(digest, digest_of_tables(rows_by_table(parts))), dict(counts), dict(levels),
     )  # fmt: skip
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.items import outer_item
 from penstock.log.local_log import LocalLog
 from penstock.outcome import check_count
 from penstock.record import EPOCH, Op, Record, records
@@ -23,7 +24,7 @@ _Place = tuple[int, int]
 @dataclass(frozen=True)
 class FailedItem:
     record: Record
-    """As it was in the log. All items of a record have the same one."""
+    """As it was in the log, or cut down to what the item needs of it."""
     item: int
     """What of it has failed; 0 for all of it."""
     step: str
@@ -31,16 +32,23 @@ class FailedItem:
     message: str
 
 
-def failed_items(log: LocalLog, failures: Iterable[pa.RecordBatch]) -> Iterator[FailedItem]:
+def failed_items(
+    log: LocalLog, failures: Iterable[pa.RecordBatch], cut_out: Callable[[Record, int], Record] | None = None
+) -> Iterator[FailedItem]:
     """What failed, each batch of failures in the order of the log, so that the items of a record follow each other. The
-    log has what is not settled; only an item that fails because it is ``LOST`` may have no record there."""
+    log has what is not settled; only an item that fails because it is ``LOST`` may have no record there. ``cut_out``
+    leaves out what an item does not need of its record."""
     for some in failures:
         order = np.lexsort([some.column(name).to_numpy() for name in ("item", "offset", "partition")])
         named = _Ahead(some.take(pa.array(order)).to_pylist())
         for record in (each for batch in log.fetch(some) for each in records(batch)):
             place = record.partition, record.offset
             yield from (_lost_item(each) for each in named.before(place))
-            yield from (_item(record, each) for each in named.at(place))
+            for each in named.at(place):
+                item = _item(record, each)
+                if cut_out is not None and item.item:
+                    item = replace(item, record=cut_out(record, outer_item(item.item)))
+                yield item
         yield from (_lost_item(each) for each in named.rest())
 
 

@@ -39,6 +39,7 @@ from penstock.engine.ledger.interventions import Advance as Advance
 from penstock.engine.ledger.release_requests import Holding as Holding
 from penstock.engine.ledger.release_requests import ReleaseRequest as ReleaseRequest
 from penstock.engine.ledger.release_requests import ReleaseRequests
+from penstock.engine.ledger.release_requests import StepCommand as StepCommand
 from penstock.engine.ledger.route_histories import AdoptedBatch as AdoptedBatch
 from penstock.engine.ledger.route_histories import Adoption as Adoption
 from penstock.engine.ledger.route_histories import RouteHistories

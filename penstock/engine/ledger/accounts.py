@@ -136,7 +136,7 @@ class Postponed:
     """What they have in common; items of one group are given to the destination in their order. Empty for those of a
     batch that it has refused as a whole."""
     places: pa.RecordBatch
-    """Which items (``PLACE_SCHEMA``)."""
+    """Which items (``PLACE_SCHEMA``, and perhaps notes of their step)."""
     reason: str
     delay: float = 0.0
     """Seconds until they are to be tried again."""
@@ -171,6 +171,10 @@ class Settlement:
     """What waits for its table."""
     postponed: Sequence[Postponed] = ()
     """What waits for the destination to take it."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the holding step has counted in the batch, by names of its own."""
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """How much it has of what after the batch."""
     failed_extent: Extent | None = None
     """Where the failed file ends with this batch; ``None`` if nothing failed."""
     holds: Mapping[int, int | None] = field(default_factory=dict)
@@ -288,6 +292,8 @@ class Act(StrEnum):
     DROP = "drop"
     RELEASE = "release"
     """What waited in the route's holding step was let go."""
+    COMMAND = "command"
+    """The route's holding step was told something of its own."""
     START = "start"
     """The route starts at the end of the log."""
 

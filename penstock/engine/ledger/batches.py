@@ -258,6 +258,10 @@ class Batches(WaitingTables, Summaries):
             add_to_row(connection, t.skips, {"route": route, "step": step}, {"items": skipped})
         for step, added in s.added.items():
             add_to_row(connection, t.additions, {"route": route, "step": step}, {"items": added})
+        for name, count in s.counts.items():
+            add_to_row(connection, t.step_counts, {"route": route, "name": name}, {"value": count})
+        for name, level in s.levels.items():
+            put_row(connection, t.step_levels, {"route": route, "name": name}, {"value": level}, {"value": level})
 
     def acknowledged_in(self, route: str, ranges: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
         """The offsets in these ranges that an operator has acknowledged."""

@@ -45,6 +45,8 @@ class Tables:
         )
         self.table_totals = table("table_totals", _key(route=text, target=text), _values(rows=big, merged=big))
         self.skips = table("skips", _key(route=text, step=text), _values(items=big))
+        self.step_counts = table("step_counts", _key(route=text, name=text), _values(value=big))
+        self.step_levels = table("step_levels", _key(route=text, name=text), _values(value=big))
         self.additions = table("additions", _key(route=text, step=text), _values(items=big))
         self.totals = table(
             "totals",
@@ -102,6 +104,7 @@ class Tables:
         )
         self.postponed_offsets = table("postponed_offsets", _key(number=integer, partition=integer), _values(first=big))
         self.releases = table("releases", _numbered(), _values(route=text, up_to=big))
+        self.commands = table("commands", _numbered(), _values(route=text, name=text, data=text))
         self.held = table("held", _key(route=text, partition=integer), _values(first=big))
         self.columns = table("columns", _key(route=text, target=text, name=text), _values(paths=text, since=real))
         self.changes = table("changes", _numbered(), _values(at=real, route=text, target=text, statement=text))

@@ -18,7 +18,6 @@ import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import Postponed, PostponedGroup
 from penstock.engine.ledger.database import Database
-from penstock.outcome import PLACE_SCHEMA
 from penstock.redaction import redacted
 
 
@@ -141,8 +140,8 @@ def _group(row: sa.Row[Any]) -> PostponedGroup:
 
 def _packed(places: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, PLACE_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(places.columns, schema=PLACE_SCHEMA))
+    with pa.ipc.new_stream(sink, places.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(places)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
 

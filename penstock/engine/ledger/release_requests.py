@@ -1,4 +1,5 @@
-"""What is asked of a route's holding step: to let go of what waits, up to a point in the order of the log.
+"""What is asked of a route's holding step: to let go of what waits, up to a point in the order of the log, or something
+that only this step understands.
 
 An operator asks, or the engine itself when too much of the log is kept for what waits. A request stays here until a
 running engine has made a control record of it, so it outlives whoever asked.
@@ -21,6 +22,15 @@ class ReleaseRequest:
 
     number: int
     up_to: int
+
+
+@dataclass(frozen=True)
+class StepCommand:
+    """Something that the step understands, by its name, with what belongs to it as JSON."""
+
+    number: int
+    name: str
+    data: str
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,24 @@ class ReleaseRequests(Interventions):
         r = self._t.releases
         query = sa.select(r).where(r.c.route == route).order_by(r.c.number)
         return [ReleaseRequest(row.number, row.up_to) for row in self.rows(query)]
+
+    def request_command(self, route: str, name: str, data: str, operator: Operator) -> None:
+        """Tell the route's holding step something."""
+        with self.writing() as connection:
+            connection.execute(sa.insert(self._t.commands).values(route=route, name=name, data=data))
+            self._record(connection, Act.COMMAND, route, operator, {})
+
+    def commands(self, route: str) -> list[StepCommand]:
+        """Those that no control record was made of yet, oldest first."""
+        c = self._t.commands
+        query = sa.select(c).where(c.c.route == route).order_by(c.c.number)
+        return [StepCommand(row.number, row.name, row.data) for row in self.rows(query)]
+
+    def finish_command(self, route: str, number: int) -> None:
+        """A control record was made of the command of this number."""
+        c = self._t.commands
+        with self.writing() as connection:
+            connection.execute(sa.delete(c).where(c.c.route == route, c.c.number == number))
 
     def finish_release_requests(self, route: str, last: int) -> None:
         """A control record was made of the request of this number, and of those before it."""

@@ -33,6 +33,14 @@ class Summaries(Database):
         rows = connection.execute(sa.select(self._t.skips).filter_by(route=route))
         return {row.step: row.items for row in rows}
 
+    def step_counts(self, route: str) -> tuple[dict[str, int], dict[str, int]]:
+        """What the holding step of a route has counted in all, and how much it had of what after the last batch."""
+        counts, levels = (
+            {row.name: row.value for row in self.rows(sa.select(found).filter_by(route=route).order_by(found.c.name))}
+            for found in (self._t.step_counts, self._t.step_levels)
+        )
+        return counts, levels
+
     def _additions(self, connection: sa.Connection, route: str) -> dict[str, int]:
         """Items that steps added beyond one per record, by step; their sum is the total's ``added``."""
         rows = connection.execute(sa.select(self._t.additions).filter_by(route=route))

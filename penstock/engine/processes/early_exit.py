@@ -33,7 +33,8 @@ def nothing_to_deliver(pipeline: Pipeline, once: bool = False) -> bool:
     that it did not finish if tables wait."""
     try:
         return not (once and has_waiting_tables(pipeline)) and all(
-            _is_halted(pipeline, name) or not any(position.lag for position in positions(pipeline, name))
+            _is_halted(pipeline, name)
+            or not (any(position.lag for position in positions(pipeline, name)) or pipeline.ledger.commands(name))
             for name, route in pipeline.config.routes.items()
             if route.mode is RouteMode.STREAM
         )

@@ -26,6 +26,7 @@ from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.ledger import Postponed, PostponedGroup, RouteState, Settlement
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.lost_workers.lost_worker import WorkerLost
+from penstock.engine.stateful.noted_places import as_noted
 from penstock.errors import RefusedError, TransientError
 from penstock.log.record_ids import RecordIds
 from penstock.log.record_order import RangeOrder
@@ -129,7 +130,7 @@ class PostponedRetrier:
 
     def _retry(self, number: int, groups: Sequence[PostponedGroup]) -> None:
         """Raises ``TransientError``."""
-        places = pa.concat_batches([group.places for group in groups])
+        places = pa.concat_batches([as_noted(group.places) for group in groups])
         clean_stage(self.delivery.plan.stage_dir)
         try:
             report = self.stage(places)
@@ -152,7 +153,8 @@ class PostponedRetrier:
         found = Receipt(receipts).failures
         settlement = Settlement(
             places.num_rows, Receipt(receipts).rows, skipped_by(report.skipped, receipts), tables=receipts,
-            added=report.added, postponed=postponed_by(receipts), marked=self.delivery.tables_with_mark(receipts),
+            added=report.added, postponed=postponed_by(receipts, report),
+            marked=self.delivery.tables_with_mark(receipts),
         )  # fmt: skip
         refused = sum(rows.num_rows for rows in found)
         self._settle(number, settlement, list(all_failed(report, refused_items(found))), report.failed_rows + refused)

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.stateful.shard_decision import ShardReport, decide
-from penstock.engine.stateful.shards import CONTROL, slices, unpack
+from penstock.engine.stateful.shards import CONTROL, shard_at, slices, unpack
 from penstock.holding.decision import StateChange
 from penstock.steps.contract import HoldingState
 
@@ -59,9 +59,9 @@ class ShardProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N803
         assert self._plan.holding is not None
         shard = int(key[0])
-        items = unpack(row["items"] for row in rows)
+        items = unpack((row["items"] for row in rows), self._plan.holding_step().item_type)
         # Taken out: a task that fails has changed it in memory only.
-        known = self._up_to_date(_states.pop((self._plan.name, shard), None))
+        known = self._up_to_date(_states.pop((self._plan.name, shard), None), shard)
         decision = decide(known.state, items)
         decision.check(self._plan.holding.label, int(np.count_nonzero((items["bits"] & CONTROL) == 0)))
         _states[self._plan.name, shard] = self._store(known, decision.change)
@@ -72,11 +72,11 @@ class ShardProcessor(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def _up_to_date(self, known: _Known | None) -> _Known:
+    def _up_to_date(self, known: _Known | None, shard: int) -> _Known:
         """The state of the store, from what is known of it if that is of any use."""
         first, following, last = self._range.get() or (0, 0, b"")
         if known is None or not self._is_right(known, first, following, bytes(last)):
-            known = _Known(self._plan.holding_step().new_state(), first, first)
+            known = _Known(self._plan.holding_step().new_state(shard_at(shard, self._plan.key_secret)), first, first)
         for number in range(known.following, following):
             known.state.apply(_value(self._blobs, number))
         known.state.drop(first - known.first)

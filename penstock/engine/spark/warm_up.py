@@ -21,11 +21,10 @@ from penstock.engine.route_plan import links, plan_steps
 from penstock.flatten import flatten
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.fit_column import fit, fit_json
-from penstock.holding.item import ITEM
 from penstock.record import Record, entries, placed
-from penstock.registry import Kind, component
+from penstock.registry import Kind, component, components
 from penstock.steps.chain import Chain
-from penstock.steps.contract import HoldingStep
+from penstock.steps.contract import HoldingStep, Shard
 
 _DOCUMENTS = (
     b'{"s":"x","\\u0065":"\\u00e9","i":1,"f":1.5,"h":1.2345678901234567,"b":true,"a":[1, "x"],"o":{"n":null}}',
@@ -62,9 +61,9 @@ def _warm_up_holding(config: dict[str, Any], batch: pa.RecordBatch) -> None:
     ((name, options),) = route.step_configs
     step: HoldingStep[Any] = component(Kind.STEP, name).implementation_class()(options)
     scan = step.scan(batch, bytes(16))
-    items = np.zeros(batch.num_rows, ITEM)
+    items = np.zeros(len(scan.high), step.item_type)
     items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
-    state = step.new_state()
+    state = step.new_state(Shard(0, 1, bytes(16)))
     for later in range(3):
         items["time"] += later
         state.decide(items, [later * 10**7], [])
@@ -90,5 +89,8 @@ def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] 
     for config in _HOLDING:
         if steps is None or any(name in steps for name in config):
             _warm_up_holding(config, batch)
+    for name, step in components(Kind.STEP).items():
+        if steps is None or name in steps:
+            step.warm_up()
     for name in destinations:
         component(Kind.DESTINATION, name).implementation_class()

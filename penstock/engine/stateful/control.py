@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from penstock.engine.route_sources import control_source
-from penstock.engine.stateful.control_records import release_record, tick_record
+from penstock.engine.stateful.control_records import command_record, release_record, tick_record
 from penstock.log.local_log import LocalLog
 from penstock.log.writer import PartitionWriter
 from penstock.record import Record, entries
@@ -30,6 +30,11 @@ class ControlWriter:
         """Say that nothing waits any longer that stands at or before this stamp. Returns the offset of the record."""
         opened = self._open()
         return self._append(opened, release_record(up_to, opened.now()))
+
+    def command(self, name: str, data: bytes) -> None:
+        """Say something that only the step understands."""
+        opened = self._open()
+        self._append(opened, command_record(name, data, opened.now()))
 
     def close(self) -> None:
         opened, self._opened = self._opened, None

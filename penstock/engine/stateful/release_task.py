@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.destinations.contract import Part
@@ -13,11 +13,13 @@ from penstock.engine.delivery.task_report import TaskReport
 from penstock.engine.delivery.wanted_items import WantedItems
 from penstock.engine.failed.failed_items import LOST
 from penstock.engine.route_plan import RoutePlan, links
+from penstock.engine.stateful.leaving_items import LeavingItems
+from penstock.engine.stateful.noted_places import places_of
 from penstock.engine.stateful.shard_decision import ShardReport
 from penstock.engine.stateful.shards import unpack
-from penstock.holding.item import Items
+from penstock.holding.item import ITEM, MADE, Items
 from penstock.log.local_log import LocalLog
-from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA, failures_of
+from penstock.outcome import failures_of
 from penstock.steps.chain import Chain, labelled
 
 GOES_ON = "what goes on"
@@ -42,6 +44,8 @@ class _Release:
     def __init__(self, plan: RoutePlan, log: LocalLog) -> None:
         assert plan.holding is not None
         self._label = plan.holding.label
+        self._step = plan.holding_step()
+        self._leaving = plan.leaving
         self._log = log
         self._head = plan.head_chain()
         self._shards: list[ShardReport] = []
@@ -50,17 +54,18 @@ class _Release:
     def outcomes(
         self, run: TaskRun, decided: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        for places in self._read(decided):
-            yield from self._go_on(run, places)
+        for items in self._read(decided):
+            yield from self._go_on(run, items)
 
     def set_aside(self, run: TaskRun, decided: Iterable[pa.RecordBatch]) -> list[Part]:
         """Stage nothing: only write down what would go on."""
-        for places in self._read(decided):
-            run.places.add(places)
+        for items in self._read(decided):
+            run.leaving = self._noteworthy(items)
+            run.note_places(places_of(items))
         return []
 
-    def _read(self, decided: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Keeps the reports of the shards, and yields the places of what they release."""
+    def _read(self, decided: Iterable[pa.RecordBatch]) -> Iterator[Items]:
+        """Keeps the reports of the shards, and yields what they release."""
         released: list[bytes] = []
         for batch in decided:
             for row in batch.to_pylist():
@@ -69,43 +74,57 @@ class _Release:
                 else:
                     released.append(row["items"])
                 if len(released) == ROWS_AT_A_TIME:
-                    yield from self._places(unpack(released))
+                    yield self._unpack(released)
                     released.clear()
-        yield from self._places(unpack(released))
+        if released:
+            yield self._unpack(released)
 
-    def _places(self, items: Items) -> Iterator[pa.RecordBatch]:
+    def _unpack(self, blobs: Sequence[bytes]) -> Items:
+        items = unpack(blobs, self._step.released_type)
         self._released += len(items)
-        if len(items):
-            columns = [pa.array(np.ascontiguousarray(items[name])) for name in PLACE_COLUMNS]
-            batch = pa.RecordBatch.from_arrays(columns, PLACE_COLUMNS)
-            yield batch.cast(PLACE_SCHEMA)
+        return items
 
     def report(self, report: TaskReport) -> TaskReport:
         shards, label = self._shards, self._label
         holds: dict[int, int] = {}
         for partition, offset in (place for shard in shards for place in shard.holds):
             holds[partition] = min(offset, holds.get(partition, offset))
-        skipped = dict(report.skipped)
-        if dropped := sum(shard.skipped for shard in shards):
-            skipped[label] = dropped
+        skipped, added = Counter(report.skipped), Counter(report.added)
+        for shard in shards:
+            skipped.update({f"{label}/{reason}": count for reason, count in shard.reasons.items()})
+            skipped[label] += shard.skipped + shard.dropped - sum(shard.reasons.values())
+            added[label] += shard.made
         return TaskReport(
-            report.items, report.staged, skipped, report.parts, report.failed, added=report.added,
+            report.items, report.staged, dict(+skipped), report.parts, report.failed, added=dict(+added),
             returned={label: sum(shard.given for shard in shards), GOES_ON: self._released},
-            given={GOES_ON: sum(shard.passed + shard.let_go for shard in shards)},
-            waiting=sum(shard.held - shard.let_go for shard in shards),
+            given={GOES_ON: sum(shard.passed + shard.let_go + shard.made for shard in shards)},
+            waiting=sum(shard.held - shard.let_go - shard.dropped for shard in shards),
             waiting_in_all=sum(shard.waiting for shard in shards),
             holds=holds, shards=len(shards), places=report.places, digest=report.digest,
+            counts=dict(sum((Counter(shard.counts) for shard in shards), Counter())),
+            levels=dict(sum((Counter(shard.levels) for shard in shards), Counter())),
         )  # fmt: skip
 
-    def _go_on(self, run: TaskRun, places: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        wanted = WantedItems(places)
+    def _go_on(self, run: TaskRun, items: Items) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        run.leaving = self._noteworthy(items)
+        made = (items["bits"] & MADE) != 0
+        if made.any():
+            rows = self._step.make(items[made], self._leaving)
+            yield from run.run_chain(rows)
+            items = items[~made]
+        leaving = LeavingItems(items)
+        wanted = WantedItems(places_of(leaving.items))
         for records in self._log.fetch(wanted.places):
             for read, outcome in self._head.runs(records):
-                rows = wanted.take(outcome.kept)
-                yield from run.run_chain(rows, read)
+                rows = self._step.release(outcome.kept, leaving.of(outcome.kept), self._leaving)
+                yield from run.run_chain(wanted.take(rows), read)
             wanted.note_fetched(records)
         self._fail(run, wanted.not_taken(), "the steps before it no longer let the record through")
         self._fail(run, wanted.not_fetched(), "the log no longer has the record")
+
+    def _noteworthy(self, items: Items) -> Items | None:
+        """The items, if they say more than where they are."""
+        return items if self._step.released_type != ITEM else None
 
     def _fail(self, run: TaskRun, places: pa.RecordBatch, message: str) -> None:
         if places.num_rows:

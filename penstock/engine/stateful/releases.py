@@ -1,4 +1,4 @@
-"""Lets go of what waits in a route's holding step: when somebody asks, and when too much of the log is kept for it."""
+"""Tells a route's holding step what is asked of it, and to let go when too much of the log is kept for what waits."""
 
 from __future__ import annotations
 
@@ -31,10 +31,18 @@ class Releases:
         """The offset of a release that was not read when it was last looked for."""
 
     def release_due(self) -> None:
-        """Write the releases that are due. It is safe to call it again after a crash at any moment."""
+        """Write the releases and commands that are due. It is safe to call it again after a crash at any moment."""
+        self._pass_on_commands()
         self._carry_out()
         if self._limit is not None and self._ask_if_too_much(self._limit):
             self._carry_out()
+
+    def _pass_on_commands(self) -> None:
+        """A crash before one is noted as done says it twice: commands are such that this changes nothing."""
+        for asked in self._ledger.commands(self._route):
+            self._writer.command(asked.name, asked.data.encode())
+            faults.reach("control.command_appended")
+            self._ledger.finish_command(self._route, asked.number)
 
     def _carry_out(self) -> None:
         """Make one control record of all requests. A crash before they are noted as done makes another one, which finds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,19 +14,22 @@ from penstock.config.component import namespace_pattern
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.engine.delivery.task import TaskRun, write_task_report
 from penstock.engine.delivery.task_report import BatchReport, add_up
+from penstock.engine.failed.failed_items import LOST
 from penstock.engine.lost_workers.deadly_records import DeadlyRecord
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source, replay_source
 from penstock.engine.stateful.control_records import control_items
 from penstock.engine.stateful.shards import BYPASS, pack
-from penstock.holding.item import ITEM, Items
+from penstock.holding.item import Items
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
 from penstock.log.record_order import RangeOrder
-from penstock.outcome import PLACE_COLUMNS
+from penstock.outcome import PLACE_COLUMNS, failures_of, place_key
 from penstock.record import int64_values
 from penstock.steps.chain import matching_namespaces
+from penstock.steps.contract import Scan, ScannedParts
 from penstock.steps.current_step import enter_step
+from penstock.steps.replayed_items import ReplayedItems
 
 
 def run_scan(
@@ -55,22 +59,29 @@ def _scan(
     assert plan.holding is not None
     step, label = plan.holding_step(), plan.holding.label
     namespaces = namespace_pattern(plan.holding.config.namespace) if plan.holding.config.namespace else None
-    found: list[Items] = [np.empty(0, ITEM)]
+    found: list[Items] = [np.empty(0, step.item_type)]
     if source == control_source(plan.name):
-        found.extend(control_items(batch) for batch in batches)
+        found.extend(control_items(batch, step) for batch in batches)
         return np.concatenate(found)
     replayed = source == replay_source(plan.name)
     order = RangeOrder(log, {stretch.partition: (stretch.start, stretch.end)})
     deadly = {record.offset: record for record in plan.deadly_records if record.partition == stretch.partition}
     for _, kept in run.outcomes(_without(deadly, batches, run), None):
-        run.given[label] += kept.num_rows
+        meant = is_meant(kept, namespaces)
+        if not meant.all():
+            others = kept.filter(pa.array(~meant))
+            found.append(_whole_rows(others, order, step.item_type))
+            run.given[label] += others.num_rows
+            kept = kept.filter(pa.array(meant))
         if kept.num_rows:
-            items = _items(kept, order)
             enter_step(label)
             scan = step.scan(kept, plan.key_secret)
-            items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
-            goes_on = ~scan.keyed | replayed | ~_is_meant(kept, namespaces)
-            items["bits"][goes_on] |= BYPASS
+            items = scanned_items(kept, order, scan, step.item_type)
+            items["bits"][~scan.keyed | replayed] |= BYPASS
+            parts = scan.parts
+            if parts is not None and (named := ReplayedItems.of(kept)) is not None:
+                items, parts = _leave_out_neighbours(named, kept, items, parts)
+            run.count_scanned(label, kept.num_rows, len(items), parts)
             found.append(items)
     return np.concatenate(found)
 
@@ -91,15 +102,42 @@ def _without(
         yield batch.filter(pc.invert(is_deadly))
 
 
-def _items(rows: pa.RecordBatch, order: RangeOrder) -> Items:
-    items = np.zeros(rows.num_rows, ITEM)
+def scanned_items(rows: pa.RecordBatch, order: RangeOrder, scan: Scan, kind: np.dtype[np.void]) -> Items:
+    """What a scan has found in rows of the log, as items."""
+    items = _whole_rows(rows, order, kind)
+    if scan.parts is not None:
+        items = items[scan.parts.rows]
+        items["item"] = scan.parts.numbers
+    items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
+    for name, column in scan.more.items():
+        items[name] = column
+    return items
+
+
+def _leave_out_neighbours(
+    replayed: ReplayedItems, rows: pa.RecordBatch, items: Items, parts: ScannedParts
+) -> tuple[Items, ScannedParts]:
+    """Of rows of which a single part is replayed, that part. It fails if it is not there any more."""
+    places = place_key(rows).to_numpy()
+    meant = replayed.among(places[parts.rows], items["item"])
+    gone = ~np.isin(places, places[parts.rows[meant]]) & ~np.isin(places, place_key(parts.failures).to_numpy())
+    lost = failures_of(replayed.as_wanted(rows.filter(pa.array(gone))), LOST, "the record no longer has this part")
+    failures = pa.concat_batches([parts.failures, lost])
+    return items[meant], replace(parts, rows=parts.rows[meant], skipped=0, failures=failures)
+
+
+def _whole_rows(rows: pa.RecordBatch, order: RangeOrder, kind: np.dtype[np.void]) -> Items:
+    """Rows as items that go on whatever the state says."""
+    items = np.zeros(rows.num_rows, kind)
     for name in PLACE_COLUMNS:
         items[name] = rows.column(name).to_numpy()
     items["time"] = int64_values(rows.column("timestamp"))
     items["order"] = order.stamps(items["partition"], items["offset"])
+    items["bits"] = BYPASS
     return items
 
 
-def _is_meant(rows: pa.RecordBatch, namespaces: re.Pattern[str] | None) -> np.ndarray:
+def is_meant(rows: pa.RecordBatch, namespaces: re.Pattern[str] | None) -> np.ndarray:
+    """Which rows a step is for that takes these namespaces."""
     meant = None if namespaces is None else matching_namespaces(rows, namespaces)
     return np.ones(rows.num_rows, np.bool_) if meant is None else meant.to_numpy(zero_copy_only=False)

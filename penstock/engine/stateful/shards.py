@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.holding.item import ITEM, Items
+from penstock.steps.contract import Shard
 
 SHARDS = 4
 """For every route. State is kept by shard: another number would not find it again."""
@@ -23,7 +24,9 @@ TICK = np.uint32(1 << 30)
 """The bit of an item that is no record but a tick."""
 RELEASE = np.uint32(1 << 29)
 """The bit of an item that is no record but a release: its stamp is the point up to which nothing waits any longer."""
-CONTROL = TICK | RELEASE
+COMMAND = np.uint32(1 << 28)
+"""The bit of an item that is no record but a command of the step's own."""
+CONTROL = TICK | RELEASE | COMMAND
 
 OFFSETS_PER_SLICE_BITS = 14
 """A slice is longer than a frame, so that few frames are read by two tasks."""
@@ -48,6 +51,11 @@ def shard_numbers() -> tuple[int, ...]:
     raise AssertionError
 
 
+def shard_at(number: int, secret: bytes) -> Shard:
+    """The shard of a number."""
+    return Shard(shard_numbers().index(number), SHARDS, secret)
+
+
 def pack(items: Items) -> pa.RecordBatch:
     """The items by shard. What is no record goes to all of them."""
     shard_of = items["high"] % np.uint64(SHARDS)
@@ -57,8 +65,8 @@ def pack(items: Items) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
 
 
-def unpack(blobs: Iterable[bytes]) -> Items:
-    return np.concatenate([np.empty(0, ITEM), *(np.frombuffer(blob, ITEM) for blob in blobs)])
+def unpack(blobs: Iterable[bytes], kind: np.dtype[np.void] = ITEM) -> Items:
+    return np.concatenate([np.empty(0, kind), *(np.frombuffer(blob, kind) for blob in blobs)])
 
 
 def slices(released: Items) -> Iterator[tuple[int, Items]]:

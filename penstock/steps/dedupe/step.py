@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.holding.field_keys import FieldKeys
 from penstock.holding.seen_keys import SeenKeys
-from penstock.steps.contract import HoldingStep, Scan
+from penstock.steps.contract import HoldingStep, Scan, Shard
 from penstock.steps.dedupe.config import DedupeConfig
 from penstock.steps.fields import field_path
 
@@ -18,5 +18,5 @@ class Dedupe(HoldingStep[DedupeConfig]):
         high, low, keyed = keys.hash(batch.column("data"))
         return Scan(high, low, keyed, np.zeros(len(keyed), np.uint32))
 
-    def new_state(self) -> SeenKeys:
+    def new_state(self, shard: Shard) -> SeenKeys:
         return SeenKeys(round(self.config.window * 1e6))

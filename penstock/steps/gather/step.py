@@ -9,7 +9,7 @@ from penstock.holding.field_keys import FieldKeys
 from penstock.holding.waiting_groups import CLOSES, WaitingGroups
 from penstock.json.find import find
 from penstock.steps.condition import Condition
-from penstock.steps.contract import HoldingStep, Scan
+from penstock.steps.contract import HoldingStep, Scan, Shard
 from penstock.steps.expression.parse import parse
 from penstock.steps.fields import field_path
 from penstock.steps.gather.config import GatherConfig
@@ -31,5 +31,5 @@ class Gather(HoldingStep[GatherConfig]):
         closes = self._until.judge(batch, found.paths_from(len(paths))).true
         return Scan(high, low, keyed, np.where(closes, np.uint32(CLOSES), np.uint32(0)))
 
-    def new_state(self) -> WaitingGroups:
+    def new_state(self, shard: Shard) -> WaitingGroups:
         return WaitingGroups(round(self.config.at_most * 1e6))
