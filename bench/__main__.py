@@ -29,10 +29,14 @@ BENCHMARKS = (
     "transport",
     "mirror",
     "waiting",
+    "sampling",
     "latency",
     "memory",
 )
-SECTIONS = {"transport": ("files", "copy", "changes", "verbs")}
+SECTIONS = {
+    "transport": ("files", "copy", "changes", "verbs"),
+    "sampling": ("route", "scan", "pending", "intake"),
+}
 
 
 def main(arguments: list[str]) -> int:

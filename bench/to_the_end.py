@@ -18,6 +18,7 @@ import psutil
 
 from bench.processes import ROUTE, SOURCE
 from penstock.config.loading import load
+from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
 from tests.support.ports import free_port
 
@@ -28,7 +29,7 @@ SLOWEST = 5_000
 """Events per second below which a run is given up: a route that crashes is started again and again."""
 
 Options = Mapping[str, str | int | list[str]]
-Step = Mapping[str, str | list[str] | Mapping[str, str]]
+Step = Mapping[str, str | list[str] | Mapping[str, object]]
 """A step as it stands in a pipeline's YAML."""
 
 
@@ -55,6 +56,7 @@ class Delivered:
     """The seconds of every batch, in order."""
     peak: Mapping[Part, float]
     """Resident MiB of each part when all of them together were at their highest."""
+    totals: Totals
 
     @property
     def rate(self) -> float:
@@ -84,13 +86,22 @@ def deliver(
 
 def run_project(config: Path, events: int, waiting: int = 0) -> Delivered:
     """``penstock run --once`` of a project with one route, until every event is delivered but those that wait."""
+    ran = run_once(config, events, START + events / SLOWEST)
+    totals = ran.totals
+    if totals.loaded != events - waiting or totals.items != events or totals.waiting != waiting:
+        raise RuntimeError(f"of {events:,} events {totals.loaded:,} were loaded: {totals}")
+    return ran
+
+
+def run_once(config: Path, events: int, patience: float) -> Delivered:
+    """The same, whatever becomes of the events; given up after so many seconds."""
     folder = config.parent
     command = [sys.executable, "-m", "penstock.cli.main", "run", "--once", "-c", str(config)]
     with (folder / "output.txt").open("wb") as output:
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
-            peak = _peak_until_end(process, seconds=START + events / SLOWEST)
+            peak = _peak_until_end(process, seconds=patience)
         finally:
             _end(process)
         command_seconds = time.perf_counter() - began
@@ -101,13 +112,11 @@ def run_project(config: Path, events: int, waiting: int = 0) -> Delivered:
     batches = pipeline.ledger.batches(ROUTE, last=1_000_000)
     totals = pipeline.ledger.totals(ROUTE)
     pipeline.ledger.close()
-    if totals.loaded != events - waiting or totals.items != events or totals.waiting != waiting:
-        raise RuntimeError(f"of {events:,} events {totals.loaded:,} were loaded: {totals}")
     first, last = batches[-1], batches[0]
     between = last.committed_at - first.committed_at
     later = (events - first.items) / between if between else None
     seconds = [batch.seconds for batch in reversed(batches)]
-    return Delivered(events, between + first.seconds, command_seconds, later, seconds, peak)
+    return Delivered(events, between + first.seconds, command_seconds, later, seconds, peak, totals)
 
 
 def write_project(

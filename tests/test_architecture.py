@@ -27,7 +27,7 @@ LAYERS = {
     "__version__": 0, "backoff": 0, "boot": 0, "compiled": 0, "durable": 0, "errors": 0, "faults": 0, "heartbeat": 0,
     "pandas_on_demand": 0, "parent_death": 0, "redaction": 0, "stop_signals": 0,
     "record": 1, "registry": 1, "config": 1, "outcome": 1, "items": 1,
-    "json": 2, "flatten": 2, "siphash": 2, "holding": 2,
+    "json": 2, "flatten": 2, "otlp": 2, "siphash": 2, "holding": 2, "sampling": 2,
     "log": 3, "sources": 3, "steps": 3, "destinations": 3,
     "engine": 4,
     "demo": 5,
@@ -45,12 +45,18 @@ BORROWED = {
         "log.config", "log.format.frame", "log.format.head", "log.format.log_files", "log.group_commit",
         "log.local_log", "log.writer",
     ),
+    "sources.otlp": (
+        "sources.http.access", "sources.http.application", "sources.http.body", "sources.http.config",
+        "sources.http.intake", "sources.http.metrics", "sources.http.readiness", "sources.http.request",
+        "sources.http.responses", "sources.http.source", "sources.http.worker_process",
+    ),
     "destinations.archive": ("destinations.file.line_files", "steps.chain"),
     "destinations.redshift": ("destinations.postgres.dialect",),
     "destinations.sql": ("steps.outcomes",),
     "destinations.stdout": ("destinations.file.line_files",),
     "steps.pick": ("steps.omit",),
     "steps.skip": ("steps.where",),
+    "engine.backtest": ("steps.sample.config", "steps.sample.scan_spans", "steps.sample.step"),
     "engine.operate.samples": ("destinations.archive.archive_reader",),
 }  # fmt: skip
 """Who imports from a component that it is no part of, or from a neighbour in its layer, and what."""
@@ -66,6 +72,7 @@ ROOMS = {
                    "engine/processes/early_exit.py"),
     "psycopg": ("sources/postgres/", "destinations/postgres/", "destinations/redshift/"),
     "granian": ("sources/http/",),
+    "grpc": ("sources/otlp/",),
     "numba": ("compiled.py", "json/words.py"),
     "typer": ("cli/",),
     "rich": ("cli/", "demo/show.py"),
@@ -91,6 +98,7 @@ MOST_MODULES = 16
 
 SAME_NAME = {
     "all_or_nothing": "destinations/sql/load|testing",
+    "backtest": "cli/sample_verbs|engine",
     "backup": "cli|engine",
     "client": "destinations/(bigquery|ga4)",
     "config": r"\.|log|(sources|steps|destinations)/\w+",
@@ -106,8 +114,10 @@ SAME_NAME = {
     "log": r"\.|cli/log_verbs",
     "mirror": "destinations/sql|testing",
     "mirror_applier": r"destinations/\w+",
+    "otlp": r"\.|sources|destinations",
     "postgres": "sources|destinations",
     "remap": "steps|destinations/sql/unmapped",
+    "sample": r"steps|cli/sample_verbs",
     "schema": "cli|destinations/sql",
     "session": r"destinations/\w+",
     "source": r"sources/\w+|testing",
@@ -121,7 +131,7 @@ SAME_NAME = {
     "type_names": r"destinations/\w+",
     "unmapped": "flatten|destinations/sql",
     "unmapped_store": "destinations/(duckdb|postgres|sql/unmapped)",
-    "warm_up": r"engine/spark|sources/\w+",
+    "warm_up": r"engine/spark|(sources|steps)/\w+",
 }
 """Names of modules and folders that several folders have, for the same thing in each (a part that every component of a
 kind has, a verb and what it asks, a promise and the suite that tries it), and the folders that may have them."""

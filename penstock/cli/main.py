@@ -18,6 +18,7 @@ from penstock.cli import list as listing
 from penstock.cli._support.exit_codes import report_errors
 from penstock.cli.log_verbs import log, log_compact, log_export, log_import, log_repair, log_verify
 from penstock.cli.offset_verbs import offset, offset_history, offset_moves
+from penstock.cli.sample_verbs import backtest, flush, sample, sampler_status
 from penstock.redaction import redact_stderr
 
 app = typer.Typer(
@@ -90,6 +91,11 @@ offset.app.command("release")(report_errors(offset_moves.release_waiting))
 offset.app.command("adopt")(report_errors(offset_history.adopt_history))
 offset.app.command("drop")(report_errors(offset_history.drop_route))
 app.add_typer(offset.app, name="offset")
+
+sample.app.command("status")(report_errors(sampler_status.show_samplers))
+sample.app.command("flush")(report_errors(flush.flush_sampler))
+sample.app.command("backtest")(report_errors(backtest.backtest))
+app.add_typer(sample.app, name="sample")
 
 app.command("demo")(report_errors(demo.demo))
 

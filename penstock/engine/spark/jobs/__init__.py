@@ -1,0 +1,1 @@
+"""Jobs of Spark that are no routes: they run once, for a verb, beside an engine that may run too."""

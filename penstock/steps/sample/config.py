@@ -1,0 +1,90 @@
+"""Options of the step ``sample``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from penstock.config.component import ComponentConfig, StepConfig
+from penstock.sampling.policy_config import Policies
+
+
+class Names(StrEnum):
+    """What the attributes are called by which samplers talk to each other."""
+
+    PENSTOCK = "penstock"
+    ATLASSIAN = "atlassiansampling"
+
+
+class DecisionCacheConfig(ComponentConfig):
+    """How many decisions are remembered, so that spans that come later follow them."""
+
+    sampled_cache_size: int = Field(default=100_000, ge=1, description="Traces that were sampled.")
+    non_sampled_cache_size: int = Field(default=100_000, ge=1, description="Traces that were not.")
+
+
+class SampleConfig(StepConfig):
+    """Policies, and how much may wait for them."""
+
+    holds: ClassVar[bool] = True
+    must_be_first: ClassVar[bool] = True
+
+    policies: Policies = Field(
+        description="Asked in their order, for all spans of a trace that arrive together; the first that does not say"
+        " Pending decides.",
+    )
+    primary_cache_size: int = Field(
+        default=100_000, ge=1, description="Traces that may wait for a decision. When there are more, the one that got"
+        " no span for the longest time is not sampled.",
+    )  # fmt: skip
+    secondary_cache_size: int | None = Field(
+        default=None, ge=1, description="Traces of low priority that may wait, beside the others. At most half of"
+        " `primary_cache_size`. Without it, low priority is as good as any.",
+    )  # fmt: skip
+    decision_cache: DecisionCacheConfig = Field(
+        default_factory=DecisionCacheConfig, description="How many decisions are remembered."
+    )
+    memory_limit_mib: float | None = Field(
+        default=None, gt=0, description="MiB of spans that may wait. When there are more, fewer traces may wait.",
+    )  # fmt: skip
+    target_heap_bytes: int | None = Field(
+        default=None, gt=0, description="The same in bytes, as the collector's sampler calls it."
+    )
+    max_spans_per_trace: int | None = Field(
+        default=None, ge=1, description="A trace with more spans that wait is not sampled."
+    )
+    max_bytes_per_trace: int | None = Field(
+        default=None, ge=1, description="A trace with more bytes that wait is not sampled."
+    )
+    dry_run: bool = Field(
+        default=False,
+        description="Let every span go on, once it is decided: with the attributes `penstock.sampled`, and"
+        " `penstock.policy` where a policy has decided.",
+    )
+    flush_on_shutdown: bool = Field(
+        default=False,
+        description="When the pipeline is stopped, let everything that waits go on, and the decisions as decision"
+        " spans, for another pipeline.",
+    )
+    names: Names = Field(
+        default=Names.PENSTOCK,
+        description="The prefix of the attributes `.decision` and `.flushes` on what leaves. Both are understood.",
+    )
+
+    @model_validator(mode="after")
+    def _is_small_enough(self) -> Self:
+        secondary = self.secondary_cache_size
+        if secondary is not None and 2 * secondary > self.primary_cache_size:
+            raise ValueError(
+                f"secondary_cache_size is {secondary}, and may be at most half of primary_cache_size, which is"
+                f" {self.primary_cache_size}"
+            )
+        # Imported here: only pipelines that sample need the languages of conditions.
+        from penstock.sampling.conditions_of_policies import ConditionBits
+
+        ConditionBits.of(self.policies)
+        if self.memory_limit_mib is not None and self.target_heap_bytes is not None:
+            raise ValueError("memory_limit_mib and target_heap_bytes are the same limit: give one of them")
+        return self

@@ -1,0 +1,132 @@
+"""Makes rows of the spans that leave: cut out of their requests, with what was decided on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from penstock.holding.item import Items
+from penstock.items import with_items
+from penstock.otlp.attributes import SPAN_ATTRIBUTES, find_attributes
+from penstock.otlp.cut_spans import Additions, cut_spans
+from penstock.otlp.request_bytes import PROTOBUF
+from penstock.otlp.span_rows import SpanRows
+from penstock.otlp.trace_requests import TraceRequests
+from penstock.outcome import PLACES_PER_PARTITION, place_key
+from penstock.record import Header, Record, entries, placed
+from penstock.sampling.span_item import FLUSHED, LEAVING_SPAN, PLACEHOLDER
+from penstock.sampling.trace_keys import round_keys, unscramble
+from penstock.steps.contract import Leaving
+from penstock.steps.headers import with_header, without_header
+from penstock.steps.sample.span_marks import AS_IT_IS, POLICY, SpanMarks
+
+Numbers = npt.NDArray[np.int64]
+
+
+class LeavingSpans:
+    def __init__(self, marks: SpanMarks) -> None:
+        self._marks = marks
+        self._rows = SpanRows()
+        self._shared = lru_cache(maxsize=1_024)(self._new_shared)
+
+    def release(self, records: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
+        """A row for each item whose record is there and has it."""
+        places = place_key(records).to_numpy()
+        wanted = items["partition"].astype(np.int64) * PLACES_PER_PARTITION + items["offset"]
+        at = np.minimum(np.searchsorted(places, wanted), max(len(places) - 1, 0))
+        there = places[at] == wanted if len(places) else np.zeros(len(items), np.bool_)
+        items, at = items[there], at[there]
+        whole = items["item"] == 0
+        as_they_are = records.take(pa.array(np.unique(at[whole])))
+        spans = self._cut(records, items[~whole], at[~whole], leaving)
+        return spans if as_they_are.num_rows == 0 else _in_order([as_they_are, spans])
+
+    def cut_out(self, record: Record, item: int) -> Record:
+        """A record with only one of its spans. One that cannot be read stays as it is."""
+        rows = placed(entries([record]), max(record.partition, 0), max(record.offset, 0))
+        wanted = np.zeros(1, LEAVING_SPAN)
+        wanted["partition"], wanted["offset"], wanted["item"] = (
+            rows["partition"][0].as_py(),
+            rows["offset"][0].as_py(),
+            item,
+        )
+        wanted["bits"] = AS_IT_IS
+        made = self.release(rows, wanted, Leaving(b"", as_otlp=True)) if item else rows.slice(0, 0)
+        if made.num_rows == 0:
+            return record
+        headers = {**record.headers, Header.CONTENT_TYPE.value: PROTOBUF, Header.ONLY_ITEM.value: str(item)}
+        return replace(record, data=made["data"][0].as_py(), headers=headers)
+
+    def make(self, items: Items, leaving: Leaving) -> pa.RecordBatch:
+        """A decision span for each item."""
+        high, low = unscramble(items["high"], items["low"], round_keys(leaving.secret))
+        requests = [
+            self._marks.decision(item, int(first).to_bytes(8, "big") + int(second).to_bytes(8, "big"))
+            for item, first, second in zip(items, high, low, strict=True)
+        ]
+        return self._marks.made_rows(items, self._data(requests, leaving), leaving.as_otlp)
+
+    def _cut(self, records: pa.RecordBatch, items: Items, at: Numbers, leaving: Leaving) -> pa.RecordBatch:
+        around, request = records, at
+        chosen, of_chosen = np.unique(at, return_inverse=True)
+        if 2 * len(chosen) <= records.num_rows:
+            # Of more of them, it is quicker to look at all than to copy those.
+            around, request = records.take(pa.array(chosen)), of_chosen
+        found = TraceRequests.located(around)
+        spans = found.scanned.spans
+        rows, there = found.find(request, items["item"])
+        items, rows, request = items[there], rows[there], request[there]
+        cut = cut_spans(found.buffer, found.scanned, rows, self._additions(items))
+        marked = find_attributes(found.buffer, spans.begin[rows], spans.end[rows], SPAN_ATTRIBUTES, [POLICY])[0]
+        special = ((items["bits"] & (FLUSHED | PLACEHOLDER)) != 0) | ((marked.kind != 0) & self._marks.apply_to(items))
+        requests: list[bytes] = cut.to_pylist()
+        for place in np.flatnonzero(special).tolist():
+            # Few: what is not only added to must be built anew.
+            requests[place] = self._marks.rewrite(items[place], requests[place])
+        return _rows(around, request, items, self._data(requests, leaving), leaving.as_otlp)
+
+    def _additions(self, items: Items) -> Additions:
+        """What is put behind each span: the same for all that were decided alike."""
+        kinds, of = np.unique(items[["bits", "weight"]], return_inverse=True)
+        texts = [self._marks.addition(int(kind["bits"]), float(kind["weight"])) for kind in kinds]
+        ends = np.cumsum([0, *(len(text) for text in texts)])
+        return Additions(np.frombuffer(b"".join(texts), np.uint8), ends[:-1][of], ends[1:][of])
+
+    def _data(self, requests: Sequence[bytes], leaving: Leaving) -> list[bytes]:
+        return list(requests) if leaving.as_otlp else [self._json(request) for request in requests]
+
+    def _json(self, request: bytes) -> bytes:
+        group = ExportTraceServiceRequest.FromString(request).resource_spans[0]
+        scope = group.scope_spans[0]
+        shared = self._shared(group.resource.SerializeToString(), scope.scope.SerializeToString())
+        return self._rows.row(shared, scope.spans[0])
+
+    def _new_shared(self, resource: bytes, scope: bytes) -> bytes:
+        return self._rows.shared(Resource.FromString(resource), InstrumentationScope.FromString(scope))
+
+
+def _rows(records: pa.RecordBatch, of: Numbers, items: Items, data: list[bytes], as_otlp: bool) -> pa.RecordBatch:
+    headers = records.column("headers")
+    chosen = np.ones(records.num_rows, np.bool_)
+    name = Header.CONTENT_TYPE.value
+    headers = with_header(headers, name, PROTOBUF) if as_otlp else without_header(headers, name, chosen)
+    place = records.schema.get_field_index("headers")
+    around = records.set_column(place, records.schema.field(place), headers).drop_columns(["data"])
+    taken = with_items(around.take(pa.array(of)), items["item"])
+    return taken.add_column(records.schema.get_field_index("data"), "data", pa.array(data, pa.binary())).cast(
+        records.schema
+    )
+
+
+def _in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = pa.concat_batches(batches)
+    order = np.lexsort((rows.column("item").to_numpy(), place_key(rows).to_numpy()))
+    return rows.take(pa.array(order))

@@ -1,0 +1,144 @@
+"""What is written on spans that leave a sampler, and the spans that only a sampler makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+
+from penstock.holding.item import Items
+from penstock.items import with_items
+from penstock.otlp.json_requests import Signal
+from penstock.otlp.request_bytes import PROTOBUF
+from penstock.record import EPOCH, Header, Record, entries, int64_array, with_places
+from penstock.sampling.span_item import FLUSHED, NO_POLICY, NOT_SAMPLED, PLACEHOLDER
+from penstock.steps.sample.config import Names
+
+POLICY = "sampling.policy"
+ADJUSTED_COUNT = "sampling.adjusted_count"
+DRY_SAMPLED, DRY_POLICY = "penstock.sampled", "penstock.policy"
+PLACEHOLDER_NAME, PLACEHOLDER_SERVICE = "TRACE NOT SAMPLED", "not-sampled-dummy-service"
+DECISION_NAME = "decision"
+_ATTRIBUTES = 9 << 3 | 2
+"""The tag of an attribute in a span."""
+AS_IT_IS = np.uint32(1 << 31)
+"""The engine's bit of what goes on without a decision: what is on it already stays."""
+
+
+class SpanMarks:
+    """``policies``: their names, by number."""
+
+    def __init__(self, policies: Sequence[str], names: Names, dry_run: bool) -> None:
+        self._policies = policies
+        self._names = names
+        self._dry_run = dry_run
+
+    def apply_to(self, items: Items) -> npt.NDArray[np.bool_]:
+        """Which items something is written on."""
+        written: npt.NDArray[np.bool_] = (items["bits"] & (AS_IT_IS | FLUSHED)) == 0
+        return written
+
+    def addition(self, bits: int, weight: float) -> bytes:
+        """What is put behind a span, as bytes of protobuf."""
+        return b"".join(
+            bytes([_ATTRIBUTES]) + _delimited(each.SerializeToString()) for each in self._attributes(bits, weight)
+        )
+
+    def rewrite(self, item: np.void, request: bytes) -> bytes:
+        """A request of one span, to which the addition was made, as it must be if that is not enough."""
+        bits = int(item["bits"])
+        message = ExportTraceServiceRequest.FromString(request)
+        group = message.resource_spans[0]
+        span = group.scope_spans[0].spans[0]
+        if bits & PLACEHOLDER:
+            return self._placeholder(span, bits)
+        if bits & FLUSHED:
+            self._count_flush(group)
+        else:
+            _keep_last(span)
+        return bytes(message.SerializeToString())
+
+    def decision(self, item: np.void, trace_id: bytes) -> bytes:
+        """A request with the decision on a trace."""
+        message = ExportTraceServiceRequest()
+        group = message.resource_spans.add()
+        sampled = not int(item["bits"]) & NOT_SAMPLED
+        group.resource.attributes.append(_truth(f"{self._names}.decision", sampled))
+        moment = int(item["time"]) * 1000
+        span = group.scope_spans.add().spans.add(trace_id=trace_id, span_id=trace_id[8:], name=DECISION_NAME)
+        span.start_time_unix_nano = span.end_time_unix_nano = moment
+        if not any(span.span_id):
+            span.span_id = trace_id[:8]
+        return bytes(message.SerializeToString())
+
+    def made_rows(self, items: Items, data: Sequence[bytes], as_otlp: bool) -> pa.RecordBatch:
+        """Rows for items that no record has."""
+        headers = {Header.CONTENT_TYPE.value: PROTOBUF} if as_otlp else {}
+        moments = [EPOCH + timedelta(microseconds=time) for time in items["time"].tolist()]
+        rows = entries(
+            Record(each, str(Signal.TRACES), headers=headers, timestamp=moment)
+            for each, moment in zip(data, moments, strict=True)
+        )
+        partition = int(items["partition"][0])
+        return with_items(with_places(rows, partition, int64_array(items["offset"])), items["item"])
+
+    def _attributes(self, bits: int, weight: float) -> list[KeyValue]:
+        number = bits & NO_POLICY
+        if bits & int(AS_IT_IS | FLUSHED):
+            return []
+        name = self._policies[number] if number < len(self._policies) else None
+        if self._dry_run:
+            found = [_truth(DRY_SAMPLED, not bits & NOT_SAMPLED)]
+            return found if name is None else [*found, _text(DRY_POLICY, name)]
+        found = [KeyValue(key=ADJUSTED_COUNT, value=AnyValue(double_value=weight))]
+        return found if name is None else [_text(POLICY, name), *found]
+
+    def _placeholder(self, span: Span, bits: int) -> bytes:
+        message = ExportTraceServiceRequest()
+        group = message.resource_spans.add()
+        group.resource.attributes.append(_text("service.name", PLACEHOLDER_SERVICE))
+        made = group.scope_spans.add().spans.add(trace_id=span.trace_id, span_id=span.span_id, name=PLACEHOLDER_NAME)
+        made.start_time_unix_nano, made.end_time_unix_nano = span.start_time_unix_nano, span.end_time_unix_nano
+        name = self._policies[bits & NO_POLICY] if bits & NO_POLICY < len(self._policies) else ""
+        made.attributes.append(_text(POLICY, name))
+        return bytes(message.SerializeToString())
+
+    def _count_flush(self, group: ResourceSpans) -> None:
+        names = {f"{each}.flushes" for each in Names}
+        attributes = group.resource.attributes
+        before = max((each.value.int_value for each in attributes if each.key in names), default=0)
+        kept = [each for each in attributes if each.key not in names]
+        del attributes[:]
+        count = KeyValue(key=f"{self._names}.flushes", value=AnyValue(int_value=before + 1))
+        attributes.extend([*kept, count])
+
+
+def _keep_last(span: Span) -> None:
+    """Leave out what another sampler has written, where ours stands behind it."""
+    last = {each.key: place for place, each in enumerate(span.attributes)}
+    ours = (POLICY, ADJUSTED_COUNT)
+    kept = [each for place, each in enumerate(span.attributes) if each.key not in ours or last[each.key] == place]
+    del span.attributes[:]
+    span.attributes.extend(kept)
+
+
+def _text(key: str, value: str) -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(string_value=value))
+
+
+def _truth(key: str, value: bool) -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(bool_value=value))
+
+
+def _delimited(content: bytes) -> bytes:
+    size, length = len(content), bytearray()
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*length, size]) + content

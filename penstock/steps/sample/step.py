@@ -1,0 +1,88 @@
+"""Keeps whole traces, chosen by policies as their spans arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.holding.item import Items
+from penstock.otlp.span_rows import row_casts
+from penstock.record import Record
+from penstock.sampling.commands import Place, flush_command
+from penstock.sampling.conditions_of_policies import ConditionBits
+from penstock.sampling.policy_config import ThresholdPolicy, all_policies
+from penstock.sampling.policy_program import PolicyProgram
+from penstock.sampling.sampler import Sampler
+from penstock.sampling.sampler_limits import SamplerLimits
+from penstock.sampling.span_item import LEAVING_SPAN, SPAN_ITEM
+from penstock.steps.contract import HoldingStep, Leaving, Scan, Shard
+from penstock.steps.sample.config import SampleConfig
+from penstock.steps.sample.leaving_spans import LeavingSpans
+from penstock.steps.sample.scan_spans import SpanScanner
+from penstock.steps.sample.span_marks import SpanMarks
+
+FLUSH_NAMESPACE = "flush"
+"""The namespace of the control record that lets everything go."""
+
+
+class Sample(HoldingStep[SampleConfig]):
+    item_type: ClassVar[np.dtype[np.void]] = SPAN_ITEM
+    released_type: ClassVar[np.dtype[np.void]] = LEAVING_SPAN
+    casts: ClassVar[Mapping[str, str]] = row_casts()
+    flush_command: str | None = FLUSH_NAMESPACE
+
+    def __init__(self, config: SampleConfig) -> None:
+        super().__init__(config)
+        self.flush_on_shutdown = config.flush_on_shutdown
+
+    def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
+        return self._scanner.scan(batch, secret)
+
+    def new_state(self, shard: Shard) -> Sampler:
+        config, decisions = self.config, self.config.decision_cache
+        limit = config.target_heap_bytes
+        if config.memory_limit_mib is not None:
+            limit = round(config.memory_limit_mib * 2**20)
+        limits = SamplerLimits(
+            config.primary_cache_size,
+            config.secondary_cache_size,
+            decisions.sampled_cache_size,
+            decisions.non_sampled_cache_size,
+            limit,
+            config.max_spans_per_trace,
+            config.max_bytes_per_trace,
+        )
+        program = PolicyProgram.of(config.policies, self._conditions.bits, self._conditions.described)
+        return Sampler(program, limits, shard.count, shard.secret, config.dry_run)
+
+    def commands(self, records: pa.RecordBatch) -> Items:
+        if records.column("namespace")[0].as_py() == FLUSH_NAMESPACE:
+            return flush_command(Place())
+        return np.empty(0, SPAN_ITEM)
+
+    def release(self, rows: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
+        return self._leaving_spans.release(rows, items, leaving)
+
+    def cut_out(self, record: Record, item: int) -> Record:
+        return self._leaving_spans.cut_out(record, item)
+
+    def make(self, items: Items, leaving: Leaving) -> pa.RecordBatch:
+        return self._leaving_spans.make(items, leaving)
+
+    @cached_property
+    def _conditions(self) -> ConditionBits:
+        return ConditionBits.of(self.config.policies)
+
+    @cached_property
+    def _scanner(self) -> SpanScanner:
+        policies = all_policies(self.config.policies)
+        return SpanScanner(self._conditions.conditions, any(isinstance(each, ThresholdPolicy) for each in policies))
+
+    @cached_property
+    def _leaving_spans(self) -> LeavingSpans:
+        names = [policy.name for policy in all_policies(self.config.policies)]
+        return LeavingSpans(SpanMarks(names, self.config.names, self.config.dry_run))
