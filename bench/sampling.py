@@ -131,8 +131,8 @@ def routes(setting: Setting) -> list[Comparison]:
         f"{total:,} spans of {size} bytes with 12 attributes, in requests of {SPANS_PER_REQUEST}, in batches of"
         f" {batch * SPANS_PER_REQUEST:,}, from the log into NDJSON files by `penstock run --once`; without the first"
         " batch, which starts the Python workers; five policies, both decision caches of their default size",
-        f"{us / peer:.1f} x the peer, which was given {few * SPANS_PER_REQUEST:,} spans in batches of the same size; rounds:"
-        f" ours {_listed(figures[0])}, the peer's {_listed(figures[1])}",
+        f"{us / peer:.1f} x the peer, which was given {few * SPANS_PER_REQUEST:,} spans in batches of the same size;"
+        f" rounds: ours {_listed(figures[0])}, the peer's {_listed(figures[1])}",
         f"{totals.loaded:,} spans sampled ({totals.loaded / total:.1%}), {totals.skipped:,}"
         f" dropped, {totals.waiting:,} wait; every one is counted, and the files have {totals.loaded:,} lines",
         "of the work, in one process without Spark, " + ", ".join(f"{name} is {share:.0%}" for name, share in parts),
@@ -226,7 +226,7 @@ def _scan(made: spans.Bytes) -> int:
 
 def pending(setting: Setting) -> list[Comparison]:
     """Seconds per small batch while many or few traces wait."""
-    most, few = setting.choose(1_000_000, 20_000), setting.choose(100_000, 2_000)
+    most, few = setting.choose(1_000_000, 40_000), setting.choose(100_000, 10_000)
     runs = {waiting: _run_beside(setting, waiting) for waiting in (few, most)}
     seconds = {waiting: median(ran.batches[-20:]) for waiting, ran in runs.items()}
     memory = {n: ", ".join(f"{part} {mib:,.0f}" for part, mib in ran.peak.items()) for n, ran in runs.items()}
@@ -250,7 +250,7 @@ def pending(setting: Setting) -> list[Comparison]:
 def _run_beside(setting: Setting, waiting: int) -> Delivered:
     """Spans of so many traces, and then small batches of more of them."""
     log = setting.folder / f"log-{waiting}"
-    filling, small = waiting * WAITING_SPANS // SPANS_PER_REQUEST, 30 * SMALL_BATCH
+    filling, small = waiting * WAITING_SPANS // SPANS_PER_REQUEST, setting.choose(30, 5) * SMALL_BATCH
     fill(log, _filling_frames(waiting, filling))
     fill(log, _random_frames(waiting, small))
     ran = route(setting, log, filling + small, SMALL_BATCH, sample(2 * waiting), to={"type": "null"})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -20,6 +21,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -142,8 +144,22 @@ class RemoteProbabilisticPolicy(PolicyConfig):
         default=DEFAULT_SALT,
         description="Hashed before the trace id. Samplers one behind the other need different ones.",
     )
-    rate_from: str = Field(min_length=1, description="A file, a URL or a key of the ledger: where the percentage is.")
+    rate_from: str = Field(
+        min_length=1,
+        description="Where the percentage is: a file, or an http or https URL. Read every ten seconds; a relative path"
+        " starts at the config file's folder.",
+    )
     default_rate: float = Field(allow_inf_nan=False, description="Percent of traces, until another one was read.")
+
+    @field_validator("rate_from")
+    @classmethod
+    def _from_the_config(cls, value: str, info: ValidationInfo) -> str:
+        if "://" in value:
+            if not value.startswith(("http://", "https://")):
+                raise ValueError(f"a rate is read from a file or an http URL, and not from {value}")
+            return value
+        folder = info.context.folder if isinstance(info.context, ReadingContext) else Path()
+        return str(folder / Path(value).expanduser())
 
 
 class SpanCountPolicy(PolicyConfig):

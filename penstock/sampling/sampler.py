@@ -56,16 +56,24 @@ _HOME_NAMES = {PRIMARY: "primary", SECONDARY: "secondary", SAMPLED_HOME: "sample
 
 class Sampler:
     """``limits`` are those of the whole route, of which this is one of so many ``shards``. ``secret`` is the one that
-    the trace ids in items were scrambled with. In a dry run everything leaves and says what would become of it."""
+    the trace ids in items were scrambled with. In a dry run everything leaves and says what would become of it.
+    Without ``relief`` policies are always asked, whatever commands said while there was some."""
 
     def __init__(
-        self, program: PolicyProgram, limits: SamplerLimits, shards: int, secret: bytes, dry_run: bool = False
+        self,
+        program: PolicyProgram,
+        limits: SamplerLimits,
+        shards: int,
+        secret: bytes,
+        dry_run: bool = False,
+        relief: bool = True,
     ) -> None:
         self._program = program
         self._limits = limits.split(shards)
         self._shards = shards
         self._keys = round_keys(secret)
         self._dry_run = dry_run
+        self._relief = relief
         self._registers = program.new_registers()
         self._rates: dict[str, float] = {}
         """Those that a command has set."""
@@ -179,7 +187,7 @@ class Sampler:
         )
 
     def _rules(self) -> Rules:
-        stress = self._stress
+        stress = self._stress if self._relief else None
         return Rules(
             dry_run=self._dry_run,
             has_secondary=self._limits.secondary is not None,

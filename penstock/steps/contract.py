@@ -15,7 +15,7 @@ the step has (``penstock/items.py``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -198,6 +198,12 @@ class HoldingStep(ABC, Generic[ConfigT]):
     @abstractmethod
     def new_state(self, shard: Shard) -> HoldingState:
         """A state that has seen nothing."""
+
+    def new_commands(self, behind: Callable[[], int]) -> Iterable[tuple[str, str]]:
+        """What it wants to be told now, by what it finds elsewhere and by how many records its route has not read:
+        names and JSON, for ``commands``. Asked about once a second, by one thread. May raise any error: that is logged,
+        and the step is asked again."""
+        return ()
 
     def commands(self, records: pa.RecordBatch) -> Items:
         """Control records of the route's own, as items that every shard is given; those that mean nothing to it are

@@ -28,7 +28,9 @@ class RouteControl:
         self._log = log
         self._ledger = ledger
         self._route = plan.name
-        self._tick_every = plan.holding_step().tick_every or math.inf
+        self._sources = plan.sources
+        self._step = plan.holding_step()
+        self._tick_every = self._step.tick_every or math.inf
         self._writer = ControlWriter(log, plan.name)
         self._releases = Releases(log, ledger, plan, self._writer)
         self._reminder = Reminder()
@@ -38,6 +40,7 @@ class RouteControl:
         before it."""
         with self._writer:
             self._tick()
+            self._try(self._pass_on_news)
             self._releases.release_due()
 
     def keep_telling(self, ended: Event) -> None:
@@ -53,6 +56,7 @@ class RouteControl:
                     self._try(self._tick)
                 if now >= release_due:
                     release_due = now + RELEASE_CHECK_EVERY
+                    self._try(self._pass_on_news)
                     self._try(self._releases.release_due)
 
     def _tick(self) -> None:
@@ -60,6 +64,18 @@ class RouteControl:
         would take the place of records in its batches, and tell it nothing more than the last of them."""
         if self._tick_every < math.inf and self._ledger.held(self._route) and not self._has_unread():
             self._writer.tick()
+
+    def _pass_on_news(self) -> None:
+        """Tell the step what it finds elsewhere."""
+        for name, data in self._step.new_commands(self._behind):
+            self._writer.command(name, data.encode())
+
+    def _behind(self) -> int:
+        positions = self._ledger.offsets(self._route)
+        return sum(
+            self._log.bounds(partition).end - (positions[partition].committed if partition in positions else 0)
+            for partition in self._log.partitions(self._sources)
+        )
 
     def _has_unread(self) -> bool:
         positions = self._ledger.offsets(self._route)

@@ -25,6 +25,22 @@ class DecisionCacheConfig(ComponentConfig):
     non_sampled_cache_size: int = Field(default=100_000, ge=1, description="Traces that were not.")
 
 
+class StressReliefConfig(ComponentConfig):
+    """While the route is far behind, no policy is asked: a share of the traces is sampled by their ids."""
+
+    above: int = Field(ge=1, description="Begins when the route has so many requests that it has not read.")
+    below: int | None = Field(
+        default=None, ge=0, description="Ends when it has no more than so many; half of `above` without it."
+    )
+    sampling_percentage: float = Field(ge=0, le=100, description="Percent of traces that are sampled meanwhile.")
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.below is not None and self.below >= self.above:
+            raise ValueError("below must be less than above, or it would begin and end at once")
+        return self
+
+
 class SampleConfig(StepConfig):
     """Policies, and how much may wait for them."""
 
@@ -57,6 +73,9 @@ class SampleConfig(StepConfig):
     )
     max_bytes_per_trace: int | None = Field(
         default=None, ge=1, description="A trace with more bytes that wait is not sampled."
+    )
+    stress_relief: StressReliefConfig | None = Field(
+        default=None, description="What to do while the route is far behind. Without it, policies are always asked."
     )
     dry_run: bool = Field(
         default=False,

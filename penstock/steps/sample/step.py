@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar
 
@@ -12,9 +13,9 @@ import pyarrow as pa
 from penstock.holding.item import Items
 from penstock.otlp.span_rows import row_casts
 from penstock.record import Record
-from penstock.sampling.commands import Place, flush_command
+from penstock.sampling.commands import STRESS_IS_OVER, Place, flush_command, rate_command, stress_command
 from penstock.sampling.conditions_of_policies import ConditionBits
-from penstock.sampling.policy_config import ThresholdPolicy, all_policies
+from penstock.sampling.policy_config import RemoteProbabilisticPolicy, ThresholdPolicy, all_policies
 from penstock.sampling.policy_program import PolicyProgram
 from penstock.sampling.sampler import Sampler
 from penstock.sampling.sampler_limits import SamplerLimits
@@ -22,11 +23,15 @@ from penstock.sampling.span_item import LEAVING_SPAN, SPAN_ITEM
 from penstock.steps.contract import HoldingStep, Leaving, Scan, Shard
 from penstock.steps.sample.config import SampleConfig
 from penstock.steps.sample.leaving_spans import LeavingSpans
+from penstock.steps.sample.remote_rates import RemoteRates
 from penstock.steps.sample.scan_spans import SpanScanner
 from penstock.steps.sample.span_marks import SpanMarks
+from penstock.steps.sample.stress_relief import STRESS_NAMESPACE, StressRelief
 
 FLUSH_NAMESPACE = "flush"
 """The namespace of the control record that lets everything go."""
+RATE_NAMESPACE = "rate"
+"""That of one that says the percentage of a policy."""
 
 
 class Sample(HoldingStep[SampleConfig]):
@@ -57,11 +62,23 @@ class Sample(HoldingStep[SampleConfig]):
             config.max_bytes_per_trace,
         )
         program = PolicyProgram.of(config.policies, self._conditions.bits, self._conditions.described)
-        return Sampler(program, limits, shard.count, shard.secret, config.dry_run)
+        return Sampler(program, limits, shard.count, shard.secret, config.dry_run, config.stress_relief is not None)
+
+    def new_commands(self, behind: Callable[[], int]) -> Iterator[tuple[str, str]]:
+        yield from self._stress.changes(behind)
+        for policy, percentage in self._rates.changes():
+            yield RATE_NAMESPACE, json.dumps({"policy": policy, "percentage": percentage})
 
     def commands(self, records: pa.RecordBatch) -> Items:
-        if records.column("namespace")[0].as_py() == FLUSH_NAMESPACE:
+        name, data = records.column("namespace")[0].as_py(), records.column("data")[0].as_py()
+        if name == FLUSH_NAMESPACE:
             return flush_command(Place())
+        told = json.loads(data) if name in (RATE_NAMESPACE, STRESS_NAMESPACE) else {}
+        if name == RATE_NAMESPACE and told["policy"] in self._policy_names:
+            return rate_command(self._policy_names.index(told["policy"]), told["percentage"], Place())
+        if name == STRESS_NAMESPACE:
+            rate = told["percentage"]
+            return stress_command(STRESS_IS_OVER if rate is None else rate, Place())
         return np.empty(0, SPAN_ITEM)
 
     def release(self, rows: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
@@ -83,6 +100,18 @@ class Sample(HoldingStep[SampleConfig]):
         return SpanScanner(self._conditions.conditions, any(isinstance(each, ThresholdPolicy) for each in policies))
 
     @cached_property
+    def _policy_names(self) -> list[str]:
+        return [policy.name for policy in all_policies(self.config.policies)]
+
+    @cached_property
     def _leaving_spans(self) -> LeavingSpans:
-        names = [policy.name for policy in all_policies(self.config.policies)]
-        return LeavingSpans(SpanMarks(names, self.config.names, self.config.dry_run))
+        return LeavingSpans(SpanMarks(self._policy_names, self.config.names, self.config.dry_run))
+
+    @cached_property
+    def _rates(self) -> RemoteRates:
+        policies = all_policies(self.config.policies)
+        return RemoteRates([each for each in policies if isinstance(each, RemoteProbabilisticPolicy)])
+
+    @cached_property
+    def _stress(self) -> StressRelief:
+        return StressRelief(self.config.stress_relief)
