@@ -135,7 +135,7 @@ def hold_limited(route: str, size: int, limit: int) -> None:
     _HOLD_LIMITED.labels(route).inc()
     log.warning(
         "route %s: the log keeps %d bytes for what waits in its step, more than `max_hold_bytes` (%d); the oldest of it"
-        " goes on as it is", route, size, limit,
+        " waits no longer: the step's own rule says what becomes of it", route, size, limit,
     )  # fmt: skip
 
 

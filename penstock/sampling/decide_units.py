@@ -49,6 +49,8 @@ from penstock.sampling.trace_keys import unscramble_one
 @compiled
 def decide_all(work: Work) -> None:
     """Bring the homes to their limits, which may have changed, and decide on all units."""
+    if not work.rules.has_secondary:
+        _leave_secondary(work)
     for home in (PRIMARY, SECONDARY, SAMPLED_HOME, NOT_SAMPLED_HOME):
         _shrink(work, home)
     homes, units, tally, rules = work.homes, work.units.units, work.tally, work.rules
@@ -77,6 +79,18 @@ def decide_all(work: Work) -> None:
         tally[Tally.HELD.value] += unit["count"]
         if homes.ends[home, SIZE] > homes.ends[home, LIMIT]:
             _shrink(work, home)
+
+
+@compiled
+def _leave_secondary(work: Work) -> None:
+    """Where there is no secondary home any more, its traces wait with the others, as the newest of them."""
+    homes = work.homes
+    while homes.ends[SECONDARY, SIZE] > 0:
+        number = homes.ends[SECONDARY, OLDEST]
+        take_out(homes, number)
+        homes.traces[number]["policy"] = NO_POLICY
+        put_newest(homes, number, PRIMARY)
+        record_move(work.journal, homes.traces, number)
 
 
 @compiled

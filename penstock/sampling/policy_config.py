@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -90,6 +90,10 @@ class PolicyConfig(ComponentConfig):
         options = value[value["type"]]
         if not isinstance(options, dict | None):
             return value
+        twice = sorted(set(options or ()) & set(value))
+        if twice:
+            what = f"'{twice[0]}' stands beside `type` and under `{value['type']}`"
+            raise refuse(complaint((twice[0],), what, "Keep one of them."))
         return {**{key: each for key, each in value.items() if key != value["type"]}, **(options or {})}
 
     @classmethod
@@ -169,6 +173,12 @@ class SpanCountPolicy(PolicyConfig):
     min_spans: int = Field(ge=0, description="So many or more.")
     max_spans: int = Field(default=0, ge=0, description="So many or fewer; 0 is no limit.")
 
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        if 0 < self.max_spans < self.min_spans:
+            raise ValueError(f"no trace has {self.min_spans} spans or more and {self.max_spans} or fewer")
+        return self
+
 
 class LatencyPolicy(PolicyConfig):
     """Sampled if the trace lasts so long, from the earliest start to the latest end that were seen."""
@@ -182,6 +192,12 @@ class LatencyPolicy(PolicyConfig):
         description="So many milliseconds or fewer; 0 is no limit. With it the trace must last longer than"
         " `threshold_ms`, not just as long.",
     )
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        if 0 < self.upper_threshold_ms <= self.threshold_ms:
+            raise ValueError(f"no trace lasts longer than {self.threshold_ms} ms and {self.upper_threshold_ms} or less")
+        return self
 
 
 class StatusCodePolicy(PolicyConfig):

@@ -215,9 +215,12 @@ class HoldingStep(ABC, Generic[ConfigT]):
         are all that leave of the rows, of ``released_type``, sorted by place and number."""
         return rows
 
-    def cut_out(self, record: Record, item: int) -> Record:
-        """A record that failed in one item, with no more of its data than that item needs. It has ``Header.ONLY_ITEM``
-        if something was left out, and ``scan`` and ``release`` know the item by its number then."""
+    def cut_out(
+        self, record: Record, item: int, leaving: Leaving, notes: Mapping[tuple[int, int, int], bytes]
+    ) -> Record:
+        """A record that failed in one item, as that item left: with no more of its data than the item needs. It has
+        ``Header.ONLY_ITEM`` then, and ``scan`` and ``release`` know the item by its number. ``notes``: items as the
+        step has let them go, in bytes of ``released_type``, by partition, offset and number. It need not have all."""
         return record
 
     def make(self, items: Items, leaving: Leaving) -> pa.RecordBatch:

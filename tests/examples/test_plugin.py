@@ -38,7 +38,7 @@ def test_its_own_tests_pass_with_the_suites_that_they_inherit(package: Path) -> 
     passed = re.findall(r"^tests/\S+::(\w+)::(\w+)\S* PASSED", ran.stdout, re.MULTILINE)
     assert {
         ("TestSpool", "test_a_kill_loses_nothing_that_was_taken"),
-        ("TestSample", "test_a_record_fares_the_same_in_any_company"),
+        ("TestThin", "test_a_record_fares_the_same_in_any_company"),
         ("TestSqlite", "test_a_large_batch_does_not_take_memory_with_it"),
         ("TestSqlite", "test_nothing_of_an_unfinished_batch_is_seen"),
     } <= set(passed)
@@ -46,7 +46,7 @@ def test_its_own_tests_pass_with_the_suites_that_they_inherit(package: Path) -> 
 
 def test_its_components_are_listed_described_and_valid_in_a_config(package: Path) -> None:
     listed = run(package, *PENSTOCK, "list").stdout
-    assert {"spool", "sample", "sqlite"} <= set(listed.split())
+    assert {"spool", "thin", "sqlite"} <= set(listed.split())
     assert "Takes NDJSON files out of a folder" in run(package, *PENSTOCK, "about", "spool").stdout
     checked = run(package, *PENSTOCK, "validate")
     assert checked.stdout == "pipeline.yaml is valid: 1 source, 1 route\n", checked.stderr

@@ -43,8 +43,8 @@ percentages = st.sampled_from([-1.0, 0.0, 0.5, 10.0, 33.3, 64.9, 65.0, 100.0, 25
 leaves = st.one_of(
     _leaf("probabilistic", sampling_percentage=percentages, hash_salt=st.sampled_from(["", "a", "other"])),
     _leaf("remote_probabilistic", default_rate=percentages, rate_from=st.just("file")),
-    _leaf("span_count", min_spans=st.integers(0, 6), max_spans=st.sampled_from([0, 0, 4])),
-    _leaf("latency", threshold_ms=st.integers(0, 5), upper_threshold_ms=st.sampled_from([0, 0, 4])),
+    _leaf("span_count", min_spans=st.integers(0, 6), max_spans=st.sampled_from([0, 0, 6])),
+    _leaf("latency", threshold_ms=st.integers(0, 5), upper_threshold_ms=st.sampled_from([0, 0, 6])),
     _leaf("string_attribute", key=st.sampled_from(CONDITIONS), values=st.just(["x"]), invert_match=st.booleans()),
     _leaf("string_attribute", key=st.sampled_from(CONDITIONS), values=st.just(["x"])),
     _leaf("threshold"),

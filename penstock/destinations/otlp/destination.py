@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from penstock.destinations.contract import (
     NULL_TABLE_BOOK,
     Batch,
     Destination,
+    Order,
     Part,
     Receipt,
     Stager,
@@ -93,7 +94,7 @@ class OtlpDestination(Destination[OtlpConfig]):
         with Sender(self.config) as sender:
             for table in signals:
                 try:
-                    self._send_all(sender, Signal(table), [part for part in parts if part.table == table])
+                    self._send_all(sender, Signal(table), [part for part in parts if part.table == table], batch.order)
                 except Busy as busy:
                     self._quiet_until = time.monotonic() + busy.pause
                     raise
@@ -117,9 +118,10 @@ class OtlpDestination(Destination[OtlpConfig]):
         if left > 0:
             raise Busy(f"it asked to be left alone for another {left:.0f} s", left)
 
-    def _send_all(self, sender: Sender, signal: Signal, parts: Sequence[Part]) -> None:
+    def _send_all(self, sender: Sender, signal: Signal, parts: Sequence[Part], order: Order | None) -> None:
         progress = self._progress.setdefault(signal.value, _Progress())
-        due = self._due(parts, progress)
+        staged = staged_pieces(parts, order)
+        due = (found for piece in staged if (found := progress.due(piece)) is not None)
         for pieces in request_batches(due, self.config.max_spans, self.config.max_bytes):
             todo = [pieces]
             while todo:
@@ -128,9 +130,6 @@ class OtlpDestination(Destination[OtlpConfig]):
                 if request:
                     todo += reversed(self._send(sender, signal, request, progress))
                     faults.reach("destination.writing")
-
-    def _due(self, parts: Sequence[Part], progress: _Progress) -> Iterator[StagedPiece]:
-        return (due for piece in staged_pieces(parts) if (due := progress.due(piece)) is not None)
 
     def _send(self, sender: Sender, signal: Signal, pieces: Pieces, progress: _Progress) -> Sequence[Pieces]:
         """Send a request; returns those to send instead of it, if it was refused."""

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.destinations.contract import Part
+from penstock.destinations.contract import Order, Part
 from penstock.otlp.request_pieces import Piece, cut_request
-from penstock.outcome import PLACE_SCHEMA
+from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA
 
 SCHEMA: pa.Schema = pa.schema([*PLACE_SCHEMA, pa.field("nth", pa.int32()), pa.field("body", pa.binary())])
-_AT_ONCE = 256
-"""How many rows are held as Python objects at a time."""
 
 
 class Place(NamedTuple):
@@ -75,20 +74,28 @@ class RequestFile:
         return Part(table, str(self._path), self._rows, partition, offset)
 
 
-def staged_pieces(parts: Sequence[Part]) -> Iterator[StagedPiece]:
-    """All pieces of the rows of the parts, in the order of the log, partition by partition."""
-    for part in sorted(parts, key=lambda part: (part.partition, part.first_offset)):
-        for place, body in _rows(part):
-            pieces = list(cut_request(body))
-            first, total = 0, sum(len(piece.entries) for piece in pieces)
-            for piece in pieces:
-                yield StagedPiece(place, first, total, piece)
-                first += len(piece.entries)
+def staged_pieces(parts: Sequence[Part], order: Order | None = None) -> Iterator[StagedPiece]:
+    """All pieces of the rows of the parts, in the order of the log; partition by partition if that is not known."""
+    for place, body in _rows(parts, order):
+        pieces = list(cut_request(body))
+        first, total = 0, sum(len(piece.entries) for piece in pieces)
+        for piece in pieces:
+            yield StagedPiece(place, first, total, piece)
+            first += len(piece.entries)
 
 
-def _rows(part: Part) -> Iterator[tuple[Place, bytes]]:
-    with pa.OSFile(part.path, "rb") as file, pa.ipc.open_stream(file) as stream:
-        for batch in stream:
-            for start in range(0, batch.num_rows, _AT_ONCE):
-                *places, bodies = (column.to_pylist() for column in batch.slice(start, _AT_ONCE).columns)
-                yield from zip(map(Place._make, zip(*places, strict=True)), bodies, strict=True)
+def _rows(parts: Sequence[Part], order: Order | None) -> Iterator[tuple[Place, bytes]]:
+    """Files are mapped and not read: in memory are the places of all rows, and one body at a time."""
+    batches = [batch for part in parts for batch in pa.ipc.open_stream(pa.memory_map(part.path))]
+    if not batches:
+        return
+    partition, offset, item, nth = (
+        np.concatenate([batch.column(name).to_numpy().astype(np.int64) for batch in batches])
+        for name in (*PLACE_COLUMNS, "nth")
+    )
+    ranks = np.zeros(len(offset), np.int64) if order is None else order.ranks(partition, offset)
+    ends = np.cumsum([batch.num_rows for batch in batches])
+    for row in np.lexsort((nth, item, offset, partition, ranks)).tolist():
+        of = int(np.searchsorted(ends, row, "right"))
+        body = batches[of].column("body")[row - int(ends[of]) + batches[of].num_rows].as_py()
+        yield Place(int(partition[row]), int(offset[row]), int(item[row]), int(nth[row])), body

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ from penstock.engine.ledger import (
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import own_sources
-from penstock.engine.stateful.noted_places import with_notes
+from penstock.engine.stateful.noted_places import notes_by_place, with_notes
 from penstock.engine.stateful.step_holds import holds_in_order
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local_log import LocalLog
@@ -449,6 +449,7 @@ class Delivery:
                 batch.number,
                 refusals.all_failed(report, refused),
                 report.failed_rows + refused_rows,
+                noted_rows(report),
             )  # fmt: skip
             faults.reach("route.before_ledger_commit")
             self._commit(batch, replace(settlement, deferred=deferred, seconds=time.monotonic() - started))
@@ -476,14 +477,23 @@ class Delivery:
         return {**dict.fromkeys(self.ledger.held(route)), **holds_in_order(self.log, report.holds, read)}
 
     def store_failed(
-        self, settlement: Settlement, number: int, failed: Iterable[pa.RecordBatch], rows: int
+        self,
+        settlement: Settlement,
+        number: int,
+        failed: Iterable[pa.RecordBatch],
+        rows: int,
+        noted: Iterable[pa.RecordBatch] = (),
     ) -> Settlement:
-        """Store what failed, ``rows`` rows in all, and count it. The caller holds ``settle_lock``."""
+        """Store what failed, ``rows`` rows in all, and count it. ``noted`` has what the holding step has said of items,
+        among them those that failed. The caller holds ``settle_lock``."""
         if not rows:
             return settlement
         route, counted = self.plan.name, refusals.CountedBatches(failed)
-        step = self.plan.holding_step() if self.plan.holding is not None else None
-        items = failed_items(self.log, counted, step.cut_out if step is not None else None)
+        cut_out = None
+        if self.plan.holding is not None:
+            step, notes = self.plan.holding_step(), notes_by_place(noted)
+            cut_out = partial(step.cut_out, leaving=self.plan.leaving, notes=notes)
+        items = failed_items(self.log, counted, cut_out)
         extent = self.failed_store.append(route, number, self.ledger.failed_extent(route), items)
         skipped = dict(settlement.skipped)
         # Rows that a step in Spark made of one item fail one by one; the item is kept, and replayed, once.
@@ -575,8 +585,13 @@ def postponed_by(receipts: Iterable[TableReceipt], report: BatchReport) -> list[
     waiting = [rows for table in receipts for rows in table.waiting]
     if not waiting:
         return []
-    known = [rows for file in report.places for rows in read_rows(file.path)]
+    known = list(noted_rows(report))
     return [Postponed(rows.group, with_notes(rows.places, known), rows.reason, rows.due) for rows in waiting]
+
+
+def noted_rows(report: BatchReport) -> Iterator[pa.RecordBatch]:
+    """What its holding step has said of the items that a report has staged, and of those that failed behind it."""
+    return (rows for file in (*report.places, *report.noted) for rows in read_rows(file.path))
 
 
 def skipped_by(skipped: Mapping[str, int], receipts: Iterable[TableReceipt]) -> dict[str, int]:

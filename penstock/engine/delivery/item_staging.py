@@ -80,13 +80,13 @@ def _go_on(
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     for failures in map(wanted.take, outcome.failures):
         if failures.num_rows:
-            run.failed.add(failures)
+            run.fail(failures)
     # These are the wanted items themselves: whatever becomes of them counts.
     yield from run.run_chain(wanted.take(outcome.kept), read)
     # Of these the wanted items are made, and perhaps others, which count elsewhere.
     for _, made in rest.runs(wanted.leave(outcome.kept)) if rest.links else ():
         for failures in map(wanted.take, made.failures):
             if failures.num_rows:
-                run.failed.add(failures)
+                run.fail(failures)
         yield read, wanted.take(made.kept)
         run.note.mark_progress()

@@ -99,6 +99,7 @@ class TaskRun:
         self.failed = RowFile(plan.stage_dir, "failed", STEP_FAILURE_SCHEMA)
         self.places = RowFile(plan.stage_dir, "places", NOTED_PLACE_SCHEMA)
         """What is staged, on a route whose ranges do not tell."""
+        self._noted = RowFile(plan.stage_dir, "noted", NOTED_PLACE_SCHEMA)
         self.leaving: Items | None = None
         """What the holding step has let go, of which rows are staged at the moment."""
         self._open = ExitStack()
@@ -107,6 +108,7 @@ class TaskRun:
         self._open.enter_context(self.note)
         self._open.enter_context(self.failed)
         self._open.enter_context(self.places)
+        self._open.enter_context(self._noted)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -130,7 +132,7 @@ class TaskRun:
             self.skipped.update(outcome.skipped)
             self._added.update(outcome.added)
             for failures in outcome.failures:
-                self.failed.add(failures)
+                self.fail(failures)
             yield original, outcome.kept
             self.note.mark_progress()
 
@@ -166,8 +168,14 @@ class TaskRun:
             if taken.skipped:
                 self.skipped[STAGE_LABEL] += taken.skipped
             if taken.failures.num_rows:
-                self.failed.add(labelled(taken.failures, STAGE_LABEL))
+                self.fail(labelled(taken.failures, STAGE_LABEL))
         return stager.finish()
+
+    def fail(self, failures: pa.RecordBatch) -> None:
+        """Take down what has failed, with what its holding step has said of it."""
+        self.failed.add(failures)
+        if self.leaving is not None:
+            self._noted.add(note_items(failures, self.leaving))
 
     def note_places(self, rows: pa.RecordBatch) -> None:
         """Write down where these rows are, with what their holding step has said of them."""
@@ -190,7 +198,7 @@ class TaskRun:
         report = TaskReport(
             self._items, self._staged, dict(self.skipped), parts, self.failed.files,
             added=dict(self._added), given=dict(self.given), returned=dict(self._returned), places=self.places.files,
-            digest=self._digest,
+            noted=self._noted.files, digest=self._digest,
         )  # fmt: skip
         at = self._stretch
         return report if at is None else replace(report, partition=at.partition, start=at.start, end=at.end)

@@ -59,6 +59,8 @@ class TaskReport:
     """How many shards of a holding step have decided."""
     places: Sequence[RowsOnDisk] = ()
     """What a route with such a step has staged (``NOTED_PLACE_SCHEMA``): its range does not tell."""
+    noted: Sequence[RowsOnDisk] = ()
+    """What has failed behind such a step, the same way."""
     digest: int = 0
     """Of the items that it has staged."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class TaskReport:
                 "parts": tuple(Part(**part) for part in raw["parts"]),
                 "failed": tuple(RowsOnDisk(**file) for file in raw["failed"]),
                 "places": tuple(RowsOnDisk(**file) for file in raw["places"]),
+                "noted": tuple(RowsOnDisk(**file) for file in raw["noted"]),
                 "holds": {int(partition): first for partition, first in raw["holds"].items()},
             }
         )
@@ -102,6 +105,7 @@ class BatchReport:
     holds: Mapping[int, int] = field(default_factory=dict)
     shards: int = 0
     places: Sequence[RowsOnDisk] = ()
+    noted: Sequence[RowsOnDisk] = ()
     digest: int = 0
     """Of the items that it has staged, and of how many go to each table."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -134,6 +138,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     parts: list[Part] = []
     failed: list[RowsOnDisk] = []
     places: list[RowsOnDisk] = []
+    noted: list[RowsOnDisk] = []
     given: Counter[str] = Counter()
     returned: Counter[str] = Counter()
     counts: Counter[str] = Counter()
@@ -160,13 +165,14 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         parts.extend(report.parts)
         failed.extend(report.failed)
         places.extend(report.places)
+        noted.extend(report.noted)
     for step in given.keys() | returned.keys():
         check_count(step, given[step], returned[step])
     parts.sort(key=lambda part: (part.partition, part.first_offset))
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
     return BatchReport(
         ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards,
-        places, add_digests(digest, digest_of_tables(rows_by_table(parts))), dict(counts), dict(levels),
+        places, noted, add_digests(digest, digest_of_tables(rows_by_table(parts))), dict(counts), dict(levels),
     )  # fmt: skip
 
 

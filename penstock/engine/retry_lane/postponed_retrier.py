@@ -157,7 +157,8 @@ class PostponedRetrier:
             marked=self.delivery.tables_with_mark(receipts),
         )  # fmt: skip
         refused = sum(rows.num_rows for rows in found)
-        self._settle(number, settlement, list(all_failed(report, refused_items(found))), report.failed_rows + refused)
+        failed = list(all_failed(report, refused_items(found)))
+        self._settle(number, settlement, failed, report.failed_rows + refused, [places])
 
     def _check_same_rows(self, number: int, report: BatchReport) -> None:
         """Raises ``TransientError`` if a retry that was begun has other rows now, and the destination has those that it
@@ -213,11 +214,18 @@ class PostponedRetrier:
 
     def _fail(self, number: int, places: pa.RecordBatch, step: str, code: str, message: str) -> None:
         failures = labelled(failures_of(places, code, message), step)
-        self._settle(number, Settlement(places.num_rows, 0), [failures], places.num_rows)
+        self._settle(number, Settlement(places.num_rows, 0), [failures], places.num_rows, [places])
 
-    def _settle(self, number: int, settlement: Settlement, failed: Sequence[pa.RecordBatch], rows: int) -> None:
+    def _settle(
+        self,
+        number: int,
+        settlement: Settlement,
+        failed: Sequence[pa.RecordBatch],
+        rows: int,
+        noted: Sequence[pa.RecordBatch],
+    ) -> None:
         with self.delivery.settle_lock:
-            settlement = self.delivery.store_failed(settlement, number, failed, rows)
+            settlement = self.delivery.store_failed(settlement, number, failed, rows, noted)
             faults.reach("postponed.before_ledger_commit")
             self._postponed_again.update(self.delivery.ledger.settle_retry(self._route, number, settlement))
         self._backoffs.pop(number, None)

@@ -6,14 +6,14 @@ step had decided on it is in no state any more: so it goes along, as a note.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.holding.item import MADE, Items
-from penstock.items import ItemKeys, item_keys, parents
+from penstock.items import ItemKeys, item_keys, outer_item, parents
 from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA
 
 NOTE = "note"
@@ -54,6 +54,15 @@ def noted_items(places: pa.RecordBatch, kind: np.dtype[np.void]) -> Items:
     """The items that are noted, each once."""
     notes = as_noted(places).column(NOTE).drop_null().unique()
     found: Items = np.frombuffer(b"".join(notes.to_pylist()), kind)
+    return found
+
+
+def notes_by_place(noted: Iterable[pa.RecordBatch]) -> dict[tuple[int, int, int], bytes]:
+    """The notes of items as their step has let them go, by partition, offset and number."""
+    found: dict[tuple[int, int, int], bytes] = {}
+    for rows in noted:
+        for row in rows.filter(rows.column(NOTE).is_valid()).to_pylist():
+            found[row["partition"], row["offset"], outer_item(row["item"])] = row[NOTE]
     return found
 
 

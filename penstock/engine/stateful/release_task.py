@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -101,18 +101,14 @@ class _Release:
             waiting=sum(shard.held - shard.let_go - shard.dropped for shard in shards),
             waiting_in_all=sum(shard.waiting for shard in shards),
             holds=holds, shards=len(shards), places=report.places, digest=report.digest,
-            counts=dict(sum((Counter(shard.counts) for shard in shards), Counter())),
-            levels=dict(sum((Counter(shard.levels) for shard in shards), Counter())),
+            counts=_sums([shard.counts for shard in shards]), levels=_sums([shard.levels for shard in shards]),
+            noted=report.noted,
         )  # fmt: skip
 
     def _go_on(self, run: TaskRun, items: Items) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         run.leaving = self._noteworthy(items)
         made = (items["bits"] & MADE) != 0
-        if made.any():
-            rows = self._step.make(items[made], self._leaving)
-            yield from run.run_chain(rows)
-            items = items[~made]
-        leaving = LeavingItems(items)
+        leaving = LeavingItems(items[~made])
         wanted = WantedItems(places_of(leaving.items))
         for records in self._log.fetch(wanted.places):
             for read, outcome in self._head.runs(records):
@@ -121,6 +117,8 @@ class _Release:
             wanted.note_fetched(records)
         self._fail(run, wanted.not_taken(), "the steps before it no longer let the record through")
         self._fail(run, wanted.not_fetched(), "the log no longer has the record")
+        if made.any():
+            yield from run.run_chain(self._step.make(items[made], self._leaving))
 
     def _noteworthy(self, items: Items) -> Items | None:
         """The items, if they say more than where they are."""
@@ -129,3 +127,9 @@ class _Release:
     def _fail(self, run: TaskRun, places: pa.RecordBatch, message: str) -> None:
         if places.num_rows:
             run.failed.add(labelled(failures_of(places, LOST, message), self._label))
+
+
+def _sums(numbers: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """By name, also where it is 0: a level that is 0 now was another one before."""
+    names = {name for each in numbers for name in each}
+    return {name: sum(each.get(name, 0) for each in numbers) for name in sorted(names)}

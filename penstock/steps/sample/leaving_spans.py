@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from penstock.holding.item import Items
+from penstock.holding.item import MADE, Items
 from penstock.items import with_items
 from penstock.otlp.attributes import SPAN_ATTRIBUTES, find_attributes
 from penstock.otlp.cut_spans import Additions, cut_spans
@@ -21,12 +21,12 @@ from penstock.otlp.request_bytes import PROTOBUF
 from penstock.otlp.span_rows import SpanRows
 from penstock.otlp.trace_requests import TraceRequests
 from penstock.outcome import PLACES_PER_PARTITION, place_key
-from penstock.record import Header, Record, entries, placed
+from penstock.record import Header, Op, Record, entries, placed
 from penstock.sampling.span_item import FLUSHED, LEAVING_SPAN, PLACEHOLDER
 from penstock.sampling.trace_keys import round_keys, unscramble
 from penstock.steps.contract import Leaving
 from penstock.steps.headers import with_header, without_header
-from penstock.steps.sample.span_marks import AS_IT_IS, POLICY, SpanMarks
+from penstock.steps.sample.span_marks import AS_IT_IS, WRITTEN, SpanMarks
 
 Numbers = npt.NDArray[np.int64]
 
@@ -49,21 +49,23 @@ class LeavingSpans:
         spans = self._cut(records, items[~whole], at[~whole], leaving)
         return spans if as_they_are.num_rows == 0 else _in_order([as_they_are, spans])
 
-    def cut_out(self, record: Record, item: int) -> Record:
-        """A record with only one of its spans. One that cannot be read stays as it is."""
-        rows = placed(entries([record]), max(record.partition, 0), max(record.offset, 0))
-        wanted = np.zeros(1, LEAVING_SPAN)
-        wanted["partition"], wanted["offset"], wanted["item"] = (
-            rows["partition"][0].as_py(),
-            rows["offset"][0].as_py(),
-            item,
-        )
-        wanted["bits"] = AS_IT_IS
-        made = self.release(rows, wanted, Leaving(b"", as_otlp=True)) if item else rows.slice(0, 0)
-        if made.num_rows == 0:
+    def cut_out(self, record: Record, item: int, leaving: Leaving, note: bytes | None) -> Record:
+        """A record with only one of its spans, as it left; as it came, if nothing is known of that. One that cannot be
+        read, and is none of ours, stays as it is."""
+        wanted = np.zeros(1, LEAVING_SPAN) if note is None else np.frombuffer(note, LEAVING_SPAN).copy()
+        if note is None:
+            wanted["bits"] = AS_IT_IS
+        as_otlp = replace(leaving, as_otlp=True)
+        if wanted["bits"][0] & MADE:
+            made = self.make(wanted, as_otlp)
+        else:
+            wanted["partition"], wanted["offset"], wanted["item"] = 0, 0, item
+            made = self.release(placed(entries([record]), 0, 0), wanted, as_otlp) if item else None
+        if made is None or made.num_rows == 0:
             return record
         headers = {**record.headers, Header.CONTENT_TYPE.value: PROTOBUF, Header.ONLY_ITEM.value: str(item)}
-        return replace(record, data=made["data"][0].as_py(), headers=headers)
+        namespace = made["namespace"][0].as_py()
+        return replace(record, data=made["data"][0].as_py(), headers=headers, namespace=namespace, op=Op.INSERT)
 
     def make(self, items: Items, leaving: Leaving) -> pa.RecordBatch:
         """A decision span for each item."""
@@ -85,8 +87,9 @@ class LeavingSpans:
         rows, there = found.find(request, items["item"])
         items, rows, request = items[there], rows[there], request[there]
         cut = cut_spans(found.buffer, found.scanned, rows, self._additions(items))
-        marked = find_attributes(found.buffer, spans.begin[rows], spans.end[rows], SPAN_ATTRIBUTES, [POLICY])[0]
-        special = ((items["bits"] & (FLUSHED | PLACEHOLDER)) != 0) | ((marked.kind != 0) & self._marks.apply_to(items))
+        ours = find_attributes(found.buffer, spans.begin[rows], spans.end[rows], SPAN_ATTRIBUTES, WRITTEN)
+        marked = np.logical_or.reduce([values.kind != 0 for values in ours])
+        special = ((items["bits"] & (FLUSHED | PLACEHOLDER)) != 0) | (marked & self._marks.apply_to(items))
         requests: list[bytes] = cut.to_pylist()
         for place in np.flatnonzero(special).tolist():
             # Few: what is not only added to must be built anew.

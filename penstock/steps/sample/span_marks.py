@@ -23,6 +23,8 @@ from penstock.steps.sample.config import Names
 POLICY = "sampling.policy"
 ADJUSTED_COUNT = "sampling.adjusted_count"
 DRY_SAMPLED, DRY_POLICY = "penstock.sampled", "penstock.policy"
+WRITTEN = (POLICY, ADJUSTED_COUNT, DRY_SAMPLED, DRY_POLICY)
+"""What is written on spans: what another sampler wrote under these names is replaced."""
 PLACEHOLDER_NAME, PLACEHOLDER_SERVICE = "TRACE NOT SAMPLED", "not-sampled-dummy-service"
 DECISION_NAME = "decision"
 _ATTRIBUTES = 9 << 3 | 2
@@ -122,8 +124,7 @@ class SpanMarks:
 def _keep_last(span: Span) -> None:
     """Leave out what another sampler has written, where ours stands behind it."""
     last = {each.key: place for place, each in enumerate(span.attributes)}
-    ours = (POLICY, ADJUSTED_COUNT)
-    kept = [each for place, each in enumerate(span.attributes) if each.key not in ours or last[each.key] == place]
+    kept = [each for place, each in enumerate(span.attributes) if each.key not in WRITTEN or last[each.key] == place]
     del span.attributes[:]
     span.attributes.extend(kept)
 

@@ -84,8 +84,11 @@ class Sample(HoldingStep[SampleConfig]):
     def release(self, rows: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
         return self._leaving_spans.release(rows, items, leaving)
 
-    def cut_out(self, record: Record, item: int) -> Record:
-        return self._leaving_spans.cut_out(record, item)
+    def cut_out(
+        self, record: Record, item: int, leaving: Leaving, notes: Mapping[tuple[int, int, int], bytes]
+    ) -> Record:
+        note = notes.get((record.partition, record.offset, item))
+        return self._leaving_spans.cut_out(record, item, leaving, note)
 
     def make(self, items: Items, leaving: Leaving) -> pa.RecordBatch:
         return self._leaving_spans.make(items, leaving)

@@ -246,12 +246,12 @@ def test_tables_get_json() -> None:
 def test_a_failed_span_is_kept_as_a_request_of_one_span_and_keeps_its_number() -> None:
     sample = step()
     body = request(error(1), error(2, attributes={"k": "v"}), error(3), **{"service.name": "shop"})
-    kept = sample.cut_out(Record(body, "traces", headers=PROTOBUF, partition=4, offset=9), 2)
+    kept = sample.cut_out(Record(body, "traces", headers=PROTOBUF, partition=4, offset=9), 2, Leaving(SECRET), {})
     message = ExportTraceServiceRequest.FromString(kept.data)
     assert [each.span_id for each in message.resource_spans[0].scope_spans[0].spans] == [span(2).span_id]
     assert attributes(message.resource_spans[0].scope_spans[0].spans[0]) == {"k": "v"}
     assert (kept.partition, kept.offset, kept.headers["only_item"]) == (4, 9, "2")
-    assert sample.cut_out(kept, 2) == kept
+    assert sample.cut_out(kept, 2, Leaving(SECRET), {}) == kept
     again = records(kept)
     assert items_of(sample, again)["item"].tolist() == [2]
     (row,) = leaving(sample, again, sampler(sample).decide(items_of(sample, again)))
@@ -260,4 +260,73 @@ def test_a_failed_span_is_kept_as_a_request_of_one_span_and_keeps_its_number() -
 
 def test_a_failed_request_that_cannot_be_read_is_kept_as_it_is() -> None:
     broken = Record(b"\xff", "traces", headers=PROTOBUF, partition=0, offset=0)
-    assert step().cut_out(broken, 1) == broken
+    assert step().cut_out(broken, 1, Leaving(SECRET), {}) == broken
+
+
+def test_a_failed_span_is_kept_as_it_left_and_not_as_it_came() -> None:
+    """With what was written on it; a placeholder, and a decision, as what they are."""
+    drop = {
+        "name": "drop", "type": "downgrader", "emit_single_span_for_not_sampled": True,
+        "downgrader": {"downgrade_to": "NotSampled", "sub_policy": {"name": "all", "type": "always_sample"}},
+    }  # fmt: skip
+    sample = step(ERRORS, drop)
+    body = Record(
+        request(error(1), span(2, name="secret")), "traces", headers=PROTOBUF, partition=0, offset=FIRST_OFFSET
+    )
+    batch = records(body)
+    state = sampler(sample)
+    first = state.decide(items_of(sample, batch))
+    last = state.decide(np.empty(0, sample.item_type), [], [], flush_command(Place(7, 3, 50, 60)))
+    notes = {
+        (int(each["partition"]), int(each["offset"]), int(each["item"])): each.tobytes()
+        for each in np.concatenate([first.released, last.released])
+    }
+    told = Record(b"{}", "flush", partition=7, offset=3)
+    kept = [sample.cut_out(told if place[0] else body, place[2], Leaving(SECRET), notes) for place in notes]
+    found = [one_span({"data": each.data})[1] for each in kept]
+    assert [each.name for each in found] == ["span 1", "TRACE NOT SAMPLED", "decision", "decision"]
+    assert attributes(found[0])["sampling.policy"] == "errors"
+    assert {each.namespace for each in kept} == {"traces"}
+    again = sample.scan(records(*kept), SECRET)
+    assert again.parts is not None
+    assert again.parts.numbers.tolist() == [place[2] for place in notes]
+
+
+def test_a_count_that_came_alone_is_replaced_too() -> None:
+    sample = step()
+    batch = records(request(error(1, attributes={"sampling.adjusted_count": 100.0})))
+    (row,) = leaving(sample, batch, sampler(sample).decide(items_of(sample, batch)))
+    written = [(each.key, each.value.double_value) for each in one_span(row)[1].attributes]
+    assert written == [("sampling.policy", 0.0), ("sampling.adjusted_count", 1.0)]
+
+
+def test_without_a_secondary_cache_what_waited_there_waits_with_the_others() -> None:
+    lone = {"name": "lone", "type": "root_spans", "root_spans": {"sub_policy": {**ERRORS, "name": "inner"}}}
+    before = step(lone, primary_cache_size=8, secondary_cache_size=4)
+    state = sampler(before)
+    batch = records(request(*(span(number) for number in (1, 2, 3))))
+    assert state.decide(items_of(before, batch)).levels["secondary_size"] == 3
+    after = step(lone, ERRORS, primary_cache_size=8)
+    again = sampler(after)
+    for blob in state.snapshot():
+        again.apply(blob)
+    moved = again.decide(np.empty(0, after.item_type))
+    assert (moved.waiting, moved.dropped) == (3, 0)
+    assert (moved.levels["primary_size"], moved.levels["secondary_size"]) == (3, 0)
+    restored = sampler(after)
+    for blob in [*state.snapshot(), *moved.change.append]:
+        restored.apply(blob)
+    assert restored.snapshot() == again.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"type": "latency", "threshold_ms": 7, "latency": {"threshold_ms": 5}}, "stands beside `type`"),
+        ({"type": "span_count", "min_spans": 5, "max_spans": 3}, "no trace has 5 spans or more and 3 or fewer"),
+        ({"type": "latency", "threshold_ms": 500, "upper_threshold_ms": 300}, "no trace lasts longer than 500 ms"),
+    ],
+)
+def test_a_policy_that_contradicts_itself_is_refused(policy: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        step({"name": "odd", **policy})

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from penstock.outcome import FAILURE_SCHEMA, PLACE_COLUMNS, Outcome
 from penstock.steps.contract import ArrowStep
-from penstock_example.sample.config import SampleConfig
+from penstock_example.thin.config import ThinConfig
 
 
-class Sample(ArrowStep[SampleConfig]):
+class Thin(ArrowStep[ThinConfig]):
     def apply(self, batch: pa.RecordBatch) -> Outcome:
         kept, failures = [], []
         # A loop over records is easy to read and slow; steps that matter work on whole columns.
