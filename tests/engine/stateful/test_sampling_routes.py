@@ -17,7 +17,7 @@ from penstock.record import Record, entries
 from tests.cli.processes import Terminal
 from tests.otlp.messages import listed
 from tests.support.command import run_penstock
-from tests.support.otlp_receiver import otlp_receiver
+from tests.support.otlp_receiver import OtlpReceiver, otlp_receiver
 from tests.support.otlp_requests import UNKNOWN, key_values
 
 PIPELINE = """\
@@ -222,3 +222,42 @@ def test_what_leaves_by_otlp_is_what_came(tmp_path: Path) -> None:
             (g.resource, g.schema_url, s.scope, s.schema_url, each) for body in came for g, s, each in listed(body)
         ]
     assert len(left) == sum(len(listed(body)) for body in came)
+
+
+DROP = """\
+            - name: drop
+              type: downgrader
+              emit_single_span_for_not_sampled: true
+              downgrader: {downgrade_to: NotSampled, sub_policy: {name: flagged, type: trace_flags}}
+"""
+
+
+def test_what_was_refused_is_replayed_as_it_left(tmp_path: Path) -> None:
+    """With what the sampler had written on it, and never a span in place of the one that says that it was dropped."""
+
+    def named(name: str, trace: int, **fields: int) -> bytes:
+        message = ExportTraceServiceRequest.FromString(request([(trace, 0)], error=not fields))
+        span = message.resource_spans[0].scope_spans[0].spans[0]
+        span.name, span.flags = name, fields.get("flags", 0)
+        return bytes(message.SerializeToString())
+
+    def came(receiver: OtlpReceiver) -> dict[str, dict[str, str]]:
+        return {span.name: {each.key: each.value.string_value for each in span.attributes} for span in receiver.spans}
+
+    with otlp_receiver() as receiver:
+        config = PIPELINE.format(to=f"{{type: otlp, endpoint: '{receiver.endpoint}'}}")
+        (tmp_path / "pipeline.yaml").write_text(config.replace("          policies:\n", f"          policies:\n{DROP}"))
+        refused = {"bad", "TRACE NOT SAMPLED"}
+        receiver.dislikes = lambda sent: any(span.name in refused for _, _, span in listed(sent))
+        append(tmp_path, named("bad", 1), named("good", 2), named("secret", 3, flags=1))
+        run_once(tmp_path)
+        assert set(came(receiver)) == {"good"}
+        assert totals(tmp_path) == (3, 0, 1, 0, 2, 0)
+        receiver.dislikes = lambda _: False
+        receiver.requests.clear()
+        assert Terminal(tmp_path).penstock("failed", "replay", "--route", "sampled").returncode == 0
+        run_once(tmp_path)
+        found = came(receiver)
+    assert set(found) == refused
+    assert found["bad"]["sampling.policy"] == "errors"
+    assert found["TRACE NOT SAMPLED"]["sampling.policy"] == "drop"
