@@ -212,7 +212,8 @@ class HoldingStep(ABC, Generic[ConfigT]):
 
     def release(self, rows: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
         """The rows that leave of these, among them one for each of ``items``, with its number as ``item``. The items
-        are all that leave of the rows, of ``released_type``, sorted by place and number."""
+        are all that leave of the rows, of ``released_type``, sorted by place and number. Only a step whose
+        ``released_type`` is its own is asked: the items of others are rows."""
         return rows
 
     def cut_out(

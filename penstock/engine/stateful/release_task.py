@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -60,7 +60,7 @@ class _Release:
     def set_aside(self, run: TaskRun, decided: Iterable[pa.RecordBatch]) -> list[Part]:
         """Stage nothing: only write down what would go on."""
         for items in self._read(decided):
-            run.leaving = self._noteworthy(items)
+            run.leaving = items if self._step.released_type != ITEM else None
             run.note_places(places_of(items))
         return []
 
@@ -106,23 +106,28 @@ class _Release:
         )  # fmt: skip
 
     def _go_on(self, run: TaskRun, items: Items) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        run.leaving = self._noteworthy(items)
+        if self._step.released_type == ITEM:
+            yield from self._fetch(run, items, lambda rows: rows)
+            return
+        run.leaving = items
         made = (items["bits"] & MADE) != 0
         leaving = LeavingItems(items[~made])
-        wanted = WantedItems(places_of(leaving.items))
-        for records in self._log.fetch(wanted.places):
-            for read, outcome in self._head.runs(records):
-                rows = self._step.release(outcome.kept, leaving.of(outcome.kept), self._leaving)
-                yield from run.run_chain(wanted.take(rows), read)
-            wanted.note_fetched(records)
-        self._fail(run, wanted.not_taken(), "the steps before it no longer let the record through")
-        self._fail(run, wanted.not_fetched(), "the log no longer has the record")
+        yield from self._fetch(
+            run, leaving.items, lambda rows: self._step.release(rows, leaving.of(rows), self._leaving)
+        )
         if made.any():
             yield from run.run_chain(self._step.make(items[made], self._leaving))
 
-    def _noteworthy(self, items: Items) -> Items | None:
-        """The items, if they say more than where they are."""
-        return items if self._step.released_type != ITEM else None
+    def _fetch(
+        self, run: TaskRun, items: Items, release: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        wanted = WantedItems(places_of(items))
+        for records in self._log.fetch(wanted.places):
+            for read, outcome in self._head.runs(records):
+                yield from run.run_chain(wanted.take(release(outcome.kept)), read)
+            wanted.note_fetched(records)
+        self._fail(run, wanted.not_taken(), "the steps before it no longer let the record through")
+        self._fail(run, wanted.not_fetched(), "the log no longer has the record")
 
     def _fail(self, run: TaskRun, places: pa.RecordBatch, message: str) -> None:
         if places.num_rows:
