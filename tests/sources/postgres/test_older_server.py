@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.testing.waiting import eventually
 from tests.sources.postgres.rig import Rig
 from tests.support.postgres import LOGICAL, Server
 
@@ -122,12 +123,18 @@ def test_an_older_server_that_has_everything_that_the_log_has_goes_on(rig: Rig, 
 
 def test_a_server_on_a_new_timeline_goes_on_if_that_began_after_what_the_log_has(rig: Rig, server: Server) -> None:
     server.stop()
-    server.recover_at_start()
-    server.start(settings=RESTORED)
+    restart_on_a_new_timeline(rig, server)
     assert rig.ask("SELECT timeline_id FROM pg_control_checkpoint()") == [(2,)]
     rig.ask("INSERT INTO t VALUES (11)")
     rig.catch_up()
     assert rig.is_mirrored("public.t")
+
+
+def restart_on_a_new_timeline(rig: Rig, server: Server) -> None:
+    """It takes questions before it has recovered, and nothing else."""
+    server.recover_at_start()
+    server.start(settings=RESTORED)
+    eventually(lambda: rig.ask("SELECT pg_is_in_recovery()") == [(False,)], "the server has recovered")
 
 
 def test_a_timeline_that_left_before_what_the_log_has_is_refused(rig: Rig, server: Server) -> None:
@@ -136,8 +143,7 @@ def test_a_timeline_that_left_before_what_the_log_has_is_refused(rig: Rig, serve
     rig.catch_up()
     server.stop()
     server.put_back(copy)
-    server.recover_at_start()
-    server.start(settings=RESTORED)
+    restart_on_a_new_timeline(rig, server)
     rig.ask(*NOISE)
     error = refusal(rig)
     assert error.code == "PEN-PGS-013"
