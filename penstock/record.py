@@ -66,6 +66,16 @@ class Header(StrEnum):
     """The only item of it that is meant; absent if all of it is."""
     ONLY_ITEM = "only_item"
     """Of a failed record that was cut: ``data`` has only this item of what the log had."""
+    SOURCE = "source"
+    """Of a bundle of state: the producer whose state it is."""
+    KIND = "kind"
+    """Of a bundle: what kind of things it has the state of."""
+    VERSION = "version"
+    """Of a bundle: ``incarnation.generation``, two whole numbers."""
+    DEPENDS_ON = "depends_on"
+    """Of a bundle: the version of another kind that must be there before it."""
+    BASE = "base"
+    """Of a bundle of changes: the version of the whole state that they are changes of."""
 
 
 ENTRY_SCHEMA: pa.Schema = pa.schema(
