@@ -40,6 +40,11 @@ class HeldItems:
         """How many items wait."""
         return len(self._chains)
 
+    @property
+    def keys(self) -> int:
+        """Of how many keys something waits."""
+        return len(self._keys)
+
     def find(self, high: Words, low: Words) -> Numbers:
         """The numbers of those of these keys of which something waits, each once."""
         numbers = np.unique(self.numbers(high, low))
@@ -77,6 +82,10 @@ class HeldItems:
     def numbers(self, high: Words, low: Words) -> Numbers:
         """The number of each key; -1 for one of which nothing waits."""
         return self._keys.find(np.ascontiguousarray(high), np.ascontiguousarray(low))
+
+    def first_items(self) -> tuple[Numbers, Items]:
+        """The numbers of all keys, and the first item of each."""
+        return self._chains.first_items()
 
     def first_times(self) -> tuple[Numbers, Numbers]:
         """The numbers of all keys, and the time of the first item of each."""

@@ -31,7 +31,7 @@ from penstock.otlp.wire import (
 
 Places = npt.NDArray[np.int64]
 
-SPAN_ATTRIBUTES, RESOURCE_ATTRIBUTES, EVENT_ATTRIBUTES = 9, 1, 3
+SPAN_ATTRIBUTES, RESOURCE_ATTRIBUTES, EVENT_ATTRIBUTES, LOG_ATTRIBUTES = 9, 1, 3, 6
 """The field of the attributes in each message."""
 _KEY, _VALUE = 1 << 3 | DELIMITED, 2 << 3 | DELIMITED
 """The tags of the two fields of an attribute."""

@@ -10,23 +10,18 @@ because an object would become one column for each of its keys.
 
 from __future__ import annotations
 
-import base64
-import math
-import time
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 
 import orjson
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+from penstock.otlp.any_values import Json, attributes_object, exact_moment, moment, text_of
 
 _KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUS_CODES = ("UNSET", "OK", "ERROR")
 _DROPPED = ("dropped_attributes_count", "dropped_events_count", "dropped_links_count")
-_SECOND = 1_000_000_000
 
 
 def row_casts(objects: bool = False, nanoseconds: bool = False) -> dict[str, str]:
@@ -49,16 +44,16 @@ class SpanRows:
 
     def shared(self, resource: Resource, scope: InstrumentationScope) -> bytes:
         """What the rows of all spans of a resource and a scope have in common; ``row`` takes it."""
-        resource_attributes = _attributes(resource.attributes)
+        resource_attributes = attributes_object(resource.attributes)
         service = resource_attributes.get("service.name")
         members: dict[str, Json] = {
-            "service_name": service if service is None or isinstance(service, str) else _text(service),
+            "service_name": service if service is None or isinstance(service, str) else text_of(service),
             "scope_name": scope.name,
             "scope_version": scope.version,
             "resource_attributes": self._document(resource_attributes),
         }
         if scope.attributes:
-            members["scope_attributes"] = self._document(_attributes(scope.attributes))
+            members["scope_attributes"] = self._document(attributes_object(scope.attributes))
         return orjson.dumps(members)[1:]
 
     def row(self, shared: bytes, span: Span) -> bytes:
@@ -75,7 +70,7 @@ class SpanRows:
             "duration_ns": _duration(start, end),
             "status_code": _named(_STATUS_CODES, status.code),
             "status_message": status.message,
-            "attributes": self._document(_attributes(span.attributes)),
+            "attributes": self._document(attributes_object(span.attributes)),
             "events": [_event(event) for event in span.events],
             "links": [_link(link) for link in span.links],
             "trace_state": span.trace_state,
@@ -92,12 +87,7 @@ class SpanRows:
         return attributes if self._objects else orjson.dumps(attributes).decode()
 
     def _moment(self, nanos: int) -> str | None:
-        if not nanos:
-            return None
-        seconds, rest = divmod(nanos, _SECOND)
-        if self._nanoseconds:
-            return f"{_second(seconds)}.{rest:09d}Z"
-        return f"{_second(seconds)}.{rest // 1000:06d}Z"
+        return exact_moment(nanos) if self._nanoseconds else moment(nanos)
 
 
 def span_row(resource: Resource, scope: InstrumentationScope, span: Span) -> bytes:
@@ -118,8 +108,8 @@ def _duration(start: int, end: int) -> int | orjson.Fragment | None:
 def _event(event: Span.Event) -> Json:
     return {
         "name": event.name,
-        "time": _exact_moment(event.time_unix_nano),
-        "attributes": _attributes(event.attributes),
+        "time": exact_moment(event.time_unix_nano),
+        "attributes": attributes_object(event.attributes),
         **_dropped(event.dropped_attributes_count),
     }
 
@@ -130,7 +120,7 @@ def _link(link: Span.Link) -> Json:
         "span_id": link.span_id.hex(),
         "trace_state": link.trace_state,
         "flags": link.flags,
-        "attributes": _attributes(link.attributes),
+        "attributes": attributes_object(link.attributes),
         **_dropped(link.dropped_attributes_count),
     }
 
@@ -139,55 +129,6 @@ def _dropped(count: int) -> Mapping[str, int]:
     return {"dropped_attributes_count": count} if count else {}
 
 
-def _attributes(attributes: Iterable[KeyValue]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
-    for each in attributes:
-        value = each.value
-        # Most are text: one call less for each of them.
-        found[each.key] = value.string_value if value.WhichOneof("value") == "string_value" else _value(value)
-    return found
-
-
-def _value(value: AnyValue) -> Json:
-    kind = value.WhichOneof("value")
-    if kind == "string_value":
-        return value.string_value
-    if kind == "int_value":
-        return value.int_value
-    if kind == "bool_value":
-        return value.bool_value
-    if kind == "double_value":
-        return _double(value.double_value)
-    if kind == "array_value":
-        return [_value(each) for each in value.array_value.values]
-    if kind == "kvlist_value":
-        return _attributes(value.kvlist_value.values)
-    if kind == "bytes_value":
-        return base64.b64encode(value.bytes_value).decode()
-    # Nothing, or the index of a text in a dictionary that only profiles have.
-    return None
-
-
-def _double(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _text(value: Json) -> str:
-    return orjson.dumps(value).decode()
-
-
 def _named(names: tuple[str, ...], number: int) -> str:
     """The name of an enum's value; of one that is newer than these names, its number."""
     return names[number] if 0 <= number < len(names) else str(number)
-
-
-def _exact_moment(nanos: int) -> str | None:
-    seconds, rest = divmod(nanos, _SECOND)
-    return f"{_second(seconds)}.{rest:09d}Z" if nanos else None
-
-
-@lru_cache(maxsize=4_096)
-def _second(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -1,4 +1,4 @@
-"""The trace requests of records, in one buffer, and the spans in them."""
+"""The requests of records, in one buffer, and the spans in them. Where only places matter: or the log records."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from penstock.record import Header
 
 Numbers = npt.NDArray[np.int64]
 
-BROKEN = "it is no protobuf of an OTLP request of traces"
-
 
 @dataclass(frozen=True)
 class TraceRequests:
@@ -38,22 +36,28 @@ class TraceRequests:
         return cls._scanned(records, partial(scan_requests, keys=keys))
 
     @classmethod
-    def located(cls, records: pa.RecordBatch) -> TraceRequests:
-        """The same, but only where the spans are."""
-        return cls._scanned(records, locate_spans)
+    def located(cls, records: pa.RecordBatch, signal: Signal = Signal.TRACES) -> TraceRequests:
+        """The same, but only where the spans are. In requests of another signal, which have the same shape, that is
+        where the log records or metrics are."""
+        return cls._scanned(records, locate_spans, signal)
 
     @classmethod
-    def _scanned(cls, records: pa.RecordBatch, scan: Callable[[Bytes, Numbers], ScannedRequests]) -> TraceRequests:
-        data, reasons = _as_protobuf(records)
+    def _scanned(
+        cls,
+        records: pa.RecordBatch,
+        scan: Callable[[Bytes, Numbers], ScannedRequests],
+        signal: Signal = Signal.TRACES,
+    ) -> TraceRequests:
+        data, reasons = _as_protobuf(records, signal)
         docs = documents(data)
         scanned = scan(docs.buffer, docs.offsets)
         doubled = np.flatnonzero(scanned.doubled & ~scanned.broken)
         if len(doubled):
             # What lies in several pieces is put together by those who build messages.
-            docs = documents(_put_together(data, doubled))
+            docs = documents(_put_together(data, doubled, signal))
             scanned = scan(docs.buffer, docs.offsets)
         for row in np.flatnonzero(scanned.broken).tolist():
-            reasons.setdefault(row, BROKEN)
+            reasons.setdefault(row, f"it is no protobuf of an OTLP request of {signal}")
         _name_only_items(records, scanned)
         return cls(docs.buffer, scanned, reasons)
 
@@ -80,7 +84,7 @@ def _name_only_items(records: pa.RecordBatch, scanned: ScannedRequests) -> None:
             scanned.spans.number[scanned.spans.request == row] = int(number)
 
 
-def _as_protobuf(records: pa.RecordBatch) -> tuple[pa.BinaryArray, dict[int, str]]:
+def _as_protobuf(records: pa.RecordBatch, signal: Signal) -> tuple[pa.BinaryArray, dict[int, str]]:
     data = records.column("data")
     kinds = pc.map_lookup(records.column("headers"), Header.CONTENT_TYPE.value, "first")
     others = pc.fill_null(pc.not_equal(kinds, PROTOBUF), True).to_numpy(zero_copy_only=False)
@@ -92,18 +96,18 @@ def _as_protobuf(records: pa.RecordBatch) -> tuple[pa.BinaryArray, dict[int, str
     named = kinds.to_pylist()
     for row in np.flatnonzero(others).tolist():
         try:
-            found[row] = parse_request(Signal.TRACES, named[row], found[row])[1]
+            found[row] = parse_request(signal, named[row], found[row])[1]
         except NotOtlp as error:
             found[row] = b""
             reasons[row] = str(error)
     return pa.array(found, pa.binary()), reasons
 
 
-def _put_together(data: pa.BinaryArray, rows: npt.NDArray[np.int64]) -> pa.BinaryArray:
+def _put_together(data: pa.BinaryArray, rows: npt.NDArray[np.int64], signal: Signal) -> pa.BinaryArray:
     found = data.to_pylist()
     for row in rows.tolist():
         try:
-            found[row] = parse_request(Signal.TRACES, PROTOBUF, found[row])[0].SerializeToString()
+            found[row] = parse_request(signal, PROTOBUF, found[row])[0].SerializeToString()
         except NotOtlp:
             found[row] = b"\xff"
     return pa.array(found, pa.binary())

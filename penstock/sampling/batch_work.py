@@ -15,7 +15,7 @@ from penstock.sampling.fold_units import Units
 from penstock.sampling.journal import Journal
 from penstock.sampling.policy_program import Numbers
 from penstock.sampling.span_item import NOT_SAMPLED, PLACEHOLDER
-from penstock.sampling.trace_homes import Homes
+from penstock.sampling.trace_homes import TRACE, Homes, Rows
 
 
 class Tally(IntEnum):
@@ -88,6 +88,15 @@ class Leaving(NamedTuple):
     """How many places, and how many groups."""
 
 
+class Decided(NamedTuple):
+    """The traces of which a batch has known the decision, for those who follow it; a later row counts more."""
+
+    rows: Rows
+    """No room at all if nobody follows."""
+    used: Numbers
+    """One number: how many rows there are."""
+
+
 class Work(NamedTuple):
     """A batch and the state that it meets."""
 
@@ -102,12 +111,27 @@ class Work(NamedTuple):
     leaving: Leaving
     tally: Numbers
     """By ``Tally``; then how many traces, by policy and answer."""
+    decided: Decided
 
 
 def new_leaving(spans: int, waiting: int, traces: int) -> Leaving:
     """Room for all that may leave. What is not used takes no memory."""
     groups = 2 * (traces + spans) + 2
     return Leaving(np.empty(spans + waiting, np.int64), np.empty(groups, GROUP), np.zeros(2, np.int64))
+
+
+def new_decided(units: int, known: int, followed: bool) -> Decided:
+    """Room for all traces that may be decided. What is not used takes no memory."""
+    return Decided(np.empty(2 * units + known if followed else 0, TRACE), np.zeros(1, np.int64))
+
+
+@compiled
+def note_decision(work: Work, number: int) -> None:
+    """Tell those who follow what is decided on a trace."""
+    decided = work.decided
+    if len(decided.rows) > 0:
+        decided.rows[decided.used[0]] = work.homes.traces[number]
+        decided.used[0] += 1
 
 
 @compiled

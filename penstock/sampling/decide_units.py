@@ -19,6 +19,7 @@ from penstock.sampling.batch_work import (
     end_group,
     end_wait,
     let_go,
+    note_decision,
     pass_unit,
     skip_unit,
 )
@@ -108,6 +109,7 @@ def release_up_to(work: Work, stamp: int) -> None:
                 work.tally[Tally.TRACES_EVICTED_RELEASE.value] += 1
                 end_wait(work, number, NO_POLICY, Tally.EVICTED_RELEASE.value, False)
                 settle(homes, number, NOT_SAMPLED_HOME, NO_POLICY, 1.0)
+                note_decision(work, number)
                 _shrink(work, NOT_SAMPLED_HOME)
             number = newer
 
@@ -222,6 +224,7 @@ def _settle(
         skip_unit(work, unit, policy, reason, emits and not waited)
     home = SAMPLED_HOME if answer == SAMPLED else NOT_SAMPLED_HOME
     settle(work.homes, number, home, policy, weight)
+    note_decision(work, number)
     record_move(work.journal, work.homes.traces, number)
     _shrink(work, home)
 
@@ -232,6 +235,7 @@ def _follow(work: Work, unit: np.void, number: int) -> None:
     trace = work.homes.traces[number]
     record_key(work.journal, REFRESH, unit["high"], unit["low"])
     move_to_newest(work.homes, number, trace["home"])
+    note_decision(work, number)
     if trace["home"] == SAMPLED_HOME:
         work.tally[Tally.LATE_SAMPLED.value] += unit["count"]
         pass_unit(work, unit, unit["count"])
@@ -254,6 +258,7 @@ def _shrink(work: Work, home: int) -> None:
         work.tally[Tally.TRACES_EVICTED_PRIMARY.value - PRIMARY + home] += 1
         end_wait(work, number, NO_POLICY, Tally.EVICTED_PRIMARY.value - PRIMARY + home, False)
         settle(homes, number, NOT_SAMPLED_HOME, NO_POLICY, 1.0)
+        note_decision(work, number)
         while ends[NOT_SAMPLED_HOME, SIZE] > ends[NOT_SAMPLED_HOME, LIMIT]:
             record(work.journal, EVICT + NOT_SAMPLED_HOME)
             forget(homes, ends[NOT_SAMPLED_HOME, OLDEST])

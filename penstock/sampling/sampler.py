@@ -19,7 +19,7 @@ from penstock.holding.decision import Decision, StateChange
 from penstock.holding.item import ITEM, MADE, Items, sorted_by_log
 from penstock.holding.item_chains import ItemChains
 from penstock.sampling.ask_policies import asking
-from penstock.sampling.batch_work import ANSWERS_AT, Leaving, Rules, Tally, Work, new_leaving
+from penstock.sampling.batch_work import ANSWERS_AT, Leaving, Rules, Tally, Work, new_decided, new_leaving
 from penstock.sampling.commands import FLUSH, RATE, STRESS, percentage_of, policy_of
 from penstock.sampling.decide_units import decide_all, flush_waiting, release_up_to
 from penstock.sampling.fold_units import fold, in_log_order, items_of
@@ -41,7 +41,9 @@ from penstock.sampling.trace_homes import (
     SAMPLED_HOME,
     SECONDARY,
     TRACE,
+    Rows,
     TraceTable,
+    Words,
 )
 from penstock.sampling.trace_keys import round_keys
 
@@ -57,7 +59,8 @@ _HOME_NAMES = {PRIMARY: "primary", SECONDARY: "secondary", SAMPLED_HOME: "sample
 class Sampler:
     """``limits`` are those of the whole route, of which this is one of so many ``shards``. ``secret`` is the one that
     the trace ids in items were scrambled with. In a dry run everything leaves and says what would become of it.
-    Without ``relief`` policies are always asked, whatever commands said while there was some."""
+    Without ``relief`` policies are always asked, whatever commands said while there was some. Only one that is
+    ``followed`` notes in ``decided`` what it has decided."""
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class Sampler:
         secret: bytes,
         dry_run: bool = False,
         relief: bool = True,
+        followed: bool = False,
     ) -> None:
         self._program = program
         self._limits = limits.split(shards)
@@ -74,6 +78,10 @@ class Sampler:
         self._keys = round_keys(secret)
         self._dry_run = dry_run
         self._relief = relief
+        self._followed = followed
+        self.decided: Rows = np.empty(0, TRACE)
+        """The traces of which the last batch has known the decision, each as it was then; the last of a trace
+        counts."""
         self._registers = program.new_registers()
         self._rates: dict[str, float] = {}
         """Those that a command has set."""
@@ -136,6 +144,7 @@ class Sampler:
         decide_all(work)
         if releases:
             release_up_to(work, max(releases))
+        self.decided = work.decided.rows[: work.decided.used[0]]
         flushes = commands[(commands["bits"] & FLUSH) != 0]
         made = self._flush(work, flushes[sorted_by_log(flushes)][0]) if len(flushes) else np.empty(0, LEAVING_SPAN)
         released = np.concatenate([self._left(work.leaving), made])
@@ -167,6 +176,16 @@ class Sampler:
         waiting = self._chains.parts(ITEMS_PER_BLOB)
         return list(snapshot(self._header(), self._table.rows_of(*_HOME_NAMES), waiting))
 
+    def write_anew(self) -> list[bytes]:
+        """The same, in place of all blobs that there were."""
+        blobs = self.snapshot()
+        self._sizes = list(map(len, blobs))
+        return blobs
+
+    def known(self, high: Words, low: Words) -> Rows:
+        """What is known of traces, by their keys."""
+        return self._table.rows_with(high, low)
+
     def _work(self, spans: Items) -> Work:
         units = fold(spans)
         known = len(self._table)
@@ -184,6 +203,7 @@ class Sampler:
             journal=new_journal(len(units.units), known),
             leaving=new_leaving(len(spans), waiting, known),
             tally=np.zeros(ANSWERS_AT + len(ANSWERS) * len(self._program.names), np.int64),
+            decided=new_decided(len(units.units), known, self._followed),
         )
 
     def _rules(self) -> Rules:
@@ -262,13 +282,11 @@ class Sampler:
         self._stored = header
         blobs = len(self._sizes)
         state = len(self._table) * TRACE.itemsize + len(self._chains) * ITEM.itemsize
-        if blobs < MOST_BLOBS and sum(self._sizes) <= LEAST_BYTES + 3 * state:
-            append, drop = [encode(header, moves, added)], 0
-        else:
-            append, drop = self.snapshot(), blobs
-            self._sizes = []
-        self._sizes += map(len, append)
-        return StateChange(append, drop)
+        if blobs >= MOST_BLOBS or sum(self._sizes) > LEAST_BYTES + 3 * state:
+            return StateChange(self.write_anew(), blobs)
+        blob = encode(header, moves, added)
+        self._sizes.append(len(blob))
+        return StateChange([blob])
 
     def _empty(self) -> None:
         self._table.clear()

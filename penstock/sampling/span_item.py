@@ -25,6 +25,8 @@ ROOT = np.uint64(1 << 63)
 DECIDED_SAMPLED = np.uint64(1 << 62)
 DECIDED_NOT_SAMPLED = np.uint64(1 << 61)
 """The bits of ``mask`` of a decision span: it says what another sampler has decided, and is no span of the trace."""
+LOG = np.uint64(1 << 60)
+"""The bit of ``mask`` of a log record: it follows what is decided on its trace, and has no say in it."""
 MOST_CONDITIONS = 60
 """Bits 0 to 59 of ``mask`` are for conditions."""
 
@@ -42,5 +44,7 @@ PLACEHOLDER = np.uint32(1 << 17)
 """In its place a span leaves that says that its trace was not sampled."""
 NOT_SAMPLED = np.uint32(1 << 18)
 """It leaves though it is not sampled, because of ``dry_run``; with ``DECISION``: the decision is not sampled."""
+AS_IT_IS = np.uint32(1 << 31)
+"""The engine's bit of what goes on without a decision: what is on it already stays."""
 DECISION = MADE
 """It is no span of the log but a decision of the trace, for another sampler."""

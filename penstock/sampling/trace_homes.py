@@ -120,6 +120,14 @@ class TraceTable:
         rows: Rows = self._traces[np.concatenate([_walk(self.homes, home) for home in homes])]
         return rows
 
+    def rows_with(self, high: Words, low: Words) -> Rows:
+        """What is known of the traces with these keys: all 0, and ``NOWHERE``, of one that is not known."""
+        numbers = np.empty(len(high), np.int64)
+        _find_all(self.homes, high, low, numbers)
+        rows: Rows = self._traces[numbers]
+        rows[numbers == _NONE] = np.zeros(1, TRACE)
+        return rows
+
 
 @compiled
 def find_trace(homes: Homes, high: np.uint64, low: np.uint64) -> int:
@@ -135,6 +143,12 @@ def find_trace(homes: Homes, high: np.uint64, low: np.uint64) -> int:
                 return number
         bucket = (bucket + np.uint64(1)) & mask
     return _NONE
+
+
+@compiled
+def _find_all(homes: Homes, high: Words, low: Words, numbers: Numbers) -> None:
+    for row in range(len(high)):
+        numbers[row] = find_trace(homes, high[row], low[row])
 
 
 @compiled

@@ -176,7 +176,7 @@ class HoldingStep(ABC, Generic[ConfigT]):
     def __init__(self, config: ConfigT) -> None:
         self.config = config
 
-    casts: ClassVar[Mapping[str, str]] = {}
+    casts: Mapping[str, str] = {}
 
     tick_every: float | None = None
     """Seconds between the ticks that it needs while something waits; ``None`` if it waits for no time."""

@@ -26,6 +26,7 @@ from penstock.log.record_order import RangeOrder
 from penstock.otlp.span_columns import span_table
 from penstock.otlp.span_table import Needs
 from penstock.otlp.trace_requests import TraceRequests
+from penstock.sampling.span_item import LOG
 from penstock.steps.sample.scan_spans import are_traces
 from penstock.steps.sample.step import Sample
 
@@ -73,7 +74,8 @@ def _scan(step: Sample, rows: pa.RecordBatch, order: RangeOrder, secret: bytes) 
     if namespace is not None:
         rows = rows.filter(pa.array(is_meant(rows, namespace_pattern(namespace))))
     scan = step.scan(rows, secret)
-    return scanned_items(rows, order, scan, step.item_type)[scan.keyed], service_names(rows)
+    items = scanned_items(rows, order, scan, step.item_type)[scan.keyed]
+    return items[(items["mask"] & LOG) == 0], service_names(rows)
 
 
 def service_names(rows: pa.RecordBatch) -> pa.StringArray:

@@ -18,6 +18,12 @@ class Names(StrEnum):
     ATLASSIAN = "atlassiansampling"
 
 
+class Follower(StrEnum):
+    """What follows the decision on its trace."""
+
+    LOGS = "logs"
+
+
 class DecisionCacheConfig(ComponentConfig):
     """How many decisions are remembered, so that spans that come later follow them."""
 
@@ -73,6 +79,11 @@ class SampleConfig(StepConfig):
     )
     max_bytes_per_trace: int | None = Field(
         default=None, ge=1, description="A trace with more bytes that wait is not sampled."
+    )
+    follow: tuple[Follower, ...] = Field(
+        default=(),
+        description="`[logs]`: log records with a trace id wait for their trace, go on when it is sampled, and are"
+        " skipped when it is not. Without it, requests of logs go on as they are.",
     )
     stress_relief: StressReliefConfig | None = Field(
         default=None, description="What to do while the route is far behind. Without it, policies are always asked."

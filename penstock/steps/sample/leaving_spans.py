@@ -1,4 +1,4 @@
-"""Makes rows of the spans that leave: cut out of their requests, with what was decided on them."""
+"""Makes rows of the spans, and log records, that leave: cut out of their requests, with what was decided on them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from penstock.holding.item import MADE, Items
 from penstock.items import with_items
-from penstock.otlp.attributes import SPAN_ATTRIBUTES, find_attributes
+from penstock.otlp.attributes import find_attributes
 from penstock.otlp.cut_spans import Additions, cut_spans
+from penstock.otlp.json_requests import Signal
+from penstock.otlp.log_rows import LogRows
 from penstock.otlp.request_bytes import PROTOBUF
 from penstock.otlp.span_rows import SpanRows
 from penstock.otlp.trace_requests import TraceRequests
 from penstock.outcome import PLACES_PER_PARTITION, place_key
 from penstock.record import Header, Op, Record, entries, placed
-from penstock.sampling.span_item import FLUSHED, LEAVING_SPAN, PLACEHOLDER
+from penstock.sampling.span_item import AS_IT_IS, FLUSHED, LEAVING_SPAN, PLACEHOLDER
 from penstock.sampling.trace_keys import round_keys, unscramble
 from penstock.steps.contract import Leaving
 from penstock.steps.headers import with_header, without_header
-from penstock.steps.sample.span_marks import AS_IT_IS, WRITTEN, SpanMarks
+from penstock.steps.sample.scan_logs import are_logs
+from penstock.steps.sample.span_marks import ATTRIBUTES, WRITTEN, SpanMarks
 
 Numbers = npt.NDArray[np.int64]
 
@@ -35,6 +39,7 @@ class LeavingSpans:
     def __init__(self, marks: SpanMarks) -> None:
         self._marks = marks
         self._rows = SpanRows()
+        self._log_rows = LogRows()
         self._shared = lru_cache(maxsize=1_024)(self._new_shared)
 
     def release(self, records: pa.RecordBatch, items: Items, leaving: Leaving) -> pa.RecordBatch:
@@ -45,9 +50,14 @@ class LeavingSpans:
         there = places[at] == wanted if len(places) else np.zeros(len(items), np.bool_)
         items, at = items[there], at[there]
         whole = items["item"] == 0
-        as_they_are = records.take(pa.array(np.unique(at[whole])))
-        spans = self._cut(records, items[~whole], at[~whole], leaving)
-        return spans if as_they_are.num_rows == 0 else _in_order([as_they_are, spans])
+        logs = are_logs(records)[at] & ~whole
+        spans = ~whole & ~logs
+        found = [self._cut(records, items[spans], at[spans], leaving, Signal.TRACES)]
+        if logs.any():
+            found.append(self._cut(records, items[logs], at[logs], leaving, Signal.LOGS))
+        if whole.any():
+            found.append(records.take(pa.array(np.unique(at[whole]))))
+        return found[0] if len(found) == 1 else _in_order(found)
 
     def cut_out(self, record: Record, item: int, leaving: Leaving, note: bytes | None) -> Record:
         """A record with only one of its spans, as it left; as it came, if nothing is known of that. One that cannot be
@@ -74,37 +84,47 @@ class LeavingSpans:
             self._marks.decision(item, int(first).to_bytes(8, "big") + int(second).to_bytes(8, "big"))
             for item, first, second in zip(items, high, low, strict=True)
         ]
-        return self._marks.made_rows(items, self._data(requests, leaving), leaving.as_otlp)
+        return self._marks.made_rows(items, self._data(requests, leaving, Signal.TRACES), leaving.as_otlp)
 
-    def _cut(self, records: pa.RecordBatch, items: Items, at: Numbers, leaving: Leaving) -> pa.RecordBatch:
+    def _cut(
+        self, records: pa.RecordBatch, items: Items, at: Numbers, leaving: Leaving, signal: Signal
+    ) -> pa.RecordBatch:
         around, request = records, at
         chosen, of_chosen = np.unique(at, return_inverse=True)
         if 2 * len(chosen) <= records.num_rows:
             # Of more of them, it is quicker to look at all than to copy those.
             around, request = records.take(pa.array(chosen)), of_chosen
-        found = TraceRequests.located(around)
+        found = TraceRequests.located(around, signal)
         spans = found.scanned.spans
         rows, there = found.find(request, items["item"])
         items, rows, request = items[there], rows[there], request[there]
-        cut = cut_spans(found.buffer, found.scanned, rows, self._additions(items))
-        ours = find_attributes(found.buffer, spans.begin[rows], spans.end[rows], SPAN_ATTRIBUTES, WRITTEN)
+        cut = cut_spans(found.buffer, found.scanned, rows, self._additions(items, signal))
+        ours = find_attributes(found.buffer, spans.begin[rows], spans.end[rows], ATTRIBUTES[signal], WRITTEN)
         marked = np.logical_or.reduce([values.kind != 0 for values in ours])
         special = ((items["bits"] & (FLUSHED | PLACEHOLDER)) != 0) | (marked & self._marks.apply_to(items))
         requests: list[bytes] = cut.to_pylist()
         for place in np.flatnonzero(special).tolist():
             # Few: what is not only added to must be built anew.
-            requests[place] = self._marks.rewrite(items[place], requests[place])
-        return _rows(around, request, items, self._data(requests, leaving), leaving.as_otlp)
+            requests[place] = self._marks.rewrite(items[place], requests[place], signal)
+        return _rows(around, request, items, self._data(requests, leaving, signal), leaving.as_otlp)
 
-    def _additions(self, items: Items) -> Additions:
+    def _additions(self, items: Items, signal: Signal) -> Additions:
         """What is put behind each span: the same for all that were decided alike."""
         kinds, of = np.unique(items[["bits", "weight"]], return_inverse=True)
-        texts = [self._marks.addition(int(kind["bits"]), float(kind["weight"])) for kind in kinds]
+        texts = [self._marks.addition(int(kind["bits"]), float(kind["weight"]), signal) for kind in kinds]
         ends = np.cumsum([0, *(len(text) for text in texts)])
         return Additions(np.frombuffer(b"".join(texts), np.uint8), ends[:-1][of], ends[1:][of])
 
-    def _data(self, requests: Sequence[bytes], leaving: Leaving) -> list[bytes]:
-        return list(requests) if leaving.as_otlp else [self._json(request) for request in requests]
+    def _data(self, requests: Sequence[bytes], leaving: Leaving, signal: Signal) -> list[bytes]:
+        if leaving.as_otlp:
+            return list(requests)
+        return list(map(self._json_of_log if signal is Signal.LOGS else self._json, requests))
+
+    def _json_of_log(self, request: bytes) -> bytes:
+        group = ExportLogsServiceRequest.FromString(request).resource_logs[0]
+        scope = group.scope_logs[0]
+        shared = self._shared(group.resource.SerializeToString(), scope.scope.SerializeToString())
+        return self._log_rows.row(shared, scope.log_records[0])
 
     def _json(self, request: bytes) -> bytes:
         group = ExportTraceServiceRequest.FromString(request).resource_spans[0]

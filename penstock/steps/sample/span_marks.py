@@ -1,4 +1,4 @@
-"""What is written on spans that leave a sampler, and the spans that only a sampler makes."""
+"""What is written on spans and log records that leave a sampler, and the spans that only a sampler makes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from datetime import timedelta
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from penstock.holding.item import Items
 from penstock.items import with_items
+from penstock.otlp.attributes import LOG_ATTRIBUTES, SPAN_ATTRIBUTES
 from penstock.otlp.json_requests import Signal
 from penstock.otlp.request_bytes import PROTOBUF
 from penstock.record import EPOCH, Header, Record, entries, int64_array, with_places
-from penstock.sampling.span_item import FLUSHED, NO_POLICY, NOT_SAMPLED, PLACEHOLDER
+from penstock.sampling.span_item import AS_IT_IS, FLUSHED, NO_POLICY, NOT_SAMPLED, PLACEHOLDER
 from penstock.steps.sample.config import Names
 
 POLICY = "sampling.policy"
@@ -27,10 +31,9 @@ WRITTEN = (POLICY, ADJUSTED_COUNT, DRY_SAMPLED, DRY_POLICY)
 """What is written on spans: what another sampler wrote under these names is replaced."""
 PLACEHOLDER_NAME, PLACEHOLDER_SERVICE = "TRACE NOT SAMPLED", "not-sampled-dummy-service"
 DECISION_NAME = "decision"
-_ATTRIBUTES = 9 << 3 | 2
-"""The tag of an attribute in a span."""
-AS_IT_IS = np.uint32(1 << 31)
-"""The engine's bit of what goes on without a decision: what is on it already stays."""
+ATTRIBUTES = {Signal.TRACES: SPAN_ATTRIBUTES, Signal.LOGS: LOG_ATTRIBUTES}
+"""The field of the attributes of what leaves."""
+_DELIMITED = 2
 
 
 class SpanMarks:
@@ -46,24 +49,26 @@ class SpanMarks:
         written: npt.NDArray[np.bool_] = (items["bits"] & (AS_IT_IS | FLUSHED)) == 0
         return written
 
-    def addition(self, bits: int, weight: float) -> bytes:
-        """What is put behind a span, as bytes of protobuf."""
-        return b"".join(
-            bytes([_ATTRIBUTES]) + _delimited(each.SerializeToString()) for each in self._attributes(bits, weight)
-        )
+    def addition(self, bits: int, weight: float, signal: Signal) -> bytes:
+        """What is put behind a span, or a log record, as bytes of protobuf."""
+        tag = bytes([ATTRIBUTES[signal] << 3 | _DELIMITED])
+        return b"".join(tag + _delimited(each.SerializeToString()) for each in self._attributes(bits, weight))
 
-    def rewrite(self, item: np.void, request: bytes) -> bytes:
-        """A request of one span, to which the addition was made, as it must be if that is not enough."""
+    def rewrite(self, item: np.void, request: bytes, signal: Signal) -> bytes:
+        """A request of one span, or one log record, to which the addition was made, as it must be if that is not
+        enough."""
         bits = int(item["bits"])
+        if signal is Signal.LOGS:
+            logs = ExportLogsServiceRequest.FromString(request)
+            of_logs = logs.resource_logs[0]
+            self._mark(of_logs.resource, of_logs.scope_logs[0].log_records[0], bits)
+            return bytes(logs.SerializeToString())
         message = ExportTraceServiceRequest.FromString(request)
         group = message.resource_spans[0]
         span = group.scope_spans[0].spans[0]
         if bits & PLACEHOLDER:
             return self._placeholder(span, bits)
-        if bits & FLUSHED:
-            self._count_flush(group)
-        else:
-            _keep_last(span)
+        self._mark(group.resource, span, bits)
         return bytes(message.SerializeToString())
 
     def decision(self, item: np.void, trace_id: bytes) -> bytes:
@@ -111,9 +116,15 @@ class SpanMarks:
         made.attributes.append(_text(POLICY, name))
         return bytes(message.SerializeToString())
 
-    def _count_flush(self, group: ResourceSpans) -> None:
+    def _mark(self, resource: Resource, entry: Span | LogRecord, bits: int) -> None:
+        if bits & FLUSHED:
+            self._count_flush(resource)
+        else:
+            _keep_last(entry)
+
+    def _count_flush(self, resource: Resource) -> None:
         names = {f"{each}.flushes" for each in Names}
-        attributes = group.resource.attributes
+        attributes = resource.attributes
         before = max((each.value.int_value for each in attributes if each.key in names), default=0)
         kept = [each for each in attributes if each.key not in names]
         del attributes[:]
@@ -121,12 +132,12 @@ class SpanMarks:
         attributes.extend([*kept, count])
 
 
-def _keep_last(span: Span) -> None:
+def _keep_last(entry: Span | LogRecord) -> None:
     """Leave out what another sampler has written, where ours stands behind it."""
-    last = {each.key: place for place, each in enumerate(span.attributes)}
-    kept = [each for place, each in enumerate(span.attributes) if each.key not in WRITTEN or last[each.key] == place]
-    del span.attributes[:]
-    span.attributes.extend(kept)
+    last = {each.key: place for place, each in enumerate(entry.attributes)}
+    kept = [each for place, each in enumerate(entry.attributes) if each.key not in WRITTEN or last[each.key] == place]
+    del entry.attributes[:]
+    entry.attributes.extend(kept)
 
 
 def _text(key: str, value: str) -> KeyValue:

@@ -11,19 +11,23 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.holding.item import Items
+from penstock.otlp.log_rows import log_casts
 from penstock.otlp.span_rows import row_casts
 from penstock.record import Record
 from penstock.sampling.commands import STRESS_IS_OVER, Place, flush_command, rate_command, stress_command
 from penstock.sampling.conditions_of_policies import ConditionBits
+from penstock.sampling.following.followed_sampler import FollowedSampler
+from penstock.sampling.following.waiting_logs import WaitingLogs
 from penstock.sampling.policy_config import RemoteProbabilisticPolicy, ThresholdPolicy, all_policies
 from penstock.sampling.policy_program import PolicyProgram
 from penstock.sampling.sampler import Sampler
 from penstock.sampling.sampler_limits import SamplerLimits
 from penstock.sampling.span_item import LEAVING_SPAN, SPAN_ITEM
 from penstock.steps.contract import HoldingStep, Leaving, Scan, Shard
-from penstock.steps.sample.config import SampleConfig
+from penstock.steps.sample.config import Follower, SampleConfig
 from penstock.steps.sample.leaving_spans import LeavingSpans
 from penstock.steps.sample.remote_rates import RemoteRates
+from penstock.steps.sample.scan_logs import FollowingScanner
 from penstock.steps.sample.scan_spans import SpanScanner
 from penstock.steps.sample.span_marks import SpanMarks
 from penstock.steps.sample.stress_relief import STRESS_NAMESPACE, StressRelief
@@ -37,17 +41,18 @@ RATE_NAMESPACE = "rate"
 class Sample(HoldingStep[SampleConfig]):
     item_type: ClassVar[np.dtype[np.void]] = SPAN_ITEM
     released_type: ClassVar[np.dtype[np.void]] = LEAVING_SPAN
-    casts: ClassVar[Mapping[str, str]] = row_casts()
     flush_command: str | None = FLUSH_NAMESPACE
 
     def __init__(self, config: SampleConfig) -> None:
         super().__init__(config)
         self.flush_on_shutdown = config.flush_on_shutdown
+        self._follows = Follower.LOGS in config.follow
+        self.casts: Mapping[str, str] = row_casts() | (log_casts() if self._follows else {})
 
     def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
         return self._scanner.scan(batch, secret)
 
-    def new_state(self, shard: Shard) -> Sampler:
+    def new_state(self, shard: Shard) -> FollowedSampler:
         config, decisions = self.config, self.config.decision_cache
         limit = config.target_heap_bytes
         if config.memory_limit_mib is not None:
@@ -62,7 +67,13 @@ class Sample(HoldingStep[SampleConfig]):
             config.max_bytes_per_trace,
         )
         program = PolicyProgram.of(config.policies, self._conditions.bits, self._conditions.described)
-        return Sampler(program, limits, shard.count, shard.secret, config.dry_run, config.stress_relief is not None)
+        sampler = Sampler(
+            program, limits, shard.count, shard.secret, config.dry_run, config.stress_relief is not None, self._follows
+        )
+        own = limits.split(shard.count)
+        # As many traces as may wait, and as many again of which nothing but logs has come.
+        logs = WaitingLogs(2 * own.primary + (own.secondary or 0))
+        return FollowedSampler(sampler, logs, self._follows, config.dry_run)
 
     def new_commands(self, behind: Callable[[], int]) -> Iterator[tuple[str, str]]:
         yield from self._stress.changes(behind)
@@ -98,9 +109,10 @@ class Sample(HoldingStep[SampleConfig]):
         return ConditionBits.of(self.config.policies)
 
     @cached_property
-    def _scanner(self) -> SpanScanner:
+    def _scanner(self) -> SpanScanner | FollowingScanner:
         policies = all_policies(self.config.policies)
-        return SpanScanner(self._conditions.conditions, any(isinstance(each, ThresholdPolicy) for each in policies))
+        spans = SpanScanner(self._conditions.conditions, any(isinstance(each, ThresholdPolicy) for each in policies))
+        return FollowingScanner(spans) if self._follows else spans
 
     @cached_property
     def _policy_names(self) -> list[str]:
