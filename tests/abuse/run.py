@@ -93,11 +93,11 @@ def abuse(
         alone = _honest(web.port, seconds)
         for name in names:
             for worker in workers:
-                _forget_peak(worker)
+                forget_peak(worker)
             with _Attackers(name, web.port, seconds) as attackers:
                 attacked = _honest(web.port, seconds)
                 statuses = attackers.outcome()
-            rows.append(Row(name, alone, attacked, max(map(_peak_mib, workers)), statuses))
+            rows.append(Row(name, alone, attacked, max(map(peak_mib, workers)), statuses))
             say(rows[-1].line())
             if children(web.pid) != workers:
                 raise AssertionError(f"{name}: a worker died")
@@ -179,11 +179,11 @@ def _watch_health(port: int, seen: Seen, ending: Event) -> None:
         client.close()
 
 
-def _forget_peak(pid: int) -> None:
+def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def _peak_mib(pid: int) -> float:
+def peak_mib(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024

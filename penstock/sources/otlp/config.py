@@ -9,7 +9,19 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from penstock.config.value_types.listen_address import Address, split_address
-from penstock.sources.http.config import CollectorConfig, TokenConfig
+from penstock.sources.http.config import CollectorConfig, ServerLimits, TokenConfig
+
+
+class OtlpLimits(ServerLimits):
+    """The same as for every collector, and how much there may be in a request."""
+
+    body_messages: int = Field(
+        default=1_000_000,
+        gt=0,
+        description="Most messages of protobuf in one request (resources, scopes, spans, log records, metrics, data"
+        " points, events, links, attributes, values), in JSON the objects that stand for them: what its parts cost,"
+        " whatever their size. Over: 413.",
+    )
 
 
 class OtlpConfig(CollectorConfig):
@@ -25,6 +37,7 @@ class OtlpConfig(CollectorConfig):
         description="Who may send, by client or server secret alike. Without tokens anybody may, which is allowed on"
         " loopback addresses only.",
     )
+    limits: OtlpLimits = Field(default=OtlpLimits(), description="Sizes and times that protect the server.")
     grpc: Address | None = Field(
         default=None,
         description="host:port for OTLP/gRPC, such as 127.0.0.1:4317; off if absent. Needs the extra `penstock[grpc]`.",

@@ -19,13 +19,14 @@ from penstock.sources.http.body.body_reader import BodyBudget
 from penstock.sources.http.body.encodings import DamagedBody, TooLarge, UnknownEncoding, quickly_unpacked, unpacked
 from penstock.sources.http.body.lanes import Lane
 from penstock.sources.http.body.pace import QUICK_BYTES
-from penstock.sources.http.config import ServerLimits
 from penstock.sources.http.intake.enrich import Clock
 from penstock.sources.http.intake.log_intake import LogIntake
 from penstock.sources.http.metrics import Tally
 from penstock.sources.http.readiness import Readiness
 from penstock.sources.http.responses import Refused
+from penstock.sources.otlp.config import OtlpLimits
 from penstock.sources.otlp.exports import BadExport, Export, MediaType, read_export
+from penstock.sources.otlp.message_limit import TooManyMessages
 
 AT_ONCE_BYTES = {MediaType.PROTOBUF: QUICK_BYTES, MediaType.JSON: 8192}
 """What the event loop reads itself, unpacked: a few milliseconds at most."""
@@ -50,7 +51,7 @@ class Arrival(NamedTuple):
 class ExportIntake(LogIntake):
     """Stores export requests. What it refuses, it refuses with ``Refused``, and then nothing was stored."""
 
-    def __init__(self, limits: ServerLimits, tally: Tally, readiness: Readiness, room: BodyBudget) -> None:
+    def __init__(self, limits: OtlpLimits, tally: Tally, readiness: Readiness, room: BodyBudget) -> None:
         super().__init__(tally, readiness)
         self._limits = limits
         self._room = room
@@ -58,6 +59,12 @@ class ExportIntake(LogIntake):
         self._soon = Lane("soon", limits.body_timeout)
         self._alone = Lane("alone", limits.body_timeout)
         self._headers_of = cache(_record_headers)
+        self._too_many_messages = responses.refusal(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "too_many_messages",
+            f"the request has more than {limits.body_messages} messages (spans, attributes and all others); nothing was"
+            " stored; send it in smaller requests or raise `limits.body_messages`",
+        )
 
     async def take(self, arrival: Arrival, received: bytes) -> Export:
         """Returns when the request is durable. Its bytes, as they were received, are charged and released by the
@@ -68,6 +75,8 @@ class ExportIntake(LogIntake):
             raise Refused(responses.refusal(HTTPStatus.BAD_REQUEST, "bad_request", str(error))) from None
         except BadBody as error:
             raise Refused(responses.bad_body(error)) from None
+        except TooManyMessages:
+            raise Refused(self._too_many_messages) from None
         except TooLarge:
             raise Refused(responses.too_large(self._limits.body_bytes)) from None
         except (DamagedBody, UnknownEncoding) as error:
@@ -104,7 +113,7 @@ class ExportIntake(LogIntake):
         """Safe in any thread."""
         if arrival.media_type is MediaType.JSON:
             check_tokens(body, self._limits)
-        return read_export(arrival.signal, arrival.media_type, body)
+        return read_export(arrival.signal, arrival.media_type, body, self._limits.body_messages)
 
     async def _store(self, arrival: Arrival, micros: int, body: bytes, export: Export) -> None:
         if export.empty:

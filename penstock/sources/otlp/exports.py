@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from penstock.otlp.json_requests import BadJsonRequest, Signal, to_protobuf
+from penstock.sources.otlp.message_limit import NoMessages, check_messages
 
 TRACE_ID_BYTES = 16
 SPAN_ID_BYTES = 8
@@ -40,13 +41,18 @@ class Export:
     """Items among them that no reader can use."""
 
 
-def read_export(signal: Signal, media_type: MediaType, body: bytes) -> Export:
-    """What a body holds; ``BadExport`` if it cannot be read. Safe in any thread."""
+def read_export(signal: Signal, media_type: MediaType, body: bytes, most_messages: int) -> Export:
+    """What a body holds; ``BadExport`` if it cannot be read, ``TooManyMessages`` if it has more of them. Safe in any
+    thread."""
     if media_type is MediaType.JSON:
         try:
             body = to_protobuf(signal, body)
         except BadJsonRequest as error:
             raise BadExport(f"the body is no OTLP/JSON request for {signal}: {error}") from None
+    try:
+        check_messages(signal, body, most_messages)
+    except NoMessages:
+        raise BadExport(f"the body is no protobuf request for {signal}: its parts do not fit into each other") from None
     try:
         match signal:
             case Signal.TRACES:
