@@ -73,7 +73,7 @@ ROOMS = {
     "psycopg": ("sources/postgres/", "destinations/postgres/", "destinations/redshift/"),
     "granian": ("sources/http/",),
     "grpc": ("sources/otlp/",),
-    "numba": ("compiled.py", "json/words.py"),
+    "numba": ("compiled/", "json/words.py"),
     "typer": ("cli/",),
     "rich": ("cli/", "demo/show.py"),
     "pytest": ("testing/",),

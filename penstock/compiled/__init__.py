@@ -1,0 +1,69 @@
+"""How functions are compiled with numba: the one place that says so. The compiled code is cached beside the package, by
+the sources that it was made of.
+
+Importing this module loads the compiler, which takes a third of a second: code that only reads configs must not do so.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from numba import config, njit
+
+from penstock.compiled.source_cache import cache_folder
+
+
+def without_counting() -> dict[str, bool]:
+    """The option that leaves reference counts alone. numba has it for itself: one that no longer knows it is asked for
+    nothing, and compiles what is as right, and slower."""
+    try:
+        from numba.core.compiler import Flags
+        from numba.core.registry import cpu_target
+
+        cpu_target.options.parse_as_flags(Flags(), _UNCOUNTED)  # type: ignore[no-untyped-call]
+    except (ImportError, AttributeError, KeyError, TypeError):
+        return {}
+    return dict(_UNCOUNTED)
+
+
+_UNCOUNTED = {"_nrt": False}
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+    def compiled(function: _Function) -> _Function: ...
+
+    def borrowing(function: _Function) -> _Function: ...
+
+    def inlined(function: _Function) -> _Function: ...
+
+else:
+    _one_at_a_time = Lock()
+
+    def _compiler(**options):
+        def compile_later(function):
+            # numba asks for its folder when a function is decorated. What others compile is none of our business.
+            with _one_at_a_time:
+                chosen = config.CACHE_DIR
+                config.CACHE_DIR = str(cache_folder(function.__code__.co_filename, chosen) or chosen)
+                try:
+                    return njit(cache=True, nogil=True, **options)(function)
+                finally:
+                    config.CACHE_DIR = chosen
+
+        return compile_later
+
+    compiled = _compiler()
+    # For functions that only read and fill arrays that their caller keeps, and neither make nor return any: they do not
+    # count references to them. Counting takes longer than all the work of a function that reads a few bytes.
+    borrowing = _compiler(**without_counting())
+    # For the few functions that run per token, where a call would cost as much as the work.
+    inlined = _compiler(inline="always")
+
+Bytes = npt.NDArray[np.uint8]
+"""A buffer that compiled functions read or fill."""
