@@ -28,6 +28,7 @@ LAYERS = {
     "pandas_on_demand": 0, "parent_death": 0, "redaction": 0, "stop_signals": 0,
     "record": 1, "registry": 1, "config": 1, "outcome": 1, "items": 1,
     "json": 2, "flatten": 2, "otlp": 2, "siphash": 2, "holding": 2, "sampling": 2,
+    "conflation": 2,
     "log": 3, "sources": 3, "steps": 3, "destinations": 3,
     "engine": 4,
     "demo": 5,

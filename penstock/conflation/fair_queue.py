@@ -1,0 +1,21 @@
+"""Whose turn it is: whoever has had a turn stands behind all others, so nobody who has much to do delays the rest."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+Member = TypeVar("Member")
+
+
+class FairQueue(Generic[Member]):
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self._members = deque(members)
+
+    def take(self) -> Member | None:
+        """Whoever has waited longest; it is in the queue no more."""
+        return self._members.popleft() if self._members else None
+
+    def put_back(self, member: Member) -> None:
+        self._members.append(member)
