@@ -42,7 +42,8 @@ $(COMPILED): $(INSTALLED)
 java:
 	@scripts/ensure-java
 
-start-cache: $(SPARK) java
+# After compiling: a Spark that starts would compile the same beside it.
+start-cache: $(SPARK) $(COMPILED) java
 	@$(RUN)/python -m compileall -q penstock
 	@$(RUN)/python -m penstock.engine.spark.start_cache || echo "not possible here: Spark starts in its own way"
 
@@ -71,6 +72,9 @@ chaos: setup  ## Kill everything, again and again: count every event, compare mi
 	$(RUN)/python -m tests.chaos --misfortunes 50
 	$(RUN)/python -m tests.chaos.waiting --kills 50
 	$(RUN)/python -m tests.chaos.mirror --seconds 60
+	$(RUN)/python -m tests.chaos.state --kills 20
+	$(RUN)/python -m tests.chaos.state --outage 60
+	$(RUN)/python -m tests.chaos.state --fairness
 
 fuzz: setup  ## Run every test of a general rule with ROUNDS (5) sets of examples that no run had before
 	@for round in $$(seq $(ROUNDS)); do \

@@ -29,6 +29,8 @@ BENCHMARKS = (
     "transport",
     "mirror",
     "waiting",
+    "conflation",
+    "state_rows",
     "sampling",
     "latency",
     "memory",

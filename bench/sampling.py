@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import get_context
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from bench import collector, processes, spans
 from bench.collector import CONNECTIONS, Load, recorded
+from bench.grpc_load import CHANNELS
 from bench.measure import Comparison, Contender, Figure, Goal, Role, Setting, by_turns
 from bench.processes import ROUTE, SOURCE
 from bench.spans import SPANS_PER_REQUEST
@@ -288,6 +290,7 @@ def intake(setting: Setting) -> list[Comparison]:
     return [
         _intake(setting, "sampling, intake", plain, "", GOAL_INTAKE),
         _intake(setting, "sampling, intake of gzip", packed, "gzip", None),
+        _grpc_intake(setting, plain),
     ]
 
 
@@ -336,11 +339,47 @@ def _intake(setting: Setting, name: str, bodies: Path, encoding: str, least: int
     return Comparison(name, "spans/s", figures, goal, (note,))
 
 
-def _intake_config(port: int) -> dict[str, object]:
+def _grpc_intake(setting: Setting, bodies: Path) -> Comparison:
+    seconds, rounds = setting.choose(10, 2), setting.choose(3, 1)
+    ours: list[Load] = []
+
+    def ours_rate() -> float:
+        folder = setting.folder / f"intake-{next(FOLDERS)}"
+        folder.mkdir()
+        port, grpc_port = free_port(), free_port()
+        project = processes.Project(folder, port)
+        project.config.write_bytes(orjson.dumps(_intake_config(port, grpc_port)))
+        with processes.collector(project):
+            processes.wait_for(lambda: listens(grpc_port), "the port of gRPC")
+            loads = [_export(grpc_port, bodies, 1), _export(grpc_port, bodies, seconds)]
+        collector.check(loads, recorded(project.log))
+        ours.append(loads[-1])
+        shutil.rmtree(folder)
+        return loads[-1].rate * SPANS_PER_REQUEST
+
+    figures = by_turns([Contender(Role.US, "the source `otlp`, default options, by gRPC", ours_rate)], rounds)
+    note = (
+        f"grpcio, {CONNECTIONS} requests at once over {CHANNELS} channels, one process, same machine; requests of"
+        f" {SPANS_PER_REQUEST} spans; fsync: always; p50 {median(load.p50_ms for load in ours):.0f} ms, p99"
+        f" {median(load.p99_ms for load in ours):.0f} ms; the load takes a part of the machine that grows with it"
+    )
+    return Comparison("sampling, intake by gRPC", "spans/s", figures, None, (note,))
+
+
+def _export(port: int, bodies: Path, seconds: int) -> Load:
+    """Keep all channels busy for so long."""
+    files = [str(file) for file in sorted(bodies.iterdir())]
+    command = [sys.executable, "-m", "bench.grpc_load", str(port), str(seconds), str(CONNECTIONS), *files]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]).stdout
+    return Load(**json.loads(output.splitlines()[-1]))
+
+
+def _intake_config(port: int, grpc_port: int | None = None) -> dict[str, object]:
+    grpc = {} if grpc_port is None else {"grpc": f"127.0.0.1:{grpc_port}"}
     return {
         "name": "bench",
         "data_dir": "./data",
-        "sources": {SOURCE: {"type": "otlp", "listen": f"127.0.0.1:{port}"}},
+        "sources": {SOURCE: {"type": "otlp", "listen": f"127.0.0.1:{port}", **grpc}},
         "routes": {ROUTE: {"from": [SOURCE], "to": {"type": "null"}}},
     }
 

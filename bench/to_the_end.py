@@ -28,7 +28,7 @@ START = 180
 SLOWEST = 5_000
 """Events per second below which a run is given up: a route that crashes is started again and again."""
 
-Options = Mapping[str, str | int | list[str]]
+Options = Mapping[str, object]
 Step = Mapping[str, str | list[str] | Mapping[str, object]]
 """A step as it stands in a pipeline's YAML."""
 

@@ -25,8 +25,9 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.stateful.release_task import run_release
 from penstock.engine.stateful.scan_task import run_scan
 from penstock.engine.stateful.shard_decision import ShardReport, decide
-from penstock.engine.stateful.shards import shard_at, shard_numbers, slices, unpack
+from penstock.engine.stateful.shards import shard_at, shard_numbers, slices
 from penstock.holding.decision import Decision
+from penstock.holding.packed_rows import pack_rows, unpack_rows
 from penstock.log.config import LogConfig
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
@@ -169,7 +170,9 @@ def _seconds_of_passes(
     (packed,) = run_scan(plan, log, log.read(stretch.partition, stretch.start, stretch.end), stretch, SOURCE)
     times.append(perf_counter())
     kind = plan.holding_step().item_type
-    found = [decide(state, unpack([row["items"]], kind)) for state, row in zip(states, packed.to_pylist(), strict=True)]
+    found = [
+        decide(state, unpack_rows([row["items"]], kind)) for state, row in zip(states, packed.to_pylist(), strict=True)
+    ]
     rows = [row for decision in found for row in _rows(decision)]
     times.append(perf_counter())
     for task in {row["task"] for row in rows}:
@@ -181,4 +184,4 @@ def _seconds_of_passes(
 def _rows(decision: Decision) -> Iterator[dict[str, Any]]:
     yield {"task": 0, "report": ShardReport.of(decision).to_json(), "items": None}
     for task, items in slices(decision.released):
-        yield {"task": task, "report": None, "items": items.tobytes()}
+        yield {"task": task, "report": None, "items": pack_rows(items)}

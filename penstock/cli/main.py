@@ -16,9 +16,10 @@ from penstock import __version__
 from penstock.cli import about, backup, demo, doctor, failed, init, plan, run, schema, status, tap, test, validate
 from penstock.cli import list as listing
 from penstock.cli._support.exit_codes import report_errors
+from penstock.cli.conflate_verbs import conflate, conflation_status, forget, pending_bundles
 from penstock.cli.log_verbs import log, log_compact, log_export, log_import, log_repair, log_verify
 from penstock.cli.offset_verbs import offset, offset_history, offset_moves
-from penstock.cli.sample_verbs import backtest, flush, sample, sampler_status
+from penstock.cli.sample_verbs import backtest, flush, sample, sampler_status, set_rate
 from penstock.redaction import redact_stderr
 
 app = typer.Typer(
@@ -94,8 +95,14 @@ app.add_typer(offset.app, name="offset")
 
 sample.app.command("status")(report_errors(sampler_status.show_samplers))
 sample.app.command("flush")(report_errors(flush.flush_sampler))
+sample.app.command("rate")(report_errors(set_rate.set_sampling_rate))
 sample.app.command("backtest")(report_errors(backtest.backtest))
 app.add_typer(sample.app, name="sample")
+
+conflate.app.command("status")(report_errors(conflation_status.show_conflation))
+conflate.app.command("pending")(report_errors(pending_bundles.show_pending))
+conflate.app.command("forget")(report_errors(forget.forget))
+app.add_typer(conflate.app, name="conflate")
 
 app.command("demo")(report_errors(demo.demo))
 

@@ -147,6 +147,8 @@ class DestinationConfig(ComponentConfig):
     """Base of every destination's options; each subclass narrows ``type`` to its own name."""
 
     offers: ClassVar[frozenset[Offer]] = frozenset()
+    settles_late: ClassVar[bool] = False
+    """Whether some records wait at it while later ones are written."""
     takes_otlp: ClassVar[bool] = False
     """Whether rows of spans come to it as OTLP requests, and not as JSON."""
     type: str = Field(description="Which destination this is.")

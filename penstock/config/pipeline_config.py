@@ -253,6 +253,14 @@ class RouteConfig(ComponentConfig):
             raise refuse(*wrong)
         return self
 
+    @model_validator(mode="after")
+    def _can_stop(self) -> Self:
+        if self.to.settles_late and self.on_error is OnError.STOP:
+            what = f"'{self.to.type}' lets some records wait while later ones are written, so the route cannot stop"
+            fix = "Leave `on_error` out: what fails goes to the failed store, and can be replayed."
+            raise refuse(complaint(("on_error",), f"{what} before one", fix, True))
+        return self
+
     @classmethod
     def _expanded(cls, value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get("to"), dict):

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.conflation.version import Version
+
+LONGEST_NAME = 256
+"""In characters: it is part of keys in databases, which have their limits."""
+NOT_IN_NAMES = r"[\x00-\x1f\x7f]"
+"""Control characters are in no name: some databases cannot keep them, and we put one between two names."""
+NAME_RULE = f"a name has 1 to {LONGEST_NAME} characters, none of them a control character"
+
+_NOT_IN_NAMES = re.compile(NOT_IN_NAMES)
+
+
+def is_name(text: str) -> bool:
+    """Whether a source or a kind may be called so."""
+    return 1 <= len(text) <= LONGEST_NAME and _NOT_IN_NAMES.search(text) is None
 
 
 class Place(NamedTuple):

@@ -70,6 +70,7 @@ class UnitState:
         self._pending: dict[str, dict[Version, Bundle]] = {}
         self._writing: Work | None = None
         self._failing: dict[str, tuple[Version, str]] = {}
+        self._one_by_one: set[str] = set()
 
     def insert(self, bundle: Bundle) -> None:
         """Take a bundle in: from now on it waits, or it is conflated away, or has conflated away others."""
@@ -112,13 +113,15 @@ class UnitState:
         its kind or ``try_again``."""
         work = self._end()
         self._failing[work.kind.name] = (work.version, why)
-        pack = self._pending.setdefault(work.kind.name, {})
-        newer = _any_of(pack) if pack else None
-        for bundle in work.bundles:
-            if (newer and _replaces(work.kind, newer, bundle)) or self._is_outdated(work.kind, bundle):
-                self.conflated.append(bundle)
-            else:
-                pack[bundle.version] = bundle
+        self._put_back(work)
+
+    def divide(self) -> None:
+        """What was begun is a pack of which something is refused: from now on the bundles of its kind are written one
+        by one, so that only what is refused itself is not written."""
+        work = self._end()
+        assert len(work.bundles) > 1, "one bundle cannot be divided"
+        self._one_by_one.add(work.kind.name)
+        self._put_back(work)
 
     def note_parked(self, why: str) -> None:
         """What was begun is given up: it waits no more, and what depends on it is told why."""
@@ -137,6 +140,15 @@ class UnitState:
             for _, bundle in sorted(pack.items())
         ]
 
+    def _put_back(self, work: Work) -> None:
+        pack = self._pending.setdefault(work.kind.name, {})
+        newer = _any_of(pack) if pack else None
+        for bundle in work.bundles:
+            if (newer and _replaces(work.kind, newer, bundle)) or self._is_outdated(work.kind, bundle):
+                self.conflated.append(bundle)
+            else:
+                pack[bundle.version] = bundle
+
     def _end(self) -> Work:
         work, self._writing = self._writing, None
         assert work is not None, "nothing is being written"
@@ -148,6 +160,8 @@ class UnitState:
             return []
         pack = self._pending.get(kind.name, {})
         ready = list(takewhile(lambda bundle: self._unmet(kind, bundle) is None, (pack[each] for each in sorted(pack))))
+        if kind.name in self._one_by_one:
+            ready = ready[:1]
         failed, _ = self._failing.get(kind.name, (None, ""))
         return [] if ready and failed is not None and ready[-1].version <= failed else ready
 

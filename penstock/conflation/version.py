@@ -21,6 +21,10 @@ class Version(NamedTuple):
         return f"{self.incarnation}.{self.generation}"
 
 
+def is_version(text: str) -> bool:
+    return _VERSION.fullmatch(text) is not None
+
+
 def parse_version(text: str) -> Version:
     """Raises ``ValueError`` for what is no version."""
     found = _VERSION.fullmatch(text)

@@ -21,6 +21,9 @@ A destination says which of two things went wrong, and the engine acts on it:
 A third thing is not an error: *not yet*, for some of the rows, while others are taken. The limit of one key, an object
 that others must come before. A destination that ``leaves_waiting`` names such rows in its receipt, in groups, and the
 engine gives them to it again when they are due, in a batch without a range.
+
+Of state only the newest counts. A destination that ``conflates_waiting`` is told what waits, gets all groups of a name
+together, says which of them nobody needs any more (``Superseded``), and which are worth a try at once (``wakes``).
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.config.component import DestinationConfig as DestinationConfig
+from penstock.destinations.source_states import SourceStates
 from penstock.errors import TransientError
 from penstock.outcome import Outcome
 
@@ -52,6 +56,9 @@ class Capabilities:
     """A batch and its mark are written together or not at all: delivered exactly once."""
     leaves_waiting: bool = False
     """Its receipts may say that rows wait."""
+    conflates_waiting: bool = False
+    """Of what waits, all groups of a name are given to it together, and it may say that nobody needs a group any more.
+    Only for one that ``leaves_waiting``."""
     marks: bool = False
     """It keeps a mark of the batches that it has (``newest_loads``): one without a mark of a batch that was delivered
     is not the target that it was."""
@@ -104,9 +111,13 @@ class Batch:
     batch. A destination that remembers batches keeps them from that number on, and stores this mapping with them."""
     waiting_as: Sequence[str] = field(default=(), compare=False)
     """Earlier names of the route, from before it was renamed, under which some of these parts wait."""
-    waiting_groups: Collection[str] = field(default=(), compare=False, repr=False)
-    """Groups of the route whose rows wait at the destination, but for those that are given to it now. What it gets for
-    such a group must wait too, if order matters to it."""
+    waiting_groups: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
+    """Groups of the route whose rows wait at the destination, but for those that are given to it now: by their name the
+    ``about`` of each, the oldest first. What it gets for such a group must wait too, if order matters to it. One that
+    ``conflates_waiting`` may find a name here of which it is given older rows now: what came since then."""
+    read_upto: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
+    """Up to which offset the route has read each partition, with this batch: so far is the target once nothing waits.
+    Only for one that ``conflates_waiting``."""
     order: Order | None = field(default=None, compare=False, repr=False)
     """The order of records that change the same row; ``None``: by (partition, offset)."""
     seconds_per_table: float = field(default=float("inf"), compare=False, repr=False)
@@ -119,6 +130,10 @@ class Batch:
     """``None``: there is no log, and a record is known by its partition and offset alone."""
 
 
+GROUP_SEPARATOR = "\x1f"
+"""Between the source and the rest of a group's name."""
+
+
 @dataclass(frozen=True)
 class WaitingRows:
     """Rows that the target does not take yet, and that belong together. A target that remembers batches says the same
@@ -126,12 +141,29 @@ class WaitingRows:
 
     group: str
     """What they have in common: a key, say; never empty. Of one group the rows that came first are given to the target
-    first."""
+    first. Names that are the same up to a ``GROUP_SEPARATOR`` are of one source: a retry of a target that
+    ``conflates_waiting`` has all that is due of a source, or nothing of it."""
     places: pa.RecordBatch
     """Which rows (``PLACE_SCHEMA``)."""
     reason: str
     due: float
     """Seconds until they are to be tried again."""
+    about: str = ""
+    """What the target wants to know when it sees the group again (``Batch.waiting_groups``): a version, say. The engine
+    keeps it and gives it back as it is."""
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """Rows that have waited and that nobody needs any more, because something newer is written or waits. They count as
+    skipped, in the same step in which the rest of the receipt counts. Those that a retry has begun with stay: they may
+    be at the target, and come once more. To say it again of rows that are gone does no harm."""
+
+    group: str
+    about: str
+    """All rows that waited under this name with this ``about`` before the batch or retry that says it."""
+    reason: str
+    """The label under which they count."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +190,15 @@ class TableReceipt:
     """Rows that the target does not need, by the reason."""
     waiting: Sequence[WaitingRows] = ()
     """Rows that it does not take yet."""
+    superseded: Sequence[Superseded] = ()
+    """What of earlier batches waits no longer; it is not among the rows of its parts. Only from a target that
+    ``conflates_waiting``."""
+    wakes: Collection[str] = ()
+    """Groups that waited before, and are due at once, whatever they said then: what they wait for is there."""
+
+    tallies: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What the target has counted besides, by subject and name: a group, and how many of its rows were changed, say.
+    The ledger adds it up, each batch and retry once."""
 
     @property
     def accounted(self) -> int:
@@ -194,6 +235,16 @@ class Receipt:
     @property
     def repeated(self) -> bool:
         return bool(self.tables) and all(table.repeated for table in self.tables)
+
+
+class TargetPosition(NamedTuple):
+    """How far a target says that it is in a partition of the log."""
+
+    needs: int
+    """The lowest offset that it still needs, because something there waits."""
+    told: int
+    """The offset behind the last record that it knows the outcome of. What waits does not keep this back, so it tells
+    an older copy of the target from the target itself."""
 
 
 @dataclass(frozen=True)
@@ -316,6 +367,15 @@ class Destination(ABC, Generic[ConfigT]):
         """This destination, if it has tables whose schema can be inspected, planned and changed."""
         return None
 
+    def look_after(self) -> None:
+        """Called about once a second while the route runs, also if nothing comes, and perhaps while ``write`` runs: for
+        what is due by the clock alone."""
+
+    def open_states(self) -> AbstractContextManager[SourceStates] | None:
+        """Its database, if it keeps the state of sources there, which can be listed and forgotten. To open it raises
+        ``TransientError`` if it is unavailable."""
+        return None
+
     def newest_loads(self) -> Sequence[LoadedTable]:
         """The newest batch of every ledger and route that ever wrote here, table by table, without its failures. Empty
         for a target that does not remember batches. Creates nothing at the target."""
@@ -324,6 +384,15 @@ class Destination(ABC, Generic[ConfigT]):
     def loads(self, scope: str, route: str) -> Sequence[LoadedTable]:
         """All that the target remembers of a route, oldest batch first. Creates nothing at the target."""
         return []
+
+    def position(self, route: str) -> Mapping[int, TargetPosition] | None:
+        """How far the target says that it is, by log partition; it has nothing of one that it does not name. ``None``
+        if it never says. Asked when the route starts, before anything is read or written. Where it is behind the
+        ledger, an older copy of the target was put back, or an empty one in its place, and the route goes back; a
+        target that claims to be further is not believed. So it must be noted anew with every batch, also with one
+        without rows: else the route reads again what it has passed. May raise ``TransientError``. Creates nothing at
+        the target."""
+        return None
 
     @property
     def mirrors(self) -> bool:

@@ -7,8 +7,22 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
+from penstock.conflation.tally import (
+    COMPARED,
+    CONFLATED,
+    DELETED,
+    FAILED,
+    INSERTED,
+    RECEIVED,
+    UPDATED,
+    WRITTEN,
+    Tally,
+    longest_of,
+)
+from penstock.destinations.contract import GROUP_SEPARATOR
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.errors import RouteError
+from penstock.sampling.decision_names import CountedDecision
 
 log = logging.getLogger("penstock")
 
@@ -31,7 +45,20 @@ _HOLD_LIMITED = Counter(
 _STEP_COUNTS = Counter(
     "penstock_step_events_total", "What the step that holds back has counted, by its own names.", ["route", "name"]
 )
+_DECISIONS = Counter(
+    "penstock_sampling_decisions_total",
+    "Traces that a policy has decided, each time it was asked, by its answer.",
+    ["route", "policy", "decision", "decision_from"],
+)
 _STEP_LEVELS = Gauge("penstock_step_level", "How much that step has of what, by its own names.", ["route", "name"])
+_BUNDLES = Counter("penstock_bundles_total", "Bundles of state by what became of them.", ["route", "kind", "outcome"])
+_STATE_ROWS = Counter(
+    "penstock_state_rows_total", "Rows of state that were compared and changed.", ["route", "kind", "change"]
+)
+_DELAYS = Histogram(
+    "penstock_bundle_delay_seconds", "From the receipt of a bundle to its commit in the database.", ["route", "kind"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600),
+)  # fmt: skip
 _RUNNING = Gauge("penstock_route_running", "1 while the route's query runs.", ["route"])
 _BEAT = Gauge("penstock_engine_heartbeat_timestamp_seconds", "When engine and JVM last gave a sign of life.")
 _STILL = Gauge("penstock_route_still_seconds", "How long the tasks of its batch have not moved.", ["route"])
@@ -68,9 +95,34 @@ def batch_committed(
 def step_counted(route: str, counts: Mapping[str, int], levels: Mapping[str, int]) -> None:
     """What a holding step has counted in a batch, and how much it has of what."""
     for name, count in counts.items():
-        _STEP_COUNTS.labels(route, name).inc(count)
+        decision = CountedDecision.named(name)
+        if decision is None:
+            _STEP_COUNTS.labels(route, name).inc(count)
+        else:
+            _DECISIONS.labels(route, *decision).inc(count)
     for name, level in levels.items():
         _STEP_LEVELS.labels(route, name).set(level)
+
+
+def bundles_counted(route: str, tallies: Mapping[str, Mapping[str, int]]) -> None:
+    """What a destination of state has counted, by source and kind. The metrics are by kind: sources may be many."""
+    kinds: dict[str, list[Tally]] = {}
+    for group, counts in tallies.items():
+        kinds.setdefault(group.partition(GROUP_SEPARATOR)[2], []).append(Tally.of(counts))
+    for kind, found in kinds.items():
+        _count_bundles(route, kind, Tally.sum(found))
+
+
+def _count_bundles(route: str, kind: str, tally: Tally) -> None:
+    for outcome in (RECEIVED, CONFLATED, WRITTEN, FAILED):
+        if tally[outcome]:
+            _BUNDLES.labels(route, kind, outcome).inc(tally[outcome])
+    for change in (COMPARED, INSERTED, UPDATED, DELETED):
+        if tally[change]:
+            _STATE_ROWS.labels(route, kind, change.removeprefix("rows_")).inc(tally[change])
+    for step, bundles in tally.delays.items():
+        for _ in range(bundles):
+            _DELAYS.labels(route, kind).observe(longest_of(step))
 
 
 def batch_known(route: str) -> None:
@@ -113,6 +165,13 @@ def items_retried(route: str, number: int, loaded: int, skipped: int, failed: in
     )  # fmt: skip
 
 
+def items_superseded(route: str, items: Mapping[str, int]) -> None:
+    """``items``: how many that waited at the destination are not needed any more, by the reason."""
+    for reason, count in items.items():
+        _ITEMS.labels(route, "skipped").inc(count)
+        log.info("route %s: %d items that waited are skipped as %s", route, count, reason)
+
+
 def retry_not_taken(route: str, items: int, reason: str, wait: float) -> None:
     log.warning("route %s: %d items still wait: %s. Trying again in %.1f s.", route, items, reason, wait)
 
@@ -147,9 +206,24 @@ def state_lost(route: str, waiting: int, back_to: Mapping[int, int]) -> None:
     )  # fmt: skip
 
 
+def target_behind(route: str, back_to: Mapping[int, int]) -> None:
+    places = ", ".join(f"offset {offset} of partition {partition}" for partition, offset in sorted(back_to.items()))
+    log.warning(
+        "route %s: its target needs records that were delivered before; the route goes back to %s, and delivers again"
+        " from there on", route, places,
+    )  # fmt: skip
+
+
+def target_lacks_records(route: str, gone: Ranges) -> None:
+    log.error(
+        "route %s: its target needs %s, and the log no longer has them: put the missing segments back and start again,"
+        " or let their senders send them again", route, describe_ranges(gone),
+    )  # fmt: skip
+
+
 def batch_given_up(route: str, number: int) -> None:
     log.warning(
-        "route %s: batch %d was under way with that state; what of it is at the destination is delivered again",
+        "route %s: batch %d was under way; what of it is at the destination is delivered again",
         route, number,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.holding.item import Items
@@ -43,9 +43,22 @@ class Decision:
     counts: Mapping[str, int] = field(default_factory=dict)
     """For metrics: what was counted in this batch, by names of the step's own."""
     levels: Mapping[str, int] = field(default_factory=dict)
-    """For metrics: how much there is of what after it. Those of all shards are added up."""
+    """For metrics: how much there is of what after it. Those of all shards are joined (``join_levels``)."""
 
     def check(self, step: str, given: int) -> None:
         """Refuse a decision that loses or invents an item."""
         check_count(step, given, self.passed + self.held + self.skipped)
         check_count(step, len(self.released), self.passed + self.let_go + self.made)
+
+
+HIGHEST = "_highest"
+"""How the name of a level ends of which not the sum over shards is told, but that of the shard that has most of it."""
+
+
+def join_levels(levels: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The levels of all shards by name, also where one is 0: it was another one before."""
+    joined: dict[str, int] = {}
+    for name, level in (each for of_shard in levels for each in of_shard.items()):
+        before = joined.get(name, 0)
+        joined[name] = max(before, level) if name.endswith(HIGHEST) else before + level
+    return dict(sorted(joined.items()))

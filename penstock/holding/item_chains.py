@@ -73,7 +73,7 @@ class ItemChains:
             room = max(2 * len(self.items), needed)
             self.items = np.concatenate([self.items[:place], np.empty(room - place, ITEM)])
             self._following = np.concatenate([self._following[:place], np.empty(room - place, np.int64)])
-        self.items[place:needed] = items
+        _copy_items(items, self.items, place)
         self._following[place:needed] = GONE
         for partition in _different(items["partition"]):
             self._lowest.setdefault(partition, place)
@@ -132,6 +132,16 @@ class ItemChains:
             if first < self.used:
                 found[partition] = int(self.items["offset"][first])
         return found
+
+
+@compiled
+def _copy_items(items: Items, target: Items, place: int) -> None:
+    """Row by row: NumPy goes through all rows once for each of their columns."""
+    for row in range(len(items)):
+        item, copy = items[row], target[place + row]
+        copy["high"], copy["low"] = item["high"], item["low"]
+        copy["offset"], copy["time"], copy["order"] = item["offset"], item["time"], item["order"]
+        copy["partition"], copy["item"], copy["bits"] = item["partition"], item["item"], item["bits"]
 
 
 @compiled

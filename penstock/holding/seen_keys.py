@@ -19,6 +19,7 @@ from penstock.compiled import compiled
 from penstock.holding.decision import Decision, StateChange
 from penstock.holding.item import Items, sorted_by_log
 from penstock.holding.key_table import KeyTable, Numbers
+from penstock.holding.packed_rows import pack_rows, unpack_rows
 
 MOST_BLOBS = 1000
 """With more, everything is written anew."""
@@ -51,7 +52,7 @@ class SeenKeys:
 
     def apply(self, blob: bytes) -> None:
         self._now, self._forgotten_at, forgets = _HEAD.unpack_from(blob)
-        rows = np.frombuffer(blob, _SEEN, offset=_HEAD.size)
+        rows = unpack_rows([blob[_HEAD.size :]], _SEEN)
         numbers = self._numbers(rows)
         self._times[numbers] = rows["time"]
         if forgets:
@@ -100,7 +101,7 @@ class SeenKeys:
 
     def _blob(self, rows: npt.NDArray[np.void], forgets: bool) -> bytes:
         self._blobs.append(_times(rows))
-        return _HEAD.pack(self._now, self._forgotten_at, forgets) + rows.tobytes()
+        return _HEAD.pack(self._now, self._forgotten_at, forgets) + pack_rows(rows)
 
     def _is_over(self, blob: _Times) -> bool:
         return blob.newest < self._now - self._window or blob.oldest > self._now + self._window

@@ -20,6 +20,7 @@ from penstock.holding.decision import Decision, StateChange
 from penstock.holding.held_items import Delta, HeldItems
 from penstock.holding.item import ITEM, KEY, UNTIMED, Items, Keys, sorted_by_key, sorted_by_log
 from penstock.holding.key_table import KeyTable, Numbers, Words
+from penstock.holding.packed_rows import pack_rows, unpack_rows
 
 CLOSES = 1
 """The bit of an item that closes its group."""
@@ -28,9 +29,11 @@ LEAST_BYTES = 1 << 20
 """Smaller state is not tidied up for its bytes."""
 MOST_BLOBS = 1000
 ITEMS_PER_BLOB = 1 << 17
+BYTES_PER_ITEM = 24
+"""What a blob takes for each, about."""
 
 _HEAD = struct.Struct("<qq?")
-"""The time of the last tick, how many keys went on, and whether that tick came with this batch."""
+"""The time of the last tick, the bytes of the keys that went on, and whether that tick came with this batch."""
 _LONG_AGO = -(2**62)
 
 
@@ -45,11 +48,11 @@ class WaitingGroups:
         """The bytes of every blob."""
 
     def apply(self, blob: bytes) -> None:
-        self._now, keys, ticked = _HEAD.unpack_from(blob)
+        self._now, size, ticked = _HEAD.unpack_from(blob)
         if ticked:
             self._held.set_times(self._now)
-        released = np.frombuffer(blob, KEY, keys, _HEAD.size)
-        self._held.apply(Delta(released, np.frombuffer(blob, ITEM, offset=_HEAD.size + released.nbytes)))
+        keys, items = blob[_HEAD.size : _HEAD.size + size], blob[_HEAD.size + size :]
+        self._held.apply(Delta(unpack_rows([keys], KEY), unpack_rows([items], ITEM)))
         self._sizes.append(len(blob))
 
     def drop(self, blobs: int) -> None:
@@ -100,7 +103,7 @@ class WaitingGroups:
         if len(released) == 0 and len(added) == 0 and not ticked:
             return StateChange()
         blobs = len(self._sizes)
-        if blobs < MOST_BLOBS and sum(self._sizes) <= LEAST_BYTES + 2 * len(self._held) * ITEM.itemsize:
+        if blobs < MOST_BLOBS and sum(self._sizes) <= LEAST_BYTES + 2 * len(self._held) * BYTES_PER_ITEM:
             return StateChange([self._blob(released, added, ticked)])
         self._sizes = []
         nothing, waiting = np.empty(0, KEY), self._held.all_items()
@@ -108,7 +111,8 @@ class WaitingGroups:
         return StateChange([self._blob(nothing, waiting[at : at + ITEMS_PER_BLOB], False) for at in starts], blobs)
 
     def _blob(self, released: Keys, added: Items, ticked: bool) -> bytes:
-        blob = _HEAD.pack(self._now, len(released), ticked) + released.tobytes() + added.tobytes()
+        keys = pack_rows(released)
+        blob = _HEAD.pack(self._now, len(keys), ticked) + keys + pack_rows(added)
         self._sizes.append(len(blob))
         return blob
 

@@ -7,6 +7,7 @@ alone.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.compiled import Bytes, compiled, inlined
 from penstock.json.tokens import (
@@ -20,6 +21,8 @@ from penstock.json.tokens import (
     skip_whitespace,
     string_end,
 )
+
+Int64s = npt.NDArray[np.int64]
 
 
 @compiled
@@ -162,3 +165,35 @@ def _deep_container_end(buf: Bytes, i: int, end: int, outer: int) -> int:
                 return i
         if i >= end:
             return ~i
+
+
+@compiled
+def count_elements(buf: Bytes, starts: Int64s, ends: Int64s, chosen: npt.NDArray[np.bool_]) -> Int64s:
+    """How many elements the well-formed arrays at ``[starts, ends)`` have; zero for those that are not chosen."""
+    counts = np.zeros(len(starts), np.int64)
+    for row in range(len(starts)):
+        if not chosen[row]:
+            continue
+        end = ends[row]
+        i = skip_whitespace(buf, starts[row] + 1, end)
+        while buf[i] != CLOSE_ARRAY:
+            i = skip_whitespace(buf, value_end(buf, i, end), end)
+            counts[row] += 1
+            if buf[i] == COMMA:
+                i = skip_whitespace(buf, i + 1, end)
+    return counts
+
+
+@compiled
+def element_spans(buf: Bytes, start: int, end: int, count: int) -> tuple[Int64s, Int64s]:
+    """Where the elements of the well-formed array at ``[start, end)`` begin and end; it has so many."""
+    starts = np.empty(count, np.int64)
+    ends = np.empty(count, np.int64)
+    i = skip_whitespace(buf, start + 1, end)
+    for element in range(count):
+        starts[element] = i
+        ends[element] = value_end(buf, i, end)
+        # Over the comma; after the last element, over the bracket.
+        i = skip_whitespace(buf, ends[element], end)
+        i = skip_whitespace(buf, i + 1, end)
+    return starts, ends

@@ -21,9 +21,11 @@ _SECOND = 1_000_000_000
 
 
 def attributes_object(attributes: Iterable[KeyValue]) -> dict[str, Json]:
-    """Of attributes with the same key the last one counts."""
+    """Of attributes with the same key the first one counts, as it does to conditions (``attributes.py``)."""
     found: dict[str, Json] = {}
     for each in attributes:
+        if each.key in found:
+            continue
         value = each.value
         # Most are text: one call less for each of them.
         found[each.key] = value.string_value if value.WhichOneof("value") == "string_value" else any_value(value)

@@ -2,7 +2,7 @@
 
 What a row has is in the table of ``penstock/steps/spans/README.md``. Every value is exact: 64-bit integers never become
 doubles, doubles have the fewest digits that lead back to them, and NaN and the infinities, which JSON lacks, are the
-strings ``NaN``, ``Infinity`` and ``-Infinity``. Bytes are Base64. Of attributes with the same key the last one counts.
+strings ``NaN``, ``Infinity`` and ``-Infinity``. Bytes are Base64. Of attributes with the same key the first one counts.
 
 Attributes are a JSON object in a string (``objects=False``): tables then have one JSON column of them (``row_casts``),
 because an object would become one column for each of its keys.

@@ -38,8 +38,12 @@ class Tally(IntEnum):
     DECIDED_ELSEWHERE = auto()
     DECISION_SPAN = auto()
 
+    TRACES_IN = auto()
+    """From here on what else is told: first the traces that came and were not known."""
+    TRACES_SAMPLED = auto()
+    TRACES_NOT_SAMPLED = auto()
+    """Those that policies, or others who decide, dropped; not those that were evicted."""
     TRACES_EVICTED_PRIMARY = auto()
-    """From here on what else is told."""
     TRACES_EVICTED_SECONDARY = auto()
     TRACES_EVICTED_RELEASE = auto()
     TRACES_OVER_CAP = auto()
@@ -54,7 +58,8 @@ class Tally(IntEnum):
 
 
 ANSWERS_AT = len(Tally)
-"""Behind what is tallied by name stands how many traces got which answer, policy by policy."""
+"""Behind what is tallied by name stands how many traces got which answer, policy by policy, and for each where they
+are from."""
 
 
 class Rules(NamedTuple):
@@ -72,6 +77,8 @@ class Rules(NamedTuple):
     stress_salted: np.uint64
     id_keys: tuple[np.uint64, ...]
     """For the ids of traces."""
+    origins: int
+    """How many answers there are to where a trace is from."""
 
 
 GROUP = np.dtype([("end", "<i8"), ("bits", "<u4"), ("weight", "<f8")])
@@ -110,7 +117,7 @@ class Work(NamedTuple):
     journal: Journal
     leaving: Leaving
     tally: Numbers
-    """By ``Tally``; then how many traces, by policy and answer."""
+    """By ``Tally``; then how many traces, by policy, where they are from, and answer."""
     decided: Decided
 
 

@@ -65,6 +65,7 @@ def decide_all(work: Work) -> None:
             continue
         if number < 0:
             number = new_trace(homes, unit["high"], unit["low"])
+            tally[Tally.TRACES_IN.value] += 1
         known = homes.traces[number]
         answer, policy, weight, emits, reason = _judge(unit, known, work.ask, rules, tally)
         if answer == SAMPLED or answer == NOT_SAMPLED:
@@ -133,13 +134,10 @@ def _judge(
     reason if it is not sampled."""
     if unit["decided"] != NOT_DECIDED:
         tally[Tally.TRACES_DECIDED_ELSEWHERE.value] += 1
-        return (
-            (SAMPLED if unit["decided"] == SAYS_SAMPLED else NOT_SAMPLED),
-            NO_POLICY,
-            1.0,
-            False,
-            Tally.DECIDED_ELSEWHERE.value,
-        )
+        policy = unit["decided_by"]
+        if unit["decided"] == SAYS_SAMPLED:
+            return SAMPLED, policy, unit["decided_weight"], False, Tally.DECIDED_ELSEWHERE.value
+        return NOT_SAMPLED, policy, 1.0, False, Tally.DECIDED_ELSEWHERE.value
     high, low = unscramble_one(unit["high"], unit["low"], rules.id_keys)
     if rules.stressed:
         if rules.stress_rate > 0 and hash_id(rules.stress_salted, high, low) <= rules.stress_bound:
@@ -168,7 +166,8 @@ def _judge(
     if answer == PENDING:
         tally[Tally.TRACES_PENDING.value] += 1
     else:
-        tally[ANSWERS_AT + 4 * policy + answer] += 1
+        origin = min(unit["origin"], rules.origins - 1)
+        tally[ANSWERS_AT + 4 * (policy * rules.origins + origin) + answer] += 1
     return answer, policy, weight, emits, Tally.NOT_SAMPLED.value
 
 
@@ -214,6 +213,7 @@ def _settle(
     if known["count"] > 0:
         tally[Tally.DECIDED_AFTER_WAITING.value] += 1
         tally[Tally.WAITED_US.value] += max(unit["time"] - known["arrived"], 0) if unit["count"] > 0 else 0
+    tally[Tally.TRACES_SAMPLED.value if answer == SAMPLED else Tally.TRACES_NOT_SAMPLED.value] += 1
     if answer == SAMPLED:
         let_go(work, number)
         pass_unit(work, unit, unit["count"])

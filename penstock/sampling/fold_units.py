@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from penstock.compiled import compiled
 from penstock.holding.item import ITEM, Items, sorted_by_log
+from penstock.sampling.decision_names import MOST_ORIGINS
 from penstock.sampling.span_item import DECIDED_NOT_SAMPLED, DECIDED_SAMPLED, NO_THRESHOLD, SPAN_ITEM
 
 Numbers = npt.NDArray[np.int64]
@@ -31,17 +32,22 @@ UNIT = np.dtype(
         ("count", "<i8"),
         ("decisions", "<i8"),
         ("decided", "<i8"),
+        ("decided_by", "<i8"),
+        ("decided_weight", "<f8"),
+        ("origin", "<i8"),
         ("begin", "<i8"),
         ("move", "<i8"),
     ]
 )
 """The new spans of a trace: what they meet, earliest start and latest end (ns; 0 is none), the smallest threshold, the
 time of the first and the lowest stamp, bytes and number. Decision spans are counted apart: how many, and what the first
-of them says: ``NOT_DECIDED``, ``SAYS_SAMPLED`` or ``SAYS_NOT_SAMPLED``. ``begin`` is where its spans begin among those
-of all units, and ``move`` what made them wait (``journal.py``), or -1."""
+of them says: ``NOT_DECIDED``, ``SAYS_SAMPLED`` or ``SAYS_NOT_SAMPLED``, by which policy and with which weight.
+``origin`` is the number of where the first span is from. ``begin`` is where its spans begin among those of all units,
+and ``move`` what made them wait (``journal.py``), or -1."""
 
 NOT_DECIDED, SAYS_SAMPLED, SAYS_NOT_SAMPLED = range(3)
 
+_ORIGIN = np.uint32(MOST_ORIGINS - 1)
 _ITEM_OF_SPAN = SPAN_ITEM[list(ITEM.names or ())]
 """What an item has, where it stands in a span."""
 
@@ -58,11 +64,14 @@ class _Columns(NamedTuple):
     low: Words
     time: Numbers
     order: Numbers
+    bits: npt.NDArray[np.uint32]
     mask: Words
     start: Words
     end: Words
     size: npt.NDArray[np.uint32]
     threshold: Words
+    weight: npt.NDArray[np.float64]
+    """What ``start`` is of a decision span."""
 
 
 def in_log_order(spans: Items) -> Items:
@@ -71,7 +80,7 @@ def in_log_order(spans: Items) -> Items:
     if (order[1:] < order[:-1]).any():
         # Spans come as a few rows that are each in order: a stable sort merges these in no time.
         spans = spans[np.argsort(order, kind="stable")]
-    if _is_in_order(*(np.array(spans[name]) for name in ("order", "partition", "offset", "item"))):
+    if _is_in_order(spans):
         return spans
     return spans[sorted_by_log(spans)]
 
@@ -79,10 +88,11 @@ def in_log_order(spans: Items) -> Items:
 def fold(spans: Items) -> Units:
     """The units of spans that are in the order of the log."""
     # Copied, also where there is but one: compiled code is made for arrays that are aligned and can be written to.
-    columns = _Columns(*(np.array(spans[name]) for name in _Columns._fields))
+    columns = {name: np.array(spans[name]) for name in _Columns._fields[:-1]}
+    found = _Columns(**columns, weight=columns["start"].view(np.float64))
     units = np.zeros(len(spans), UNIT)
     unit_of = np.empty(len(spans), np.int64)
-    count = _fold(columns, units, unit_of, np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32))
+    count = _fold(found, units, unit_of, np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32))
     rows = np.empty(len(spans), np.int64)
     return Units(units[:count], rows[: _group(units[:count], unit_of, rows)])
 
@@ -93,18 +103,19 @@ def items_of(spans: Items) -> Items:
 
 
 @compiled
-def _is_in_order(order: Numbers, partition: npt.NDArray[np.int32], offset: Numbers, item: Numbers) -> bool:
-    for row in range(1, len(order)):
-        if order[row] != order[row - 1]:
-            if order[row] < order[row - 1]:
+def _is_in_order(spans: Items) -> bool:
+    for row in range(1, len(spans)):
+        before, span = spans[row - 1], spans[row]
+        if span["order"] != before["order"]:
+            if span["order"] < before["order"]:
                 return False
-        elif partition[row] != partition[row - 1]:
-            if partition[row] < partition[row - 1]:
+        elif span["partition"] != before["partition"]:
+            if span["partition"] < before["partition"]:
                 return False
-        elif offset[row] != offset[row - 1]:
-            if offset[row] < offset[row - 1]:
+        elif span["offset"] != before["offset"]:
+            if span["offset"] < before["offset"]:
                 return False
-        elif item[row] < item[row - 1]:
+        elif span["item"] < before["item"]:
             return False
     return True
 
@@ -133,12 +144,15 @@ def _fold(spans: _Columns, units: npt.NDArray[np.void], unit_of: Numbers, bucket
             if unit["decisions"] == 0:
                 says = spans.mask[row] & DECIDED_SAMPLED != np.uint64(0)
                 unit["decided"] = SAYS_SAMPLED if says else SAYS_NOT_SAMPLED
+                unit["decided_by"] = np.int64(spans.end[row])
+                unit["decided_weight"] = spans.weight[row]
             unit["decisions"] += 1
             unit_of[row] = -1
             continue
         if unit["count"] == 0:
             unit["time"] = spans.time[row]
             unit["oldest"] = spans.order[row]
+            unit["origin"] = np.int64(spans.bits[row] & _ORIGIN)
         unit["count"] += 1
         unit["bytes"] += np.int64(spans.size[row])
         unit["mask"] |= spans.mask[row]

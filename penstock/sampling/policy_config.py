@@ -31,6 +31,8 @@ from penstock.config.choices import complaint, refuse
 from penstock.config.component import ComponentConfig, ReadingContext
 from penstock.config.problems import suggestion
 
+FROM_LEDGER = "ledger"
+"""The ``rate_from`` of a policy whose percentage operators set."""
 DEFAULT_SALT = "default-hash-seed"
 MOST_PER_SECOND = 10**11
 MOST_POLICIES = 1000
@@ -150,17 +152,19 @@ class RemoteProbabilisticPolicy(PolicyConfig):
     )
     rate_from: str = Field(
         min_length=1,
-        description="Where the percentage is: a file, or an http or https URL. Read every ten seconds; a relative path"
-        " starts at the config file's folder.",
+        description="Where the percentage is: a file, or an http or https URL, which are read every ten seconds; a"
+        " relative path starts at the config file's folder. `ledger`: it is what `penstock sample rate` has set last.",
     )
     default_rate: float = Field(allow_inf_nan=False, description="Percent of traces, until another one was read.")
 
     @field_validator("rate_from")
     @classmethod
     def _from_the_config(cls, value: str, info: ValidationInfo) -> str:
+        if value == FROM_LEDGER:
+            return value
         if "://" in value:
             if not value.startswith(("http://", "https://")):
-                raise ValueError(f"a rate is read from a file or an http URL, and not from {value}")
+                raise ValueError(f"a rate is read from a file, an http URL or the `ledger`, and not from {value}")
             return value
         folder = info.context.folder if isinstance(info.context, ReadingContext) else Path()
         return str(folder / Path(value).expanduser())

@@ -22,6 +22,7 @@ from penstock.sampling.ask_policies import asking
 from penstock.sampling.batch_work import ANSWERS_AT, Leaving, Rules, Tally, Work, new_decided, new_leaving
 from penstock.sampling.commands import FLUSH, RATE, STRESS, percentage_of, policy_of
 from penstock.sampling.decide_units import decide_all, flush_waiting, release_up_to
+from penstock.sampling.decision_names import CountedDecision
 from penstock.sampling.fold_units import fold, in_log_order, items_of
 from penstock.sampling.journal import EMPTY, make_moves, new_journal, record, written
 from penstock.sampling.policy_config import DEFAULT_SALT
@@ -33,7 +34,16 @@ from penstock.sampling.policy_program import (
 )
 from penstock.sampling.sampler_limits import SamplerLimits, regulate
 from penstock.sampling.span_item import DECISION, LEAVING_SPAN, NOT_SAMPLED, SPAN_ITEM
-from penstock.sampling.state_blobs import ITEMS_PER_BLOB, Header, decode, encode, renumbered, snapshot
+from penstock.sampling.state_blobs import (
+    BYTES_PER_ITEM,
+    BYTES_PER_TRACE,
+    ITEMS_PER_BLOB,
+    Header,
+    decode,
+    encode,
+    renumbered,
+    snapshot,
+)
 from penstock.sampling.trace_homes import (
     LIMIT,
     NOT_SAMPLED_HOME,
@@ -60,7 +70,8 @@ class Sampler:
     """``limits`` are those of the whole route, of which this is one of so many ``shards``. ``secret`` is the one that
     the trace ids in items were scrambled with. In a dry run everything leaves and says what would become of it.
     Without ``relief`` policies are always asked, whatever commands said while there was some. Only one that is
-    ``followed`` notes in ``decided`` what it has decided."""
+    ``followed`` notes in ``decided`` what it has decided. ``origins`` are the names of where traces are from, by the
+    number that spans have."""
 
     def __init__(
         self,
@@ -71,6 +82,7 @@ class Sampler:
         dry_run: bool = False,
         relief: bool = True,
         followed: bool = False,
+        origins: Sequence[str] = ("",),
     ) -> None:
         self._program = program
         self._limits = limits.split(shards)
@@ -79,6 +91,7 @@ class Sampler:
         self._dry_run = dry_run
         self._relief = relief
         self._followed = followed
+        self._origins = origins
         self.decided: Rows = np.empty(0, TRACE)
         """The traces of which the last batch has known the decision, each as it was then; the last of a trace
         counts."""
@@ -202,7 +215,7 @@ class Sampler:
             rules=self._rules(),
             journal=new_journal(len(units.units), known),
             leaving=new_leaving(len(spans), waiting, known),
-            tally=np.zeros(ANSWERS_AT + len(ANSWERS) * len(self._program.names), np.int64),
+            tally=np.zeros(ANSWERS_AT + len(ANSWERS) * len(self._program.names) * len(self._origins), np.int64),
             decided=new_decided(len(units.units), known, self._followed),
         )
 
@@ -219,6 +232,7 @@ class Sampler:
             stress_bound=np.uint64(hash_bound(stress or 0.0)),
             stress_salted=np.uint64(salted_hash(DEFAULT_SALT)),
             id_keys=self._keys,
+            origins=len(self._origins),
         )
 
     def _obey(self, command: np.void) -> None:
@@ -281,7 +295,7 @@ class Sampler:
             return StateChange()
         self._stored = header
         blobs = len(self._sizes)
-        state = len(self._table) * TRACE.itemsize + len(self._chains) * ITEM.itemsize
+        state = len(self._table) * BYTES_PER_TRACE + len(self._chains) * BYTES_PER_ITEM
         if blobs >= MOST_BLOBS or sum(self._sizes) > LEAST_BYTES + 3 * state:
             return StateChange(self.write_anew(), blobs)
         blob = encode(header, moves, added)
@@ -325,16 +339,29 @@ class Sampler:
         self._stored = self._header()
 
     def _counts(self, work: Work) -> dict[str, int]:
-        answers = work.tally[ANSWERS_AT:].reshape(-1, len(ANSWERS))
+        names, answers = self._program.names, work.tally[ANSWERS_AT:].reshape(-1, len(self._origins), len(ANSWERS))
         counts = {
-            f"decision/{self._program.names[policy]}/{ANSWERS[answer]}": int(answers[policy, answer])
-            for policy, answer in np.argwhere(answers).tolist()
+            CountedDecision(names[policy], ANSWERS[answer], self._origins[origin]).name: int(
+                answers[policy, origin, answer]
+            )
+            for policy, origin, answer in np.argwhere(answers).tolist()
         }
-        told = zip(Tally, work.tally.tolist(), strict=False)
-        return counts | {each.name.lower(): count for each, count in told if each > Tally.DECISION_SPAN and count}
+        tally = dict(zip(Tally, work.tally.tolist(), strict=False))
+        dropped = tally[Tally.SKIPPED] + tally[Tally.DROPPED] - tally[Tally.DECISION_SPAN]
+        counts |= {
+            "spans_in": tally[Tally.PASSED] + tally[Tally.HELD] + tally[Tally.SKIPPED] - tally[Tally.DECISION_SPAN],
+            "spans_out": tally[Tally.PASSED] + tally[Tally.LET_GO],
+            "spans_dropped": dropped,
+        }
+        counts |= {
+            f"{'spans_' if each <= Tally.DECISION_SPAN else ''}{each.name.lower()}": count
+            for each, count in tally.items()
+            if each >= Tally.NOT_SAMPLED
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def _levels(self) -> dict[str, int]:
-        levels = {"waiting_bytes": self._table.waiting_bytes}
+        levels = {"waiting_bytes": self._table.waiting_bytes, "state_bytes": sum(self._sizes)}
         for home, name in _HOME_NAMES.items():
             levels[f"{name}_size"] = self._table.size(home)
             levels[f"{name}_limit"] = int(self._table.ends[home, LIMIT])

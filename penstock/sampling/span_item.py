@@ -18,7 +18,9 @@ SPAN_ITEM = np.dtype(
 )
 """What scan says of a span. ``high`` and ``low`` are its trace id, scrambled by a secret; ``item`` is its place in its
 request, from 1 on; ``mask`` has a bit for every condition that it meets; times are ns, 0 is none; ``size`` is its
-bytes."""
+bytes. The low 8 of its ``bits`` are the number of where it is from, for metrics. A decision span has no times: its
+``start`` is the bits of the weight that its trace has, and its ``end`` the number of the policy that decided, or
+``NO_POLICY``."""
 
 ROOT = np.uint64(1 << 63)
 """The bit of ``mask`` of a root span."""

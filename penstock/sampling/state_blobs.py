@@ -1,5 +1,7 @@
 """A sampler's state as bytes: a row of blobs, each with the moves of a batch, or with a part of all that is known.
 
+Most of it is packed (``packed_rows.py``). An item has the key of the move by which it waits, and is written without it.
+
 A blob says what its numbers mean (which policies, which conditions), so a state is understood under another config,
 too: what belongs to a policy that is gone belongs to none.
 """
@@ -10,24 +12,30 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from penstock.holding.item import ITEM, Items
+from penstock.holding.item import ITEM, KEY, Items
+from penstock.holding.item_chains import NONE
 from penstock.holding.key_table import KeyTable, Numbers
-from penstock.sampling.journal import MOVE, WAIT, Moves
+from penstock.holding.packed_rows import KEY_COLUMNS, pack_rows, unpack_rows
+from penstock.sampling.journal import EMPTY, MOVE, WAIT, Moves
 from penstock.sampling.span_item import NO_POLICY
 from penstock.sampling.trace_homes import TRACE, Rows, Words
 
-VERSION = 1
+VERSION = 2
 ROWS_PER_BLOB = 1 << 16
 ITEMS_PER_BLOB = 1 << 17
+BYTES_PER_TRACE, BYTES_PER_ITEM = 40, 8
+"""What a blob takes for each, about."""
 
-_HEAD = struct.Struct("<BIQQQQ")
-"""The version, the bytes of the header, and how many moves, rows, keys and items there are."""
-_OWNER = np.dtype("<u4")
-_KEY = np.dtype(("<u8", 2))
+_HEAD = struct.Struct("<BI4Q")
+"""The version, the bytes of the header, and those of the moves, of rows, of keys and of items."""
+_KIND = np.dtype([("kind", "<i4")])
+_OWNED_ITEM = np.dtype([("owner", "<i4"), *ITEM.descr])
+_LINKS = ("older", "newer")
+"""Columns of a trace that mean nothing outside of its table."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,11 @@ class Blob:
 
 def encode(header: Header, moves: Moves, items: Items) -> bytes:
     text = json.dumps(asdict(header)).encode()
-    head = _HEAD.pack(VERSION, len(text), len(moves.kinds), len(moves.rows), len(moves.keys), len(items))
-    parts = (moves.kinds, moves.rows, moves.keys, moves.owners.astype(_OWNER), items)
-    return b"".join([head, text, *(np.ascontiguousarray(part).data for part in parts)])
+    kinds, keys, owned = np.empty(len(moves.kinds), _KIND), np.empty(len(moves.keys), KEY), _owned(moves.owners, items)
+    kinds["kind"] = moves.kinds
+    keys["high"], keys["low"] = moves.keys[:, 0], moves.keys[:, 1]
+    parts = (pack_rows(kinds), pack_rows(moves.rows, _LINKS), pack_rows(keys), pack_rows(owned, KEY_COLUMNS))
+    return b"".join([_HEAD.pack(VERSION, len(text), *map(len, parts)), text, *parts])
 
 
 def decode(blob: bytes) -> Blob:
@@ -67,21 +77,23 @@ def decode(blob: bytes) -> Blob:
             f"the state of this sampler has version {blob[0]}, and this release reads version {VERSION}."
             " Run the release that has written it, or reset the route."
         )
-    _, text, kinds, rows, keys, items = _HEAD.unpack_from(blob)
+    _, text, *sizes = _HEAD.unpack_from(blob)
     header = Header(**json.loads(blob[_HEAD.size : _HEAD.size + text]))
-    at = _HEAD.size + text
-    columns: list[Any] = []
-    for dtype, count in ((np.dtype(np.uint8), kinds), (TRACE, rows), (_KEY, keys), (_OWNER, items), (ITEM, items)):
-        # Copied: in a blob they stand anywhere, and compiled code wants them aligned.
-        columns.append(np.frombuffer(blob, dtype, count, at).copy())
-        at += dtype.itemsize * count
-    return Blob(header, Moves(columns[0], columns[1], columns[2], columns[3].astype(np.int64)), columns[4])
+    parts, at = [], _HEAD.size + text
+    for size, kind in zip(sizes, (_KIND, TRACE, KEY, _OWNED_ITEM), strict=True):
+        parts.append(unpack_rows([blob[at : at + size]], kind))
+        at += size
+    kinds, rows, keys, owned = parts
+    rows["older"] = rows["newer"] = NONE
+    words = np.stack([keys["high"], keys["low"]], axis=1)
+    moves = Moves(kinds["kind"].astype(np.uint8), rows, words, owned["owner"].astype(np.int64))
+    return Blob(header, moves, _with_keys(owned, moves))
 
 
 def snapshot(header: Header, rows: Rows, waiting: Iterable[Items]) -> Iterator[bytes]:
-    """Blobs that build a state anew: its traces, those of each home from the oldest on, then what waits, in parts. The
-    rows are written to."""
-    rows["older"] = rows["newer"] = -1
+    """Blobs that build a state anew: its traces in the order of use, then what waits, in parts. The rows are written
+    to."""
+    rows["older"] = rows["newer"] = NONE
     for at in range(0, max(len(rows), 1), ROWS_PER_BLOB):
         some = rows[at : at + ROWS_PER_BLOB]
         moves = Moves(np.full(len(some), MOVE, np.uint8), some, np.empty((0, 2), np.uint64), np.empty(0, np.int64))
@@ -107,6 +119,27 @@ def renumbered(rows: Rows, then: Header, now: Header) -> Rows:
                 met = masks >> np.uint64(bit) & np.uint64(1)
                 rows["kept_mask"] |= met << np.uint64(list(now.conditions).index(condition))
     return rows
+
+
+def _owned(owners: Numbers, items: Items) -> npt.NDArray[np.void]:
+    owned = np.empty(len(items), _OWNED_ITEM)
+    owned["owner"] = owners
+    for name in ITEM.names or ():
+        owned[name] = items[name]
+    return owned
+
+
+def _with_keys(owned: npt.NDArray[np.void], moves: Moves) -> Items:
+    """The items, each with the key of its move."""
+    keys = np.zeros((len(moves.kinds), 2), np.uint64)
+    moved = moves.kinds == MOVE
+    keys[moved, 0], keys[moved, 1] = moves.rows["high"], moves.rows["low"]
+    keys[~moved & (moves.kinds < EMPTY)] = moves.keys
+    items = np.empty(len(owned), ITEM)
+    for name in ITEM.names or ():
+        items[name] = owned[name]
+    items["high"], items["low"] = keys[moves.owners, 0], keys[moves.owners, 1]
+    return items
 
 
 def _different_keys(items: Items) -> tuple[Words, Numbers]:

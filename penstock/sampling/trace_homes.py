@@ -66,24 +66,30 @@ class Homes(NamedTuple):
     ends: Numbers
     """Per home its oldest and newest trace, how many it has, how many it may have, and the bytes that wait there. Rows
     that are not in use are a list, too."""
+    used: Numbers
+    """When each trace became the newest of its home: a number that is higher than those before, over all homes."""
+    clock: Numbers
+    """The last such number."""
 
 
 class TraceTable:
     def __init__(self) -> None:
         self.ends: Numbers = np.zeros((HOMES, 5), np.int64)
+        self._clock: Numbers = np.zeros(1, np.int64)
         self.clear()
 
     def clear(self) -> None:
         """Forget all traces."""
         self._traces: Rows = np.zeros(0, TRACE)
         self._buckets: Words = np.full(0, _EMPTY, np.uint64)
+        self._used: Numbers = np.zeros(0, np.int64)
         self.ends[:, (OLDEST, NEWEST)] = _NONE
         self.ends[:, (SIZE, BYTES)] = 0
         self.make_room(1)
 
     @property
     def homes(self) -> Homes:
-        return Homes(self._traces, self._buckets, self.ends)
+        return Homes(self._traces, self._buckets, self.ends, self._used, self._clock)
 
     @property
     def capacity(self) -> int:
@@ -92,7 +98,7 @@ class TraceTable:
 
     @property
     def nbytes(self) -> int:
-        return self._traces.nbytes + self._buckets.nbytes
+        return self._traces.nbytes + self._buckets.nbytes + self._used.nbytes
 
     @property
     def waiting_bytes(self) -> int:
@@ -112,12 +118,14 @@ class TraceTable:
         size = max(_LEAST_TRACES, 2 * self.capacity, needed)
         old = self.capacity
         self._traces = np.concatenate([self._traces, np.zeros(size - old, TRACE)])
+        self._used = np.concatenate([self._used, np.zeros(size - old, np.int64)])
         self._buckets = np.full(1 << (2 * size - 1).bit_length(), _EMPTY, np.uint64)
         _index_all(self.homes, old)
 
     def rows_of(self, *homes: int) -> Rows:
-        """The traces of homes, one home after the other, each from its oldest on."""
-        rows: Rows = self._traces[np.concatenate([_walk(self.homes, home) for home in homes])]
+        """The traces of homes, from the one on that was not used for the longest time, whatever home it is in."""
+        numbers = np.concatenate([_walk(self.homes, home) for home in homes])
+        rows: Rows = self._traces[numbers[np.argsort(self._used[numbers], kind="stable")]]
         return rows
 
     def rows_with(self, high: Words, low: Words) -> Rows:
@@ -198,6 +206,8 @@ def put_newest(homes: Homes, number: int, home: int) -> None:
     ends[home, NEWEST] = number
     ends[home, SIZE] += 1
     ends[home, BYTES] += trace["bytes"]
+    homes.clock[0] += 1
+    homes.used[number] = homes.clock[0]
 
 
 @compiled

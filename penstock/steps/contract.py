@@ -205,6 +205,15 @@ class HoldingStep(ABC, Generic[ConfigT]):
         and the step is asked again."""
         return ()
 
+    @property
+    def settable(self) -> Sequence[str]:
+        """The names of the percentages that operators may set while it runs."""
+        return ()
+
+    def setting(self, name: str, percentage: float) -> tuple[str, str]:
+        """A command that sets one of these: its name and JSON, for ``commands``."""
+        raise LookupError(name)
+
     def commands(self, records: pa.RecordBatch) -> Items:
         """Control records of the route's own, as items that every shard is given; those that mean nothing to it are
         left out. Their places, and the bits from 27 on, are the engine's."""

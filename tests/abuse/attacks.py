@@ -22,6 +22,7 @@ from threading import Lock, Thread
 import pyarrow as pa
 
 CLIENT_SECRET = "public"
+SERVER_SECRET = "private"
 AT_ONCE = 8
 """So many send at a time where sending is the point."""
 
@@ -135,6 +136,7 @@ def _fuzz(port: int, until: float) -> Statuses:
         _post("/v1/batch", b'{"writeKey":"public","batch":[{"type":"track","context":{"a":1}}],"context":{"b":{}}}'),
         _post("/api/v1/event", gzip.compress(b'[{"a":1},{"b":[[]]}]'), "Content-Encoding: gzip\r\n"),
         _FORM,
+        _post("/api/v1/bundles", b'[{"source":"hub1","kind":"a","version":"0.7","data":{"items":[2.5,"\\u00e9"]}}]'),
         f"GET /api/v1/p.gif?token=public&data={b64encode(b'{}').decode()}&a.b=c HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
     ]
     seen: Statuses = Counter()
@@ -168,7 +170,8 @@ def _status(answer: bytes) -> str:
 
 
 def _post(path: str, body: bytes, lines: str = "") -> bytes:
-    head = _HEAD.format(path=path) + f"X-Auth-Token: {CLIENT_SECRET}\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
+    secret = SERVER_SECRET if path == _BUNDLES else CLIENT_SECRET
+    head = _HEAD.format(path=path) + f"X-Auth-Token: {secret}\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -191,11 +194,15 @@ def _array(one: bytes, count: int) -> bytes:
     return b"[" + b",".join([one] * count) + b"]"
 
 
+def _bundle(data: bytes) -> bytes:
+    return b'{"source":"hub1","kind":"clusters","version":"0.7","data":%b}' % data
+
+
 def _envelope(template: bytes, one: bytes, count: int) -> bytes:
     return b'{"template":' + template + b',"events":' + _array(one, count) + b"}"
 
 
-_JS, _BULK, _BATCH = "/api/v1/event", "/api/v1/events/bulk", "/v1/batch"
+_JS, _BULK, _BATCH, _BUNDLES = "/api/v1/event", "/api/v1/events/bulk", "/v1/batch", "/api/v1/bundles"
 _FORM = _post(
     _BULK,
     b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\n{"n":1}\n\r\n--b--\r\n',
@@ -245,6 +252,15 @@ def attacks() -> dict[str, Callable[[], Attack]]:
         "keys that are not there": lambda: _send(*map(_keyless, _KEYLESS), apart=True),
         "the same beside a good key": lambda: _send(
             *map(_keyless, _KEYLESS), _keyless(b'{"writeKey":"public","batch":[]}'), apart=True
+        ),
+        "bundles": lambda: _send(
+            _gzip(_BUNDLES, _bundle(b"[" * 4_000_000 + b"]" * 4_000_000)),
+            _gzip(_BUNDLES, _bundle(b"[" * 900_000 + b"]" * 900_000)),
+            _gzip(_BUNDLES, _bundle(_array(b'"' + b"x" * 90 + b'"', 100_000))),
+            _gzip(_BUNDLES, _array(_bundle(b"1"), 100_000)),
+        ),
+        "bundles that are none": lambda: _send(
+            _gzip(_BUNDLES, _array(b"{}", 100_000)), _gzip(_BUNDLES, _array(b'{"source":"%b"}' % (b"x" * 80), 100_000))
         ),
         "fuzz": lambda: _fuzz,
     }

@@ -18,6 +18,8 @@ SHORT = (
     "template bombs",
     "bad lines",
     "keys that are not there",
+    "bundles",
+    "bundles that are none",
     "fuzz",
 )
 LONGEST_MS = 10_000

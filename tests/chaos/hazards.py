@@ -99,10 +99,7 @@ class Freeze(Hazard):
 
 
 def _runs_tasks(process: psutil.Process) -> bool:
-    try:
-        return "penstock.engine.spark.worker_daemon" in command_of(process)
-    except psutil.Error:
-        return False
+    return "penstock.engine.spark.worker_daemon" in command_of(process)
 
 
 def _lives(process: psutil.Process) -> bool:

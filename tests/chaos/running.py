@@ -102,9 +102,8 @@ class Running:
 
     def role(self, process: psutil.Process) -> str:
         assert self.process is not None
-        try:
-            command = command_of(process)
-        except psutil.Error:
+        command = command_of(process)
+        if not command:
             return "gone"
         if process.pid == self.process.pid:
             return SUPERVISOR

@@ -74,10 +74,10 @@ class Run:
 
     def has(self, program: str) -> bool:
         """Whether a process of it runs that program."""
-        return any(command and Path(command[0]).name == program for command in map(_command, self.family()))
+        return any(command and Path(command[0]).name == program for command in map(command_of, self.family()))
 
     def engine(self) -> psutil.Process:
-        (found,) = (each for each in self.family() if "engine" in _command(each))
+        (found,) = (each for each in self.family() if "engine" in command_of(each))
         return found
 
     def interrupt(self) -> None:
@@ -90,14 +90,6 @@ def works(process: psutil.Process) -> bool:
         return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _command(process: psutil.Process) -> list[str]:
-    """Spark's Python workers come and go: one that has just ended has no command any more."""
-    try:
-        return command_of(process)
-    except psutil.Error:
-        return []
 
 
 @contextmanager

@@ -13,10 +13,11 @@ import pytest
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.errors import LedgerError
 from tests.contract.ledger import LedgerContract
+from tests.contract.postponed_items import PostponedContract
 from tests.support.postgres import postgres
 
 
-class TestSqliteLedger(LedgerContract):
+class TestSqliteLedger(LedgerContract, PostponedContract):
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
         self.url = sqlite_url(tmp_path / "ledger.db")
@@ -31,7 +32,7 @@ def server() -> Iterator[str]:
         yield url
 
 
-class TestPostgresLedger(LedgerContract):
+class TestPostgresLedger(LedgerContract, PostponedContract):
     @pytest.fixture(autouse=True)
     def _place(self, server: str) -> None:
         self.url, self.pipeline = server, uuid.uuid4().hex

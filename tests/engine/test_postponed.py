@@ -166,7 +166,7 @@ def test_a_retry_that_was_begun_is_tried_again_with_all_that_it_had(bench: Bench
     bench.api.shut = set()
     # Both were due by the clock of an engine that then was killed.
     ledger = bench.opened.ledger
-    ledger.begin_retry("out", ledger.postponed("out"))
+    ledger.begin_retry("out", [group.id for group in ledger.postponed("out")])
     bench.retrier().retry_due()
     assert (bench.api.taken, bench.totals) == ([1, 2], Totals(items=2, loaded=2))
 
@@ -211,7 +211,7 @@ def test_a_retry_that_was_begun_is_finished_though_its_route_was_rewound_before_
     bench.api.shut = {"a"}
     bench.deliver((2, "b"), (3, "a"))
     ledger = bench.opened.ledger
-    ledger.begin_retry("out", ledger.postponed("out"))
+    ledger.begin_retry("out", [group.id for group in ledger.postponed("out")])
     rewind(bench.opened, plan_rewind(bench.opened, "out", 0, 0), Operator("ada"))
     assert (bench.hold, bench.totals.waiting) == (0, 1)
     bench.api.shut = set()

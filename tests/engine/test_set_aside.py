@@ -14,7 +14,8 @@ from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.item_staging import stage_items
 from penstock.engine.ledger import Postponed, Settlement, Totals
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.retry_lane.postponed_retrier import REFUSED_BATCH, PostponedRetrier
+from penstock.engine.retry_lane.choose_groups import REFUSED_BATCH
+from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.errors import TransientError
 from penstock.outcome import PLACE_SCHEMA
 from tests.engine.projects import append_all, pipeline

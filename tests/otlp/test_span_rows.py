@@ -87,11 +87,15 @@ def test_values_of_attributes(value: Any, text: str) -> None:
     assert row_of(span(attributes={"x": value}))["attributes"] == f'{{"x":{text}}}'
 
 
-def test_of_attributes_with_one_key_the_last_counts() -> None:
-    twice = [KeyValue(key="a", value=any_value(number)) for number in (1, 2)]
-    one = span()
+def test_of_attributes_with_one_key_the_first_counts() -> None:
+    twice = [KeyValue(key="a", value=any_value(value)) for value in (1, 2)]
+    one = span(attributes={"map": {}})
     one.attributes.extend(twice)
-    assert row_of(one)["attributes"] == '{"a":2}'
+    one.attributes[0].value.kvlist_value.values.extend(twice)
+    one.events.add().attributes.extend(twice)
+    row = row_of(one)
+    assert row["attributes"] == '{"map":{"a":1},"a":1}'
+    assert row["events"][0]["attributes"] == {"a": 1}
 
 
 TIMES = [
@@ -126,6 +130,11 @@ def test_the_name_of_a_service_is_text(value: Any, name: str) -> None:
     assert row_of(span(), Resource(attributes=key_values({"service.name": value})))["service_name"] == name
 
 
+def slow_object(attributes: Any) -> Any:
+    """Of several with one key the first."""
+    return {each.key: slow_value(each.value) for each in reversed(attributes)}
+
+
 def slow_value(value: AnyValue) -> Any:
     match value.WhichOneof("value"):
         case None:
@@ -135,7 +144,7 @@ def slow_value(value: AnyValue) -> Any:
         case "array_value":
             return [slow_value(each) for each in value.array_value.values]
         case "kvlist_value":
-            return {each.key: slow_value(each.value) for each in value.kvlist_value.values}
+            return slow_object(value.kvlist_value.values)
         case "double_value" if not math.isfinite(value.double_value):
             return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value.double_value)]
         case kind:
@@ -149,11 +158,9 @@ def test_a_row_says_what_the_span_says(resource: Resource, scope: Instrumentatio
     text = rows.row(rows.shared(resource, scope), one)
     assert b"\n" not in text
     row = json.loads(text)
-    assert row["attributes"] == {each.key: slow_value(each.value) for each in one.attributes}
-    assert row["resource_attributes"] == {each.key: slow_value(each.value) for each in resource.attributes}
-    assert [event["attributes"] for event in row["events"]] == [
-        {each.key: slow_value(each.value) for each in event.attributes} for event in one.events
-    ]
+    assert row["attributes"] == slow_object(one.attributes)
+    assert row["resource_attributes"] == slow_object(resource.attributes)
+    assert [event["attributes"] for event in row["events"]] == [slow_object(event.attributes) for event in one.events]
     assert [bytes.fromhex(link["trace_id"]) for link in row["links"]] == [link.trace_id for link in one.links]
     assert (bytes.fromhex(row["trace_id"]), bytes.fromhex(row["span_id"])) == (one.trace_id, one.span_id)
     assert bytes.fromhex(row["parent_span_id"] or "") == one.parent_span_id

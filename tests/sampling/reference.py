@@ -32,6 +32,9 @@ class Span:
     size: int = 100
     threshold: int | None = None
     time: int = 0
+    by: str | None = None
+    """The policy that a decision span says has decided, and the weight that it gives to its trace."""
+    weight: float = 1.0
 
 
 @dataclass
@@ -91,6 +94,8 @@ class Reference:
         self.rates: dict[str, float] = {}
         self.buckets: dict[str, tuple[Fraction, int]] = {}
         self.stress: float | None = None
+        self.uses: dict[bytes, int] = {}
+        """When each trace was last put into a cache, or looked up there."""
 
     # One batch
 
@@ -125,28 +130,32 @@ class Reference:
             for waiting in cache.values():
                 self.leave(waiting.spans, "flushed", None, 1.0)
             cache.clear()
-        self.result.made += [(trace, True, policy, weight) for trace, (policy, weight) in self.sampled.items()]
-        self.result.made += [(trace, False, policy, 1.0) for trace, policy in self.not_sampled.items()]
+        made = [(trace, True, policy, weight) for trace, (policy, weight) in self.sampled.items()]
+        made += [(trace, False, policy, 1.0) for trace, policy in self.not_sampled.items()]
+        self.result.made += sorted(made, key=lambda each: self.uses[each[0]])
         self.sampled.clear()
         self.not_sampled.clear()
 
     # One trace
 
     def arrive(self, trace: bytes, spans: list[Span]) -> None:
-        says = [span.says for span in spans if span.says is not None]
+        says = [span for span in spans if span.says is not None]
         spans = [span for span in spans if span.says is None]
         self.result.reasons["decision_span"] += len(says)
         if trace in self.sampled:
+            self.use(trace)
             self.sampled.move_to_end(trace)
             self.leave(spans, "sampled", *self.sampled[trace])
             return
         if trace in self.not_sampled:
+            self.use(trace)
             self.not_sampled.move_to_end(trace)
             self.drop(spans, self.not_sampled[trace], "late_dropped")
             return
         earlier = self.primary.get(trace) or self.secondary.get(trace) or Waiting(spans[0].time if spans else 0)
         if says:
-            self.settle(trace, earlier, spans, Verdict(SAMPLED if says[0] else NOT_SAMPLED), None, "decided_elsewhere")
+            verdict = Verdict(SAMPLED if says[0].says else NOT_SAMPLED, says[0].weight)
+            self.settle(trace, earlier, spans, verdict, says[0].by, "decided_elsewhere")
             return
         if self.stress is not None:
             kept = self.is_in(self.stress, "default-hash-seed", trace)
@@ -193,6 +202,7 @@ class Reference:
         if verdict.answer == SAMPLED:
             self.leave(earlier.spans + spans, "sampled", policy, verdict.weight)
             self.sampled[trace] = (policy, verdict.weight)
+            self.use(trace)
         else:
             self.drop(earlier.spans + spans, policy, reason, verdict.emits)
             self.remember_not_sampled(trace, policy)
@@ -211,8 +221,12 @@ class Reference:
 
     # Caches
 
+    def use(self, trace: bytes) -> None:
+        self.uses[trace] = 1 + max(self.uses.values(), default=0)
+
     def remember_not_sampled(self, trace: bytes, policy: str | None) -> None:
         self.not_sampled[trace] = policy
+        self.use(trace)
         while len(self.not_sampled) > self.not_sampled_limit:
             self.not_sampled.popitem(last=False)
 

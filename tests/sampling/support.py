@@ -58,7 +58,9 @@ def sampler_of(chosen: Sequence[Policy], limits: SamplerLimits, shards: int = 1,
     return Sampler(program_of(chosen), limits, shards, SECRET, dry_run)
 
 
-def items(spans: Sequence[Span]) -> Items:
+def items(spans: Sequence[Span], chosen: Sequence[Policy] = ()) -> Items:
+    """``chosen`` are the policies that decision spans may name."""
+    names = [policy.name for policy in all_policies(tuple(chosen))]
     rows = np.zeros(len(spans), SPAN_ITEM)
     high = np.array([int.from_bytes(span.trace[:8]) for span in spans], np.uint64)
     low = np.array([int.from_bytes(span.trace[8:]) for span in spans], np.uint64)
@@ -71,6 +73,9 @@ def items(spans: Sequence[Span]) -> Items:
         if span.says is not None:
             row["mask"] |= DECIDED_SAMPLED if span.says else DECIDED_NOT_SAMPLED
         row["start"], row["end"], row["size"], row["time"] = span.start, span.end, span.size, span.time
+        if span.says is not None:
+            row["start"] = np.float64(span.weight).view(np.uint64)
+            row["end"] = NO_POLICY if span.by is None else names.index(span.by)
         row["threshold"] = NO_THRESHOLD if span.threshold is None else span.threshold
     return rows
 

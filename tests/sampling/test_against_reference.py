@@ -90,6 +90,8 @@ spans = st.builds(
     conditions=st.frozensets(st.sampled_from(CONDITIONS), max_size=2),
     root=st.booleans(),
     says=st.sampled_from([None] * 12 + [True, False]),
+    by=st.sampled_from([None, "p1"]),
+    weight=st.sampled_from([1.0, 4.0]),
     start=st.sampled_from([0, 10**18, 10**18 + 10**6, 10**18 + 3 * 10**6]),
     end=st.sampled_from([0, 10**18, 10**18 + 10**6, 10**18 + 5 * 10**6 - 1, 10**18 + 6 * 10**6]),
     size=st.integers(1, 200),
@@ -170,7 +172,7 @@ class Shard:
         remote = [each.name for each in all_policies(self.chosen) if each.type == "remote_probabilistic"]
         rates = {} if batch.rates is None else dict.fromkeys(remote, batch.rates)
         told = commands(self.chosen, rates, batch.stress, batch.flush)
-        rows = items(given)
+        rows = items(given, self.chosen)
         shuffled = np.random.default_rng(batch.order).permutation(len(rows)) if batch.order else np.arange(len(rows))
         decision = self.sampler.decide(rows[shuffled], [], stamps(releases), told)
         decision.check("sample", len(given))

@@ -80,7 +80,7 @@ class Shard:
         remote = [each.name for each in all_policies(self.chosen) if each.type == "remote_probabilistic"]
         rates = {} if batch.rates is None else dict.fromkeys(remote, batch.rates)
         told = commands(self.chosen, rates, batch.stress, batch.flush)
-        rows = np.concatenate([items(spans), log_items(logs)])
+        rows = np.concatenate([items(spans, self.chosen), log_items(logs)])
         shuffled = np.random.default_rng(batch.order).permutation(len(rows)) if batch.order else np.arange(len(rows))
         decision = self.sampler.decide(rows[shuffled], [], stamps(releases), told)
         decision.check("sample", len(rows))

@@ -41,7 +41,7 @@ class Story:
             rows.append(Span(trace, self.given, **more))
             self.given += 1
         releases = stamps(told.pop("releases", []))
-        self.decision = self.sampler.decide(items(rows), [], releases, commands(self.chosen, **told))
+        self.decision = self.sampler.decide(items(rows, self.chosen), [], releases, commands(self.chosen, **told))
         self.decision.check("sample", len(rows))
         return [each.at for each in self.left]
 
@@ -65,8 +65,8 @@ def root(trace: bytes) -> tuple[bytes, dict[str, Any]]:
     return trace, {"root": True}
 
 
-def says(trace: bytes, sampled: bool) -> tuple[bytes, dict[str, Any]]:
-    return trace, {"says": sampled}
+def says(trace: bytes, sampled: bool, **more: Any) -> tuple[bytes, dict[str, Any]]:
+    return trace, {"says": sampled, **more}
 
 
 class TestDecisions:
@@ -347,7 +347,23 @@ class TestDecisionSpans:
         story.batch(says(A, False), A)
         assert story.batch(A) == []
 
-    def test_what_it_releases_names_no_policy(self) -> None:
+    def test_what_it_releases_names_the_policy_and_the_weight_that_it_names(self) -> None:
+        story = Story(ERRORS, DROP)
+        story.batch(A)
+        story.batch(says(A, True, by="drop", weight=50.0))
+        assert story.left == [Left(0, "sampled", "drop", 50.0)]
+        story.batch(A, says(B, False, by="errors", weight=9.0))
+        assert story.left == [Left(2, "sampled", "drop", 50.0)]
+        story.batch(flush=True)
+        assert made(story.chosen, story.decision) == [(A, True, "drop", 50.0), (B, False, "errors", 1.0)]
+
+    def test_it_names_the_policy_of_a_trace_that_waited_low(self) -> None:
+        story = Story(ROOTS, DROP)
+        story.batch(root(A))
+        story.batch(says(A, True, by="drop", weight=2.0), B)
+        assert story.left == [Left(0, "sampled", "drop", 2.0)]
+
+    def test_what_it_releases_names_no_policy_if_it_names_none(self) -> None:
         story = Story(ERRORS)
         story.batch(A)
         story.batch(says(A, True))
@@ -395,19 +411,29 @@ class TestFlush:
         ]
         assert (story.decision.let_go, story.decision.waiting) == (4, 0)
 
-    def test_then_decisions_leave_oldest_first(self) -> None:
+    def test_then_decisions_leave_oldest_first_whatever_they_are(self) -> None:
         story = Story(DROP, ERRORS)
         story.batch(with_error(A), (B, {"conditions": NOISE}), with_error(C), (D, {"conditions": NOISE}))
         story.batch(A, flush=True)
         assert made(story.chosen, story.decision) == [
-            (C, True, "errors", 1.0),
-            (A, True, "errors", 1.0),
             (B, False, "drop", 1.0),
+            (C, True, "errors", 1.0),
             (D, False, "drop", 1.0),
+            (A, True, "errors", 1.0),
         ]
         rows = story.decision.released[-4:]
         assert rows["item"].tolist() == [1, 2, 3, 4]
         assert set(rows["offset"].tolist()) == {COMMAND_AT}
+
+    def test_the_order_of_decisions_outlives_a_restart(self) -> None:
+        story = Story(DROP, ERRORS)
+        story.batch((B, {"conditions": NOISE}), with_error(C), (D, {"conditions": NOISE}), with_error(A))
+        blobs = story.sampler.snapshot()
+        story.sampler = Story(DROP, ERRORS).sampler
+        for blob in blobs:
+            story.sampler.apply(blob)
+        story.batch(B, flush=True)
+        assert [trace for trace, *_ in made(story.chosen, story.decision)] == [C, D, A, B]
 
     def test_everything_is_forgotten(self) -> None:
         story = Story(ERRORS)

@@ -39,8 +39,12 @@ class Command(Protocol):
 
 
 def command_of(process: psutil.Process) -> list[str]:
-    """The words of its command line. A fork that has given itself another one may have it as a single word."""
-    return " ".join(process.cmdline()).split()
+    """The words of its command line, none if it has ended. A fork that has given itself another command line may have
+    it as a single word."""
+    try:
+        return " ".join(process.cmdline()).split()
+    except psutil.Error:
+        return []
 
 
 def start_penstock(

@@ -6,7 +6,6 @@ import atexit
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -86,10 +85,14 @@ class Server:
 
     def shoot(self) -> None:
         """``kill -9`` of the server's first process; the others notice and end by themselves."""
-        pid = int((self._directory / "data" / "postmaster.pid").read_text().splitlines()[0])
-        others = psutil.Process(pid).children()
-        os.kill(pid, signal.SIGKILL)
+        first, *others = self.processes()
+        first.kill()
         psutil.wait_procs(others, timeout=HANG)
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of a server that runs; the first one has made the others."""
+        pid = int((self._directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+        return [psutil.Process(pid), *psutil.Process(pid).children()]
 
     def copy_files(self) -> Path:
         """Copy the files of a stopped server; returns the copy."""

@@ -34,15 +34,16 @@ def show_samplers(
         return
     show(_decisions(found))
     show(_caches(found))
+    show(_totals(found))
 
 
 def _decisions(found: list[SamplerStatus]) -> Table:
     rows = [
-        (each.route, policy, answer, count(traces))
+        (each.route, decision.policy, decision.answer, decision.decision_from or "-", count(traces))
         for each in found
-        for (policy, answer), traces in each.decisions.items()
+        for decision, traces in each.decisions.items()
     ]
-    return table("route", "policy", "answer", "traces", rows=rows, numbers=["traces"])
+    return table("route", "policy", "answer", "from", "traces", rows=rows, numbers=["traces"])
 
 
 def _caches(found: list[SamplerStatus]) -> Table:
@@ -50,3 +51,8 @@ def _caches(found: list[SamplerStatus]) -> Table:
         (each.route, name, count(size), count(limit)) for each in found for name, (size, limit) in each.caches.items()
     ]
     return table("route", "cache", "traces", "at most", rows=rows, numbers=["traces", "at most"])
+
+
+def _totals(found: list[SamplerStatus]) -> Table:
+    rows = [(each.route, name, count(number)) for each in found for name, number in each.totals.items()]
+    return table("route", "counted", "number", rows=rows, numbers=["number"])

@@ -93,6 +93,6 @@ CLICKHOUSE_TYPES = ClickhouseTypeNames(
         **named("text, string, date, json, jsonb, uuid"),
         **times(words="timestamp"),
         **named("timestamptz, timestamp_tz, timestamp_ntz, timestamp_ltz, datetime", fraction()),
-        **named("timestamp_s, timestamp_ms"),
+        **named("timestamp_s, timestamp_ms, timestamp_ns"),
     },
 )

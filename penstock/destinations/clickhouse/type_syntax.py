@@ -25,7 +25,13 @@ _INTEGER = re.compile(r"(U?)Int(8|16|32|64)")
 _DATETIME64 = re.compile(r"DateTime64\((\d)\b.*\)")
 _STANDARD = {InnerType.STRING: "String", InnerType.BOOL: "UInt8", InnerType.TIMESTAMP: "DateTime64(6, 'UTC')"}
 _INTEGERS = {64: "Int64", 32: "Int32", 16: "Int16"}
-_WORDS = {"date": "Date32", "json": "String", "jsonb": "String", "uuid": "UUID"}
+_WORDS = {
+    "date": "Date32",
+    "json": "String",
+    "jsonb": "String",
+    "uuid": "UUID",
+    "timestamp_ns": "DateTime64(9, 'UTC')",
+}
 
 
 def bare(sql_type: str) -> str:

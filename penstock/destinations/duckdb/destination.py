@@ -6,21 +6,16 @@ writing raises a transient error. Rows are read from mapped files, so memory doe
 
 from __future__ import annotations
 
-import os
 import tempfile
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 
 import duckdb
 
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.duckdb.config import DuckdbConfig
 from penstock.destinations.duckdb.dialect import DUCKDB
-from penstock.destinations.duckdb.instance import lend_instance
-from penstock.destinations.duckdb.mirror_applier import line
+from penstock.destinations.duckdb.open_file import open_file
 from penstock.destinations.duckdb.session import DuckdbSession, as_penstock_error
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.dialect import Dialect
@@ -29,9 +24,6 @@ from penstock.errors import PenstockError, TransientError
 
 BLOCK_BYTES = 256 * 2**10
 """DuckDB's file grows by this."""
-
-_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""Routes of one process that share a file take turns, so their schema changes cannot clash."""
 
 
 class DuckdbDestination(SqlDestination[DuckdbConfig]):
@@ -65,29 +57,7 @@ class DuckdbDestination(SqlDestination[DuckdbConfig]):
             raise PenstockError(problem.code, problem.what, problem.fix) from error
         return f"{path} can be written, {len(tables)} tables, DuckDB {duckdb.__version__}"
 
-    @contextmanager
-    def _open(self, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection for this call alone. Leaving it without a commit rolls everything back."""
-        path = self.config.path
+    def _open(self, read_only: bool = False) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         # Changes are spread over the table: writing them into it costs more than all else, and DuckDB does it by itself
         # once its write-ahead log has 16 MB.
-        checkpoint = not self.config.mirrors
-        with _turns[os.path.realpath(path)], lend_instance() as instance:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                connection = instance.attach(path, read_only, checkpoint)
-            except (duckdb.Error, OSError) as error:
-                raise _cannot_open(path, error) from error
-            yield connection
-
-
-def _cannot_open(path: Path, error: Exception) -> TransientError:
-    if "lock" in str(error):
-        return TransientError(
-            "PEN-DST-021",
-            f"{path} is locked by another process.",
-            f"Close the other connection; the batch is tried again. DuckDB says: {line(error)}",
-        )
-    return TransientError(
-        "PEN-DST-022", f"{path} cannot be opened: {line(error)}", "See that it is a DuckDB file that you may write."
-    )
+        return open_file(self.config.path, read_only, checkpoint=not self.config.mirrors)

@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 
-import psycopg
-
 from penstock.destinations.contract import Capabilities
 from penstock.destinations.postgres.config import PostgresConfig
+from penstock.destinations.postgres.connect import connect
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
-from penstock.destinations.postgres.error_translation import About, as_penstock_error
 from penstock.destinations.postgres.session import Connection, PostgresSession
 from penstock.destinations.sql.destination import SqlDestination
 from penstock.destinations.sql.session import Session
-from penstock.errors import PenstockError, TransientError
+from penstock.errors import PenstockError
 
 
 class PostgresDestination(SqlDestination[PostgresConfig]):
@@ -55,33 +53,7 @@ class PostgresDestination(SqlDestination[PostgresConfig]):
         return f"PostgreSQL {version} can be written"
 
     def _connect(self, make_schema: bool = True) -> Connection:
-        schema = self.dialect.identifier(self.config.database_schema)
-        try:
-            connection = psycopg.connect(
-                self.config.url.get_secret_value(),
-                autocommit=True,
-                connect_timeout=max(1, round(self.config.connect_timeout)),
-                application_name="penstock",
-                client_encoding="utf8",
-                # To notice a server that disappears without closing the connection.
-                keepalives_idle=30,
-                tcp_user_timeout=60_000,
-            )
-            connection.execute("SET TIME ZONE 'UTC'")
-            # A table that somebody has locked must not hold up the others.
-            connection.execute(f"SET lock_timeout = {max(1, round(self.config.lock_timeout * 1000))}".encode())
-            found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.config.database_schema,))
-            if make_schema and found.fetchone() is None:
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
-        except psycopg.ProgrammingError as error:
-            if error.sqlstate is not None:
-                raise as_penstock_error(error, About.CONNECTION) from error
-            # The url itself is wrong. The driver's message quotes it, and it may hold a password.
-            raise TransientError(
-                "PEN-DST-026",
-                "the `url` of the database cannot be read.",
-                "Write postgresql://user:password@host:5432/database.",
-            ) from None
-        except psycopg.Error as error:
-            raise as_penstock_error(error, About.CONNECTION) from error
-        return connection
+        config = self.config
+        return connect(
+            config.url.get_secret_value(), self.dialect, config.connect_timeout, config.lock_timeout, make_schema
+        )

@@ -74,8 +74,8 @@ def _scan(step: Sample, rows: pa.RecordBatch, order: RangeOrder, secret: bytes) 
     if namespace is not None:
         rows = rows.filter(pa.array(is_meant(rows, namespace_pattern(namespace))))
     scan = step.scan(rows, secret)
-    items = scanned_items(rows, order, scan, step.item_type)[scan.keyed]
-    return items[(items["mask"] & LOG) == 0], service_names(rows)
+    items = scanned_items(rows, order, scan, step.item_type).take(scan.keyed)
+    return items.take((items["mask"] & LOG) == 0).to_rows(), service_names(rows)
 
 
 def service_names(rows: pa.RecordBatch) -> pa.StringArray:

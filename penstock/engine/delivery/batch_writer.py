@@ -98,7 +98,7 @@ class BatchWriter:
                     if not (self.passes_over and (table.repeated or table.resumed)):
                         _check_accounted(batch, table, sum(staged[name] for name in table.staged_as))
                     done[table.table] = table
-                    if table.failures is None and not table.waiting and not table.skipped:
+                    if _says_only_rows(table):
                         self.ledger.note_table_loaded(batch, table)
             unavailable = [table for table in receipts if table.unavailable is not None]
             tries.update(table.table for table in unavailable)
@@ -206,6 +206,12 @@ def _behind_receipt(table: str, waiting: WaitingTable) -> TableReceipt:
 def _missing(parts: Sequence[Part], done: Iterable[TableReceipt]) -> list[Part]:
     settled = {name for table in done for name in table.staged_as}
     return [part for part in parts if part.table not in settled]
+
+
+def _says_only_rows(table: TableReceipt) -> bool:
+    """Whether the rows are all there is to know. After a crash the ledger knows no more of a table that is noted."""
+    more = table.waiting or table.skipped or table.superseded or table.wakes or table.tallies
+    return table.failures is None and not more
 
 
 def _check_accounted(batch: Batch, table: TableReceipt, staged: int) -> None:

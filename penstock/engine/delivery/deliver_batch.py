@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import faults
 from penstock.backoff import Patience
 from penstock.config.pipeline_config import OnError
-from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, Superseded, TableReceipt
 from penstock.engine import events
 from penstock.engine.delivery import refusals
 from penstock.engine.delivery.batch_pieces import (
@@ -104,6 +104,8 @@ class Delivery:
     """Set once the destination was found to agree."""
     settle_lock: Lock = field(default_factory=Lock)
     """Held from when failed records are stored until they are counted: two at a time would overwrite each other."""
+    retry_wanted: Event = field(default_factory=Event)
+    """Set when something that waits at the destination has become due."""
 
     @property
     def _order(self) -> Order:
@@ -295,7 +297,7 @@ class Delivery:
         )  # fmt: skip
         known = replace(
             batch, order=self._order_in(batch), record_ids=RecordIds(self.log), waiting_groups=self._groups(),
-            follows=self.newest_marked(),
+            follows=self.newest_marked(), read_upto=self.read_upto(batch.ranges),
         )  # fmt: skip
         try:
             receipts = writer.write(known, parts, again)
@@ -306,9 +308,16 @@ class Delivery:
         deferred = [DeferredPart(table, staged[table], reason, passed_over) for table, reason in unavailable.items()]
         return [table for table in receipts if table.unavailable is None], deferred
 
-    def _groups(self) -> Collection[str]:
+    def _groups(self) -> Mapping[str, Sequence[str]]:
         """What waits at the destination, by group; nothing at one that leaves nothing waiting."""
-        return self.ledger.postponed_groups(self.plan.name) if self.destination.capabilities.leaves_waiting else ()
+        return self.ledger.postponed_groups(self.plan.name) if self.destination.capabilities.leaves_waiting else {}
+
+    def read_upto(self, ranges: Ranges) -> dict[int, int]:
+        """How far the route has read once these ranges are delivered; nothing for a destination that need not know."""
+        if not self.destination.capabilities.conflates_waiting:
+            return {}
+        standing = {p: position.committed for p, position in self.ledger.offsets(self.plan.name).items()}
+        return {**standing, **{p: end for p, (_, end) in ranges.items()}}
 
     def _order_in(self, batch: Batch) -> RangeOrder:
         """The order of the records of a batch, and of those that waited before it."""
@@ -438,13 +447,14 @@ class Delivery:
         """``marked_by``: the receipts of what the destination has marked as this batch, if not all of them."""
         faults.reach("route.destination_done")
         postponed = [*postponed, *postponed_by(receipts, report)]
+        superseded, wakes = of_earlier(receipts)
         marked = self.tables_with_mark(receipts if marked_by is None else marked_by)
         with self.settle_lock:
             settlement = self.store_failed(
                 Settlement(
                     report.items, Receipt(receipts).rows, skipped_by(report.skipped, receipts), waiting=report.waiting,
-                    added=report.added, tables=receipts, postponed=postponed, holds=self._holds_after(report),
-                    marked=marked, counts=report.counts, levels=report.levels,
+                    added=report.added, tables=receipts, postponed=postponed, superseded=superseded, wakes=wakes,
+                    holds=self._holds_after(report), marked=marked, counts=report.counts, levels=report.levels,
                 ),
                 batch.number,
                 refusals.all_failed(report, refused),
@@ -510,7 +520,9 @@ class Delivery:
         self._commit(batch, Settlement(items, 0, {ACKNOWLEDGED: items} if items else {}))
 
     def _commit(self, batch: Batch, settlement: Settlement) -> None:
-        self.ledger.commit(batch, settlement)
+        superseded = self.ledger.commit(batch, settlement)
+        if settlement.wakes:
+            self.retry_wanted.set()
         events.step_counted(batch.route, settlement.counts, settlement.levels)
         events.batch_committed(
             batch.route,
@@ -521,6 +533,9 @@ class Delivery:
             settlement.items_waiting,
             settlement.seconds,
         )
+        events.items_superseded(batch.route, superseded)
+        for receipt in settlement.tables:
+            events.bundles_counted(batch.route, receipt.tallies)
 
     def _restage_piece(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
         """Stage a piece anew, without the records that are passed over; those are counted. What the whole batch had
@@ -586,7 +601,18 @@ def postponed_by(receipts: Iterable[TableReceipt], report: BatchReport) -> list[
     if not waiting:
         return []
     known = list(noted_rows(report))
-    return [Postponed(rows.group, with_notes(rows.places, known), rows.reason, rows.due) for rows in waiting]
+    return [
+        Postponed(
+            rows.group, with_notes(rows.places, known) if known else rows.places, rows.reason, rows.due, rows.about
+        )
+        for rows in waiting
+    ]  # fmt: skip
+
+
+def of_earlier(receipts: Iterable[TableReceipt]) -> tuple[list[Superseded], set[str]]:
+    """What the destination says of what waited before: what is superseded, and which groups are due at once."""
+    tables = list(receipts)
+    return [each for table in tables for each in table.superseded], {name for table in tables for name in table.wakes}
 
 
 def noted_rows(report: BatchReport) -> Iterator[pa.RecordBatch]:

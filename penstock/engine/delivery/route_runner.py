@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,12 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from penstock.backoff import Backoff
 from penstock.engine import events
 from penstock.engine.delivery.batch_pieces import Ranges, offset_count, remaining
+from penstock.engine.delivery.batch_writer import wait_for_destination
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, StateBehind, Stopped, clean_stage
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
+from penstock.engine.history.target_position import return_to_position
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Operator, RouteState
 from penstock.engine.lost_workers.deadly_records import DeadlyRecord, keep_deadly_records, kept_deadly_records
@@ -34,6 +37,7 @@ from penstock.engine.lost_workers.trial_process import TrialServer
 from penstock.engine.processes.idle_timer import IdleTimer
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.retry_lane.retrier import RetryLane
+from penstock.engine.retry_lane.turns import TurnLock
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.holding_frame import apply_holding_step
 from penstock.engine.spark.jvm import JvmDied
@@ -67,8 +71,10 @@ if TYPE_CHECKING:
 
 TABLE_CHECK_EVERY = 0.2
 """Seconds between checks whether the tables that a ``once`` run waits for have caught up."""
-GATE_PATIENCE = 0.2
+GATE_PATIENCE = 5.0
 """Seconds to wait for the end of a batch before what waits at the destination is tried; then again a second later."""
+TRIALS_KEPT = 30.0
+"""Seconds for which the process is kept that stages what waits at the destination: retries may follow each other."""
 RESUME_CHECK_EVERY = 0.5
 """Seconds between checks whether an operator has resumed a halted route."""
 STALL_GRACE = 30.0
@@ -124,14 +130,17 @@ class RouteRunner(threading.Thread):
         self._layout = layout
         self._pace = pace
         self._backoff = backoff
-        self._gate = threading.Lock()
+        self._gate = TurnLock()
         stage_for_retry = Isolation(self._stage_for_retry, delivery.plan.step_timeout).stage
         beside = replace(self._delivery, plan=self._retry_plan, restage_ranges=stage_for_retry)
         waiting = layout.waiting_stage(delivery.plan.name)
         self._refused = PostponedRetrier(self._delivery, self._stage_items)
         self._postponed = PostponedRetrier(beside, self._stage_items_for_retry)
         # A process takes seconds to start, so the lane keeps its own while tables catch up.
-        self._lane = RetryLane(beside, waiting, self._retry_postponed, self._retry_trials.close)
+        self._lane = RetryLane(beside, waiting, self._retry_postponed, self._close_idle_trials)
+        self._retried_at = -TRIALS_KEPT
+        self._may_retry = threading.Event()
+        """Set once the target was asked how far it is: it may have to get again what waits."""
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._idle = IdleTimer()
@@ -157,13 +166,19 @@ class RouteRunner(threading.Thread):
         for left in (self._layout.waiting_stage(self.plan.name), self._retry_plan.stage_dir):
             clean_stage(left)
         name = f"retries-{self.plan.name}"
-        lane = threading.Thread(target=self._lane.keep_trying, args=(self._ended,), name=name, daemon=True)
-        lane.start()
+        threading.Thread(target=self._keep_retrying, name=name, daemon=True).start()
         self._start_telling()
         try:
             self._run()
         finally:
             self._ended.set()
+            self._delivery.retry_wanted.set()
+
+    def _keep_retrying(self) -> None:
+        try:
+            self._lane.keep_trying(self._ended)
+        finally:
+            self._retry_trials.close()
 
     def _start_telling(self) -> None:
         """Tell the route's holding step, if it has one, the time and what to let go of. A ``once`` run does not
@@ -183,6 +198,7 @@ class RouteRunner(threading.Thread):
             try:
                 self._note(RouteState.STARTING)
                 self._reconcile_history()
+                self._return_to_position()
                 self._query = self._start_query()
                 if stopping.is_set():
                     # `stop` found no query yet.
@@ -253,12 +269,42 @@ class RouteRunner(threading.Thread):
 
     def _retry_postponed(self) -> None:
         """Try what waits at the destination, between two batches."""
-        may_wait = self.plan.holding is not None or self._delivery.destination.capabilities.leaves_waiting
-        if may_wait and self._gate.acquire(timeout=GATE_PATIENCE):
+        destination = self._delivery.destination
+        may_wait = self.plan.holding is not None or destination.capabilities.leaves_waiting
+        if not may_wait or self.halted or not self._may_retry.is_set():
+            return
+        destination.look_after()
+        if not self._postponed.has_due():
+            return
+        # Before the first batch: it may be long until one comes.
+        self._delivery.check_history_without_halt()
+        if self._delivery.history_agrees:
+            self._postponed.retry_due(partial(self._gate.within, GATE_PATIENCE))
+
+    def _close_idle_trials(self) -> None:
+        if time.monotonic() - self._retried_at > TRIALS_KEPT:
+            self._retry_trials.close()
+
+    def _return_to_position(self) -> None:
+        """Go back to where the target says it is, if it is behind. Waits while it cannot be asked."""
+        delivery, backoff = self._delivery, Backoff()
+        self._may_retry.clear()
+        while not self._may_retry.is_set():
             try:
-                self._postponed.retry_due()
-            finally:
-                self._gate.release()
+                with self._gate:
+                    return_to_position(self._ledger, delivery.log, self.plan, delivery.destination)
+                self._may_retry.set()
+            except TransientError as error:
+                try:
+                    wait_for_destination(
+                        self._ledger, self.plan.name, delivery.patience, delivery.stopping, backoff, error
+                    )
+                except Stopped as stopped:
+                    self._cause = stopped
+                    raise
+        if backoff.waited:
+            delivery.patience.reset()
+            self._note(RouteState.STARTING)
 
     def _wait_for_tables(self) -> bool:
         """Wait until every table has got the rows it waits for. ``False`` if that takes too long."""
@@ -564,6 +610,7 @@ class RouteRunner(threading.Thread):
         return Isolation(self._trials.stage, self.plan.step_timeout).stage(places)
 
     def _stage_items_for_retry(self, places: pa.RecordBatch) -> BatchReport:
+        self._retried_at = time.monotonic()
         return Isolation(self._retry_trials.stage, self.plan.step_timeout).stage(places)
 
     def _stage_for_retry(self, ranges: Ranges, limit: float | None) -> BatchReport:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.destinations.contract import Part
 from penstock.engine.delivery.staged_digest import add_digests, digest_of_tables
 from penstock.errors import RouteError
+from penstock.holding.decision import join_levels
 from penstock.outcome import check_count
 
 REPORT_SCHEMA: pa.Schema = pa.schema([pa.field("report", pa.string(), nullable=False)])
@@ -142,7 +143,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     given: Counter[str] = Counter()
     returned: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    levels: Counter[str] = Counter()
+    levels: list[Mapping[str, int]] = []
     holds: dict[int, int] = {}
     items = staged = waiting = waiting_in_all = shards = digest = 0
     for report in reports:
@@ -159,7 +160,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
         for partition, first in report.holds.items():
             holds[partition] = min(first, holds.get(partition, first))
         counts.update(report.counts)
-        levels.update(report.levels)
+        levels.append(report.levels)
         skipped.update(report.skipped)
         added.update(report.added)
         parts.extend(report.parts)
@@ -172,7 +173,7 @@ def add_up(reports: Iterable[TaskReport]) -> BatchReport:
     ranges = {partition: _joined(partition, pieces) for partition, pieces in sorted(stretches.items())}
     return BatchReport(
         ranges, items, staged, dict(skipped), parts, failed, dict(added), waiting, waiting_in_all, holds, shards,
-        places, noted, add_digests(digest, digest_of_tables(rows_by_table(parts))), dict(counts), dict(levels),
+        places, noted, add_digests(digest, digest_of_tables(rows_by_table(parts))), dict(counts), join_levels(levels),
     )  # fmt: skip
 
 

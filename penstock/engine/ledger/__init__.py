@@ -25,6 +25,7 @@ from penstock.engine.ledger.accounts import Operator as Operator
 from penstock.engine.ledger.accounts import Position as Position
 from penstock.engine.ledger.accounts import Postponed as Postponed
 from penstock.engine.ledger.accounts import PostponedGroup as PostponedGroup
+from penstock.engine.ledger.accounts import QueuedGroup as QueuedGroup
 from penstock.engine.ledger.accounts import RouteState as RouteState
 from penstock.engine.ledger.accounts import Settlement as Settlement
 from penstock.engine.ledger.accounts import Standing as Standing
@@ -40,6 +41,7 @@ from penstock.engine.ledger.release_requests import Holding as Holding
 from penstock.engine.ledger.release_requests import ReleaseRequest as ReleaseRequest
 from penstock.engine.ledger.release_requests import ReleaseRequests
 from penstock.engine.ledger.release_requests import StepCommand as StepCommand
+from penstock.engine.ledger.release_requests import StepSetting as StepSetting
 from penstock.engine.ledger.route_histories import AdoptedBatch as AdoptedBatch
 from penstock.engine.ledger.route_histories import Adoption as Adoption
 from penstock.engine.ledger.route_histories import RouteHistories

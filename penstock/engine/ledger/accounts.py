@@ -8,8 +8,10 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from penstock.destinations.contract import Batch, TableReceipt
+from penstock.destinations.contract import Batch, Superseded, TableReceipt
 
+FORGOTTEN = "forgotten"
+"""The skip label of what waited for a source that an operator has forgotten."""
 ACKNOWLEDGED = "acknowledged"
 """The skip label of records that an operator has acknowledged."""
 REWOUND = "rewound"
@@ -140,6 +142,8 @@ class Postponed:
     reason: str
     delay: float = 0.0
     """Seconds until they are to be tried again."""
+    about: str = ""
+    """What the destination wants to know when it sees the group again."""
 
     @property
     def rows(self) -> int:
@@ -152,6 +156,19 @@ class PostponedGroup(Postponed):
     attempts: int = 0
     number: int | None = None
     """Under which it is being tried; it may be at the destination. All groups with this number are tried together."""
+    since: float = 0.0
+    """When items of this name began to wait, of those that were tried together ever since."""
+
+
+@dataclass(frozen=True)
+class QueuedGroup:
+    """What decides when a group that waits is tried."""
+
+    id: int
+    group: str
+    rows: int
+    number: int | None
+    is_due: bool
 
 
 @dataclass(frozen=True)
@@ -171,6 +188,10 @@ class Settlement:
     """What waits for its table."""
     postponed: Sequence[Postponed] = ()
     """What waits for the destination to take it."""
+    superseded: Sequence[Superseded] = ()
+    """What waited for that before, and waits no longer."""
+    wakes: Collection[str] = ()
+    """Groups that waited before, and are due at once."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """What the holding step has counted in the batch, by names of its own."""
     levels: Mapping[str, int] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 
@@ -124,8 +125,9 @@ class Batches(WaitingTables, Summaries):
             connection.execute(sa.insert(self._t.halts).values(route=route, **asdict(kept), at=time.time()))
             self._set_state(connection, route, RouteState.HALTED, message)
 
-    def commit(self, batch: Batch, settlement: Settlement) -> None:
-        """Record what became of the batch and move the route's offsets, in one transaction."""
+    def commit(self, batch: Batch, settlement: Settlement) -> dict[str, int]:
+        """Record what became of the batch and move the route's offsets, in one transaction. Returns how many items that
+        had waited it has superseded, by the reason."""
         s, skipped, added = settlement, settlement.items_skipped, settlement.items_added
         if s.items + added != s.loaded + skipped + s.failed + s.items_waiting:
             raise LedgerError(
@@ -136,7 +138,7 @@ class Batches(WaitingTables, Summaries):
             )
         try:
             with self.writing() as connection:
-                self._commit(connection, batch, settlement)
+                return self._commit(connection, batch, settlement)
         except IntegrityError as error:
             raise LedgerError(
                 "PEN-LGR-002",
@@ -144,8 +146,11 @@ class Batches(WaitingTables, Summaries):
                 "The batch is not committed. This is a defect: please report it with this message.",
             ) from error
 
-    def _commit(self, connection: sa.Connection, batch: Batch, s: Settlement) -> None:
+    def _commit(self, connection: sa.Connection, batch: Batch, s: Settlement) -> dict[str, int]:
         t, route, skipped, added = self._t, batch.route, s.items_skipped, s.items_added
+        if s.superseded:
+            # An operator may acknowledge what waits meanwhile.
+            self._lock_course(connection, route)
         done = connection.execute(
             sa.update(t.batches)
             .where(
@@ -165,9 +170,11 @@ class Batches(WaitingTables, Summaries):
                 "Another engine may run on this data: stop one of them.",
             )
         self._insert_waiting(connection, batch, s.deferred)
+        had_waiting = self._postponed_partitions(connection, route)
+        superseded = self._settle_earlier(connection, route, s)
         self._insert_postponed(connection, route, s.postponed)
         self._set_held(connection, route, s.holds)
-        elsewhere = {*s.holds, *self._postponed_partitions(connection, route)} - batch.ranges.keys()
+        elsewhere = {*s.holds, *had_waiting, *self._postponed_partitions(connection, route)} - batch.ranges.keys()
         for partition in elsewhere:
             self._update_hold(connection, route, partition)
         for partition, (_, end) in batch.ranges.items():
@@ -183,6 +190,7 @@ class Batches(WaitingTables, Summaries):
         for table in (t.batches, t.deliveries):
             old = table.c.number <= batch.number - KEPT_BATCHES
             connection.execute(sa.delete(table).filter_by(route=route).where(old))
+        return superseded
 
     def settle_waiting(self, part: WaitingPart, settlement: Settlement) -> bool:
         """Record what became of a table's part of a batch that was committed without it. Returns ``False``, and counts
@@ -210,14 +218,15 @@ class Batches(WaitingTables, Summaries):
             self._count_settled(connection, route, part.batch.number, s, 0, -s.items)
         return True
 
-    def settle_retry(self, route: str, number: int, settlement: Settlement) -> list[int]:
-        """Record what became of the items of a retry, in one transaction. What it postpones waits on, in groups whose
-        ids are returned."""
+    def settle_retry(self, route: str, number: int, settlement: Settlement) -> tuple[list[int], dict[str, int]]:
+        """Record what became of the items of a retry, in one transaction. What it postpones waits on. Returns the ids
+        of these groups, and how many other items that had waited it has superseded, by the reason."""
         s = settlement
         with self.writing() as connection:
             self._lock_course(connection, route)
             partitions = self._postponed_partitions(connection, route)
-            items = self._remove_postponed(connection, route, self._t.postponed.c.tried_as == number)
+            kept = self._take_out_retry(connection, route, number)
+            items = kept.items
             if s.items != items or items + s.items_added != s.loaded + s.items_skipped + s.failed + s.items_waiting:
                 raise LedgerError(
                     "PEN-LGR-019",
@@ -226,12 +235,34 @@ class Batches(WaitingTables, Summaries):
                     " waiting.",
                     "They wait on. This is a defect: please report it with this message.",
                 )
-            postponed = self._insert_postponed(connection, route, s.postponed)
+            superseded = self._settle_earlier(connection, route, s)
+            postponed = self._insert_postponed(connection, route, s.postponed, kept.tried())
             for partition in partitions:
                 self._update_hold(connection, route, partition)
             connection.execute(sa.delete(self._t.deliveries).filter_by(route=route, number=number))
             self._count_settled(connection, route, number, s, 0, s.items_waiting - items)
-        return postponed
+        return postponed, superseded
+
+    def _settle_earlier(self, connection: sa.Connection, route: str, s: Settlement) -> dict[str, int]:
+        """What a settlement says of groups that waited before it. Returns how many items it has superseded, by the
+        reason."""
+        superseded = Counter[str]()
+        tallies: dict[str, Counter[str]] = {}
+        for (group, reason), items in self._supersede(connection, route, s.superseded).items():
+            superseded[reason] += items
+            tallies.setdefault(group, Counter())[reason] += items
+        for reason, items in superseded.items():
+            self._move_waiting_to_skipped(connection, route, items, reason)
+        self._add_tallies(connection, route, tallies)
+        self._wake(connection, route, s.wakes)
+        return dict(superseded)
+
+    def _move_waiting_to_skipped(self, connection: sa.Connection, route: str, items: int, label: str) -> None:
+        """Count waiting items as skipped under ``label``."""
+        c = self._t.totals.c
+        let_go = {"waiting": c.waiting - items, "skipped": c.skipped + items}
+        connection.execute(sa.update(self._t.totals).where(c.route == route).values(let_go))
+        add_to_row(connection, self._t.skips, {"route": route, "step": label}, {"items": items})
 
     def _count_settled(
         self, connection: sa.Connection, route: str, number: int, s: Settlement, items: int, waiting: int
@@ -254,6 +285,7 @@ class Batches(WaitingTables, Summaries):
             connection.execute(sa.insert(t.deliveries).values(**_delivery(route, number, receipt), marked=marked))
             rows = {"rows": receipt.rows, "merged": receipt.merged}
             add_to_row(connection, t.table_totals, {"route": route, "target": receipt.table}, rows)
+            self._add_tallies(connection, route, receipt.tallies)
         for step, skipped in s.skipped.items():
             add_to_row(connection, t.skips, {"route": route, "step": step}, {"items": skipped})
         for step, added in s.added.items():

@@ -13,8 +13,10 @@ from types import MappingProxyType
 
 import sqlalchemy as sa
 
+from penstock.destinations.contract import Superseded
 from penstock.engine.ledger.accounts import (
     ACKNOWLEDGED,
+    FORGOTTEN,
     LOADED_FOR_OTHERS,
     PASSING_OVER,
     REWOUND,
@@ -28,7 +30,6 @@ from penstock.engine.ledger.accounts import (
     Standing,
 )
 from penstock.engine.ledger.batches import LOADED, Batches
-from penstock.engine.ledger.database import add_to_row
 from penstock.errors import LedgerError
 
 _NO_END = 2**62
@@ -92,6 +93,24 @@ class Interventions(Batches):
                 self._record(connection, Act.ACK, route, operator, {partition: stretch})
             return touched
 
+    def forget_waiting(self, route: str, groups: Collection[str]) -> int:
+        """Give up what waits at the destination under these names, but for a retry that was begun, and what was
+        counted of them. Returns how many items waited."""
+        with self.writing() as connection:
+            self._lock_course(connection, route)
+            partitions = self._postponed_partitions(connection, route)
+            p, tallies = self._t.postponed.c, self._t.tallies.c
+            found = sa.select(p.group, p.about).where(p.route == route, p.group.in_(groups)).distinct()
+            named = [Superseded(group, about, FORGOTTEN) for group, about in connection.execute(found)]
+            items = sum(self._supersede(connection, route, named).values())
+            if items:
+                self._move_waiting_to_skipped(connection, route, items, FORGOTTEN)
+            for partition in partitions:
+                self._update_hold(connection, route, partition)
+            gone = sa.and_(tallies.route == route, tallies.subject.in_(groups))
+            connection.execute(sa.delete(self._t.tallies).where(gone))
+            return items
+
     def rewind(
         self,
         route: str,
@@ -152,17 +171,24 @@ class Interventions(Batches):
             self._record(connection, Act.REWIND, route, operator, again)
             self._set_state(connection, route, RouteState.STOPPED)
 
-    def return_to_holds(self, route: str, operator: Operator) -> dict[int, int]:
-        """Move the route back to the lowest offsets that its steps hold, because their state is gone. Returns the
-        offsets. What was delivered from there on is delivered again, and so may be a batch under way."""
+    def return_to_holds(
+        self, route: str, operator: Operator, back_to: Mapping[int, int] = MappingProxyType({})
+    ) -> dict[int, int]:
+        """Move the route back to the lowest offsets that its steps hold, because their state is gone, and to
+        ``back_to``, by partition, where that is lower. Returns the offsets. What was delivered from there on is
+        delivered again, and so may be a batch under way."""
         with self.writing() as connection:
             course = self._lock_course(connection, route)
             positions = self._standing(connection, route).positions
             held = self._held(connection, route)
+            starts = {p: min(at, held.get(p, at)) for p, at in {**held, **back_to}.items()}
             self._abandon(connection, route)
             self._set_held(connection, route, dict.fromkeys(held))
-            self._release_rewound_items(connection, route, held)
-            for partition, start in held.items():
+            if back_to:
+                elsewhere = {p: position.committed for p, position in positions.items()}
+                self._release_rewound_parts(connection, route, {**elsewhere, **starts})
+            self._release_rewound_items(connection, route, starts)
+            for partition, start in starts.items():
                 moved = sa.update(self._t.offsets).filter_by(route=route, partition=partition)
                 hold = self._waits_from(connection, route, partition, start)
                 connection.execute(moved.values(committed=start, hold=hold))
@@ -170,9 +196,9 @@ class Interventions(Batches):
             connection.execute(sa.update(self._t.courses).filter_by(route=route).values(generation=generation))
             if steps_hold := self._held_by_steps(connection, route):
                 self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
-            again = {p: (start, positions[p].committed) for p, start in held.items()}
+            again = {p: (start, positions[p].committed) for p, start in starts.items()}
             self._record(connection, Act.REWIND, route, operator, again)
-            return held
+            return starts
 
     def resume(self, route: str, operator: Operator) -> None:
         """Let a halted route try its record again. A running engine notices and starts the route."""
@@ -320,13 +346,6 @@ class Interventions(Batches):
         rows = sum(self._delete_waiting(connection, route, number, table) for number, table in parts)
         if rows:
             self._move_waiting_to_skipped(connection, route, rows, label)
-
-    def _move_waiting_to_skipped(self, connection: sa.Connection, route: str, items: int, label: str) -> None:
-        """Count waiting items as skipped under ``label``: they are counted again elsewhere."""
-        c = self._t.totals.c
-        let_go = {"waiting": c.waiting - items, "skipped": c.skipped + items}
-        connection.execute(sa.update(self._t.totals).where(c.route == route).values(let_go))
-        add_to_row(connection, self._t.skips, {"route": route, "step": label}, {"items": items})
 
     def _record(
         self, connection: sa.Connection, act: Act, route: str, operator: Operator, places: Mapping[int, tuple[int, int]]

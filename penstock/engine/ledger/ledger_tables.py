@@ -47,6 +47,8 @@ class Tables:
         self.skips = table("skips", _key(route=text, step=text), _values(items=big))
         self.step_counts = table("step_counts", _key(route=text, name=text), _values(value=big))
         self.step_levels = table("step_levels", _key(route=text, name=text), _values(value=big))
+        self.step_settings = table("step_settings", _key(route=text, name=text), _values(command=text, data=text))
+        self.tallies = table("tallies", _key(route=text, subject=text), _values(counts=text))
         self.additions = table("additions", _key(route=text, step=text), _values(items=big))
         self.totals = table(
             "totals",
@@ -99,7 +101,8 @@ class Tables:
             _numbered(),
             _values(route=text, group=text, rows=big, places=sa.LargeBinary()),
             _values(delay=real, since=real, attempts=integer, reason=text),
-            _set_at_commit(tried_as=big, digest=text),
+            _set_at_commit(tried_as=big, digest=text, due_at=real, queued_as=big),
+            [sa.Column("about", text, nullable=False, server_default="")],
             sa.CheckConstraint("rows > 0", name="something_is_postponed"),
         )
         self.postponed_offsets = table("postponed_offsets", _key(number=integer, partition=integer), _values(first=big))

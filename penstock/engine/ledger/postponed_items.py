@@ -2,34 +2,93 @@
 
 They wait in groups. A retry takes some groups and has a number of its own, from the same row as batches, so that the
 destination can tell a second attempt from a new one; it has no range. Which groups it takes is fixed until it is
-settled.
+settled. What it leaves waiting keeps its place before what came later.
+
+When a group is due is kept as a time of day, so a restart does not make it wait longer. A clock that is set can make a
+try early, or late by less than the group's own delay.
+
+Thousands of groups may come and go with a batch: all that touches many of them is a few statements.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from penstock.engine.ledger.accounts import Postponed, PostponedGroup
+from penstock.destinations.contract import Superseded
+from penstock.engine.ledger.accounts import Postponed, PostponedGroup, QueuedGroup
 from penstock.engine.ledger.database import Database
+from penstock.engine.ledger.packed_places import pack_places, unpack_places
 from penstock.redaction import redacted
+
+MOST_VALUES = 5_000
+"""How many values one statement names; databases have a limit."""
+
+AT_ONCE = 0.0
+"""The time of day at which a group is due that need not wait."""
+
+
+_Value = TypeVar("_Value", int, str)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What stays of groups that are taken out when some of their items wait again."""
+
+    items: int
+    queued_as: int | None = None
+    """The place in the queue of the first of them."""
+    since: Mapping[str, float] = field(default_factory=dict)
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    """By the name of the group."""
+
+    def tried(self) -> _Kept:
+        """After one more attempt."""
+        return replace(self, attempts={name: attempts + 1 for name, attempts in self.attempts.items()})
+
+
+NOTHING_KEPT = _Kept(0)
 
 
 class PostponedItems(Database):
     def postponed(self, route: str) -> list[PostponedGroup]:
         """What waits at the destination, the oldest group first."""
-        p = self._t.postponed
-        return [_group(row) for row in self.rows(sa.select(p).filter_by(route=route).order_by(p.c.number))]
+        query = sa.select(self._t.postponed).filter_by(route=route).order_by(*self._queue)
+        return [_group(row) for row in self.rows(query)]
 
-    def postponed_groups(self, route: str) -> set[str]:
-        """The names of the groups that wait."""
-        return {row.group for row in self.rows(sa.select(self._t.postponed.c.group).filter_by(route=route).distinct())}
+    def retry_groups(self, route: str, number: int) -> list[PostponedGroup]:
+        """What a retry that was begun has, the oldest group first."""
+        query = sa.select(self._t.postponed).filter_by(route=route, tried_as=number).order_by(*self._queue)
+        return [_group(row) for row in self.rows(query)]
+
+    def postponed_queue(self, route: str) -> list[QueuedGroup]:
+        """The same as ``postponed``, without what only a retry needs to know."""
+        p = self._t.postponed.c
+        query = sa.select(p.number, p.group, p["rows"], p.tried_as, self._is_due().label("due"))
+        found = self.rows(query.where(p.route == route).order_by(*self._queue))
+        return [QueuedGroup(row.number, row.group, row.rows, row.tried_as, bool(row.due)) for row in found]
+
+    def is_postponed_due(self, route: str) -> bool:
+        """Whether some of what waits is due, or a retry was begun."""
+        p = self._t.postponed.c
+        return bool(self.rows(sa.select(p.number).where(p.route == route, self._is_due()).limit(1)))
+
+    def postponed_groups(self, route: str, but: int | None = None) -> dict[str, list[str]]:
+        """What the destination wants to know of each group that waits, by their names, the oldest first; without those
+        of the retry ``but``."""
+        p = self._t.postponed.c
+        query = sa.select(p.group, p.about).where(p.route == route).order_by(*self._queue)
+        found: dict[str, list[str]] = {}
+        for row in self.rows(query if but is None else query.where(p.tried_as.is_distinct_from(but))):
+            found.setdefault(row.group, []).append(row.about)
+        return found
 
     def retry_digest(self, route: str, number: int) -> int | None:
         """What a retry that was begun had staged; ``None`` if that is not known."""
@@ -43,10 +102,10 @@ class PostponedItems(Database):
             here = sa.update(self._t.postponed).filter_by(route=route, tried_as=number)
             connection.execute(here.values(digest=str(digest)))
 
-    def begin_retry(self, route: str, groups: Sequence[PostponedGroup]) -> int:
+    def begin_retry(self, route: str, ids: Sequence[int]) -> int:
         """Fix that these groups are tried together, and return the number of the retry."""
         with self.writing() as connection:
-            return self._begin_retry(connection, route, [group.id for group in groups])
+            return self._begin_retry(connection, route, ids)
 
     def note_retry(self, route: str, number: int, reason: str) -> None:
         """Note that a retry was not taken."""
@@ -58,9 +117,20 @@ class PostponedItems(Database):
     def cut_retry(self, route: str, number: int, pieces: Sequence[Sequence[Postponed]]) -> None:
         """Try what a retry has, of which nothing was written, in these pieces, each by itself."""
         with self.writing() as connection:
-            self._remove_postponed(connection, route, self._t.postponed.c.tried_as == number)
+            kept = self._take_out_retry(connection, route, number)
             for piece in pieces:
-                self._begin_retry(connection, route, self._insert_postponed(connection, route, piece))
+                self._begin_retry(connection, route, self._insert_postponed(connection, route, piece, kept))
+
+    @property
+    def _queue(self) -> tuple[sa.ColumnElement[int], ...]:
+        """The order in which groups were postponed first."""
+        p = self._t.postponed.c
+        return sa.func.coalesce(p.queued_as, p.number), p.number
+
+    def _is_due(self) -> sa.ColumnElement[bool]:
+        p, now = self._t.postponed.c, time.time()
+        # Later than it can be: the clock was set back. Without a time: an older release has postponed it.
+        return sa.or_(p.due_at.is_(None), p.due_at <= now, p.due_at > now + p.delay)
 
     def _begin_retry(self, connection: sa.Connection, route: str, ids: Sequence[int]) -> int:
         p, b, courses = self._t.postponed, self._t.batches, self._t.courses
@@ -69,51 +139,107 @@ class PostponedItems(Database):
         listed = connection.execute(sa.select(sa.func.max(b.c.number)).filter_by(route=route)).scalar()
         number = max(used, listed or 0) + 1
         connection.execute(sa.update(courses).filter_by(route=route).values(last_number=number))
-        connection.execute(sa.update(p).where(p.c.number.in_(ids)).values(tried_as=number))
+        for some in _chunks(ids):
+            begun = sa.update(p).where(p.c.number.in_(some))
+            connection.execute(begun.values(tried_as=number, due_at=AT_ONCE))
         return number
 
-    def _insert_postponed(self, connection: sa.Connection, route: str, groups: Sequence[Postponed]) -> list[int]:
-        ids = []
-        for group in groups:
-            about = {
-                "route": route, "group": group.group, "rows": group.rows, "places": _packed(group.places),
-                "delay": group.delay, "since": time.time(), "attempts": 0, "reason": redacted(group.reason),
-            }  # fmt: skip
-            key = connection.execute(sa.insert(self._t.postponed).values(**about)).inserted_primary_key
-            assert key is not None
-            ids.append(int(key[0]))
-            self._insert_postponed_offsets(connection, ids[-1], group.places)
+    def _take_out_retry(self, connection: sa.Connection, route: str, number: int) -> _Kept:
+        """Remove the groups of a retry."""
+        p = self._t.postponed
+        here = sa.and_(p.c.route == route, p.c.tried_as == number)
+        since, attempts, first = sa.func.min(p.c.since), sa.func.max(p.c.attempts), sa.func.min(self._queue[0])
+        found = connection.execute(sa.select(p.c.group, since, attempts, first).where(here).group_by(p.c.group)).all()
+        items = self._remove_postponed(connection, here)
+        return _Kept(
+            items,
+            min((row[3] for row in found), default=None),
+            {row[0]: row[1] for row in found},
+            {row[0]: row[2] for row in found},
+        )
+
+    def _insert_postponed(
+        self, connection: sa.Connection, route: str, groups: Sequence[Postponed], kept: _Kept = NOTHING_KEPT
+    ) -> list[int]:
+        """Returns the ids of the groups. ``kept``: what is known of those that have waited before."""
+        if not groups:
+            return []
+        p, now, packed = self._t.postponed, time.time(), pack_places([group.places for group in groups])
+        # Thousands of groups may wait for one reason.
+        reasons = {reason: redacted(reason) for reason in {group.reason for group in groups}}
+        rows = [
+            {
+                "route": route, "group": group.group, "about": group.about, "rows": group.rows, "places": places,
+                "delay": group.delay, "due_at": now + group.delay, "queued_as": kept.queued_as,
+                "since": kept.since.get(group.group, now), "attempts": kept.attempts.get(group.group, 0),
+                "reason": reasons[group.reason],
+            }
+            for group, places in zip(groups, packed.groups, strict=True)
+        ]  # fmt: skip
+        # Numbers grow. A statement that returns them takes a round trip per row in some databases.
+        before = connection.execute(sa.select(sa.func.max(p.c.number)).filter_by(route=route)).scalar()
+        connection.execute(sa.insert(p), rows)
+        mine = sa.select(p.c.number).where(p.c.route == route, p.c.number > (before or 0)).order_by(p.c.number)
+        ids = list(connection.execute(mine).scalars())
+        firsts = [
+            {"number": ids[at], "partition": partition, "first": first} for at, partition, first in packed.first_offsets
+        ]
+        connection.execute(sa.insert(self._t.postponed_offsets), firsts)
         return ids
 
-    def _insert_postponed_offsets(self, connection: sa.Connection, number: int, places: pa.RecordBatch) -> None:
-        partitions, offsets = (places.column(name).to_numpy() for name in ("partition", "offset"))
-        for partition in np.unique(partitions).tolist():
-            first = int(offsets[partitions == partition].min())
-            row = {"number": number, "partition": partition, "first": first}
-            connection.execute(sa.insert(self._t.postponed_offsets).values(row))
-
-    def _remove_postponed(self, connection: sa.Connection, route: str, which: sa.ColumnElement[bool]) -> int:
+    def _remove_postponed(self, connection: sa.Connection, which: sa.ColumnElement[bool]) -> int:
         """Remove the groups that ``which`` finds, and return how many items they have."""
         p, o = self._t.postponed, self._t.postponed_offsets
-        chosen = sa.and_(p.c.route == route, which)
-        rows = connection.execute(sa.select(sa.func.sum(p.c["rows"])).where(chosen)).scalar()
-        connection.execute(sa.delete(o).where(o.c.number.in_(sa.select(p.c.number).where(chosen))))
-        connection.execute(sa.delete(p).where(chosen))
+        rows = connection.execute(sa.select(sa.func.sum(p.c["rows"])).where(which)).scalar()
+        connection.execute(sa.delete(o).where(o.c.number.in_(sa.select(p.c.number).where(which))))
+        connection.execute(sa.delete(p).where(which))
         return int(rows or 0)
+
+    def _remove_groups(self, connection: sa.Connection, ids: Collection[int]) -> None:
+        for table in (self._t.postponed_offsets, self._t.postponed):
+            for some in _chunks(list(ids)):
+                connection.execute(sa.delete(table).where(table.c.number.in_(some)))
+
+    def _supersede(
+        self, connection: sa.Connection, route: str, superseded: Sequence[Superseded]
+    ) -> dict[tuple[str, str], int]:
+        """Remove what nobody needs any more, and return how many items that are, by the group and the reason. A retry
+        that was begun keeps its own: they may be at the destination."""
+        p = self._t.postponed.c
+        reasons = {(each.group, each.about): each.reason for each in superseded}
+        if not reasons:
+            return {}
+        query = sa.select(p.number, p.group, p.about, p["rows"]).where(p.route == route, p.tried_as.is_(None))
+        gone, items = [], Counter[tuple[str, str]]()
+        for number, group, about, rows in connection.execute(query):
+            reason = reasons.get((group, about))
+            if reason is not None:
+                gone.append(number)
+                items[group, reason] += rows
+        self._remove_groups(connection, gone)
+        return dict(items)
+
+    def _wake(self, connection: sa.Connection, route: str, names: Collection[str]) -> None:
+        p = self._t.postponed
+        for some in _chunks(sorted(names)):
+            named = sa.update(p).where(p.c.route == route, p.c.group.in_(some))
+            connection.execute(named.values(due_at=AT_ONCE))
 
     def _leave_out_postponed(self, connection: sa.Connection, route: str, ranges: Mapping[int, tuple[int, int]]) -> int:
         """Take the items of these ranges out of what waits, and return how many they are. A retry that was begun keeps
         its own: they may be at the destination."""
         p = self._t.postponed
-        found = 0
+        found, gone = 0, []
         for row in connection.execute(sa.select(p).where(p.c.route == route, p.c.tried_as.is_(None))).all():
             group = _group(row)
             left = _without(group.places, ranges)
             if left.num_rows < group.rows:
                 found += group.rows - left.num_rows
-                self._remove_postponed(connection, route, p.c.number == group.id)
+                gone.append(group.id)
                 if left.num_rows:
-                    self._insert_postponed(connection, route, [replace(group, places=left)])
+                    kept = _Kept(0, row.queued_as or row.number, {row.group: row.since}, {row.group: row.attempts})
+                    self._insert_postponed(connection, route, [replace(group, places=left)], kept)
+        self._remove_groups(connection, gone)
         return found
 
     def _postponed_from(self, connection: sa.Connection, route: str, partition: int) -> int | None:
@@ -133,22 +259,14 @@ class PostponedItems(Database):
 
 
 def _group(row: sa.Row[Any]) -> PostponedGroup:
-    places = _unpacked(row.places)
-    reason = redacted(row.reason)
-    return PostponedGroup(row.group, places, reason, row.delay, row.number, row.attempts, row.tried_as)
+    return PostponedGroup(
+        row.group, unpack_places(row.places), redacted(row.reason), row.delay, row.about, row.number, row.attempts,
+        row.tried_as, row.since,
+    )  # fmt: skip
 
 
-def _packed(places: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, places.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(places)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def _unpacked(packed: bytes) -> pa.RecordBatch:
-    with pa.ipc.open_stream(packed) as reader:
-        return reader.read_next_batch()
+def _chunks(values: Sequence[_Value]) -> Iterator[Sequence[_Value]]:
+    return (values[start : start + MOST_VALUES] for start in range(0, len(values), MOST_VALUES))
 
 
 def _without(places: pa.RecordBatch, ranges: Mapping[int, tuple[int, int]]) -> pa.RecordBatch:

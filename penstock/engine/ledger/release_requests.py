@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock.engine.ledger.accounts import Act, Operator, Position
+from penstock.engine.ledger.database import put_row
 from penstock.engine.ledger.interventions import Interventions
 
 
@@ -30,6 +31,14 @@ class StepCommand:
 
     number: int
     name: str
+    data: str
+
+
+@dataclass(frozen=True)
+class StepSetting:
+    """A command, and what belongs to it as JSON, that holds until there is another one in its place."""
+
+    command: str
     data: str
 
 
@@ -78,6 +87,20 @@ class ReleaseRequests(Interventions):
         c = self._t.commands
         query = sa.select(c).where(c.c.route == route).order_by(c.c.number)
         return [StepCommand(row.number, row.name, row.data) for row in self.rows(query)]
+
+    def keep_setting(self, route: str, name: str, command: str, data: str, operator: Operator) -> None:
+        """Tell the route's holding step something that holds until something else is said under this name: every
+        engine that starts tells it again, so it outlives the step's state."""
+        values = {"command": command, "data": data}
+        with self.writing() as connection:
+            put_row(connection, self._t.step_settings, {"route": route, "name": name}, values, values)
+            self._record(connection, Act.COMMAND, route, operator, {})
+
+    def settings(self, route: str) -> dict[str, StepSetting]:
+        """By name."""
+        s = self._t.step_settings
+        query = sa.select(s).where(s.c.route == route).order_by(s.c.name)
+        return {row.name: StepSetting(row.command, row.data) for row in self.rows(query)}
 
     def finish_command(self, route: str, number: int) -> None:
         """A control record was made of the command of this number."""

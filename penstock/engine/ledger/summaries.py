@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -10,6 +13,9 @@ import sqlalchemy as sa
 from penstock.engine.ledger.accounts import EARLIER, OVERFLOWING, PASSING_OVER, Activity, RouteState, TableCount, Totals
 from penstock.engine.ledger.database import Database, put_row
 from penstock.redaction import redacted
+
+SUBJECTS_AT_ONCE = 500
+"""Databases limit the parameters of a statement."""
 
 
 class Summaries(Database):
@@ -40,6 +46,27 @@ class Summaries(Database):
             for found in (self._t.step_counts, self._t.step_levels)
         )
         return counts, levels
+
+    def tallies(self, route: str) -> dict[str, dict[str, int]]:
+        """What the destination of a route has counted besides rows, by subject and name."""
+        t = self._t.tallies
+        rows = self.rows(sa.select(t.c.subject, t.c.counts).filter_by(route=route).order_by(t.c.subject))
+        return {row.subject: json.loads(row.counts) for row in rows}
+
+    def _add_tallies(self, connection: sa.Connection, route: str, added: Mapping[str, Mapping[str, int]]) -> None:
+        t, subjects = self._t.tallies, sorted(added)
+        for start in range(0, len(subjects), SUBJECTS_AT_ONCE):
+            some = subjects[start : start + SUBJECTS_AT_ONCE]
+            there = sa.and_(t.c.route == route, t.c.subject.in_(some))
+            before = {
+                row.subject: json.loads(row.counts)
+                for row in connection.execute(sa.select(t.c.subject, t.c.counts).where(there)).all()
+            }
+            sums = {each: dict(Counter(before.get(each, {})) + Counter(added[each])) for each in some}
+            # All at once and anew: there may be thousands of subjects in a batch.
+            connection.execute(sa.delete(t).where(there))
+            rows = [{"route": route, "subject": each, "counts": json.dumps(sums[each])} for each in some]
+            connection.execute(sa.insert(t), rows)
 
     def _additions(self, connection: sa.Connection, route: str) -> dict[str, int]:
         """Items that steps added beyond one per record, by step; their sum is the total's ``added``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,6 +35,10 @@ class TaskNote:
     def __init__(self, directory: Path, limit: float | None) -> None:
         self._path = directory / f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
         self._limit = limit
+        self._slack = 0.0 if limit is None else min(1.0, limit / 10)
+        """How much later than that it may be noticed: a limit is set by starting a thread, which is not done for every
+        small batch."""
+        self._set_at: float | None = None
         self._file = -1
         self._told = ExitStack()
 
@@ -52,12 +57,15 @@ class TaskNote:
 
     def mark_progress(self) -> None:
         os.utime(self._file)
-        if self._limit is not None:
-            faulthandler.dump_traceback_later(self._limit, exit=True, file=self._file)
+        now = time.monotonic()
+        if self._limit is not None and (self._set_at is None or now - self._set_at >= self._slack):
+            faulthandler.dump_traceback_later(self._limit + self._slack, exit=True, file=self._file)
+            self._set_at = now
 
     def suspend_limit(self) -> None:
         if self._limit is not None:
             faulthandler.cancel_dump_traceback_later()
+            self._set_at = None
 
     def _write_step(self, label: str) -> None:
         os.pwrite(self._file, label.encode()[:_LABEL_BYTES].ljust(_LABEL_BYTES), 0)

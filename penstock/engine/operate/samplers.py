@@ -1,4 +1,4 @@
-"""What operators ask of the samplers of a pipeline: how they are, and to let everything go."""
+"""What operators ask of the samplers of a pipeline: how they are, to let everything go, and to sample more or less."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from penstock.engine.ledger import Operator
 from penstock.engine.operate.offset_control import running_engine
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError
+from penstock.sampling.decision_names import CountedDecision
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,36 @@ def flush(pipeline: Pipeline, route: str, operator: Operator) -> Flushed:
 
 
 @dataclass(frozen=True)
+class RateSet:
+    """What a rate was set to."""
+
+    route: str
+    policy: str
+    percentage: float
+    now: bool
+    """Whether a running engine takes it over; otherwise the next start does."""
+
+
+def set_rate(pipeline: Pipeline, route: str, policy: str, percentage: float, operator: Operator) -> RateSet:
+    """Set how many percent a policy of type ``remote_probabilistic`` samples whose ``rate_from`` is the ledger."""
+    if _flush_command(pipeline, route) is None:
+        raise _no_sampler(route)
+    step = pipeline.plan(route).holding_step()
+    if policy not in step.settable:
+        raise PenstockError(
+            "PEN-ENG-083",
+            f"route '{route}' has no policy '{policy}' of type `remote_probabilistic` with `rate_from: ledger`.",
+            f"Those that it has: {', '.join(step.settable) or 'none'}.",
+        )
+    if not 0 <= percentage <= 100:
+        raise PenstockError(
+            "PEN-ENG-084", f"{percentage} is no percentage.", "Give a number from 0 to 100, which may have decimals."
+        )
+    pipeline.ledger.keep_setting(route, policy, *step.setting(policy, percentage), operator)
+    return RateSet(route, policy, percentage, running_engine(pipeline) is not None)
+
+
+@dataclass(frozen=True)
 class SamplerStatus:
     """What a sampler has counted in all, and how much it had of what after its last batch."""
 
@@ -41,10 +72,17 @@ class SamplerStatus:
     levels: Mapping[str, int]
 
     @property
-    def decisions(self) -> dict[tuple[str, str], int]:
-        """How many traces each policy has decided, by its answer."""
-        named = {tuple(name.split("/", 1)[1].rsplit("/", 1)): n for name, n in self.counts.items() if "/" in name}
-        return {(policy, answer): traces for (policy, answer), traces in named.items()}
+    def decisions(self) -> dict[CountedDecision, int]:
+        """How many traces each policy has decided, by its answer, and where they are from."""
+        named = ((CountedDecision.named(name), traces) for name, traces in self.counts.items())
+        return {decision: traces for decision, traces in named if decision is not None}
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """All else that it has counted, and how much it has of what beside its caches."""
+        counts = {name: n for name, n in self.counts.items() if CountedDecision.named(name) is None}
+        caches = tuple(f"{name}_{what}" for name in self.caches for what in ("size", "limit"))
+        return counts | {name: level for name, level in self.levels.items() if name not in caches}
 
     @property
     def caches(self) -> dict[str, tuple[int, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,26 +20,20 @@ from penstock.backoff import Backoff
 from penstock.destinations.contract import Batch, Receipt, TableReceipt
 from penstock.engine import events
 from penstock.engine.delivery.batch_writer import unaccounted, wait_for_destination
-from penstock.engine.delivery.deliver_batch import Delivery, clean_stage, postponed_by, skipped_by
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage, of_earlier, postponed_by, skipped_by
 from penstock.engine.delivery.refusals import DESTINATION_LABEL, REFUSED, all_failed, refused_items
 from penstock.engine.delivery.task import STAGE_LABEL
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
-from penstock.engine.ledger import Postponed, PostponedGroup, RouteState, Settlement
+from penstock.engine.ledger import Postponed, PostponedGroup, QueuedGroup, RouteState, Settlement
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.lost_workers.lost_worker import WorkerLost
-from penstock.engine.stateful.noted_places import as_noted
+from penstock.engine.retry_lane.choose_groups import REFUSED_BATCH, choose_groups
+from penstock.engine.stateful.noted_places import concat_noted
 from penstock.errors import RefusedError, TransientError
 from penstock.log.record_ids import RecordIds
 from penstock.log.record_order import RangeOrder
 from penstock.outcome import failures_of
 from penstock.steps.chain import labelled
-
-MOST_GROUPS = 1_000
-MOST_ITEMS = 100_000
-"""How much a retry takes at most, but for a single group."""
-
-REFUSED_BATCH = ""
-"""The group of what a batch had staged that was refused as a whole."""
 
 
 @dataclass
@@ -48,10 +43,10 @@ class PostponedRetrier:
     delivery: Delivery
     stage: Callable[[pa.RecordBatch], BatchReport]
     """Stages single items. Raises ``WorkerLost``."""
-    _due: dict[int, float] = field(default_factory=dict)
-    """When each group is due, by its id."""
     _backoffs: dict[int, Backoff] = field(default_factory=dict)
-    """By the number of the retry."""
+    """Of retries that were not taken, by their number."""
+    _not_before: dict[int, float] = field(default_factory=dict)
+    """When they are tried again."""
     _postponed_again: set[int] = field(default_factory=set)
     """Groups, by their id, of what was tried a moment ago."""
 
@@ -59,28 +54,42 @@ class PostponedRetrier:
     def _route(self) -> str:
         return self.delivery.plan.name
 
-    def retry_due(self) -> None:
+    def has_due(self) -> bool:
+        """Whether there is something to try now."""
+        return self.delivery.ledger.is_postponed_due(self._route) and bool(self._choose(set()))
+
+    def retry_due(self, turn: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True)) -> None:
         """Try all groups that are due, each once. What is not taken waits for the next call at least: a destination
-        that asks for it back sooner than a try takes would be asked for ever."""
+        that asks for it back sooner than a try takes would be asked for ever. Each try has a ``turn`` of its own, which
+        says whether there may be one."""
         tried: set[int] = set()
-        self._postponed_again.clear()
-        while found := self._next_retry(tried):
-            number, groups = found
+        try:
+            while self._retry_next(tried, turn):
+                pass
+        finally:
+            self._postponed_again.clear()
+
+    def _retry_next(self, tried: set[int], turn: Callable[[], AbstractContextManager[bool]]) -> bool:
+        """Returns whether there was something to try."""
+        with turn() as mine:
+            chosen = self._choose(tried) if mine and not self.delivery.stopping.is_set() else ()
+            if not chosen:
+                return False
+            number, groups = self._begin(chosen)
             tried.add(number)
             try:
                 self._retry(number, groups)
             except TransientError as error:
                 wait = self._backoffs.setdefault(number, Backoff()).next()
                 self._postpone_again(number, groups, str(error), wait)
-            if self.delivery.stopping.is_set():
-                return
+            return True
 
     def settle_refused(self) -> None:
         """Settle what is left of a batch that was refused as a whole, before the next one. Waits while the destination
         is unavailable; raises ``Stopped`` and ``OutOfPatience`` as a batch does."""
         backoff, delivery = Backoff(), self.delivery
-        while groups := [each for each in self._groups() if each.group == REFUSED_BATCH]:
-            number, first = self._begin([each for each in groups if each.number == groups[0].number])
+        while queue := [each for each in delivery.ledger.postponed_queue(self._route) if each.group == REFUSED_BATCH]:
+            number, first = self._begin([each for each in queue if each.number == queue[0].number])
             try:
                 self._retry(number, first)
                 backoff.reset()
@@ -89,48 +98,22 @@ class PostponedRetrier:
         if backoff.waited:
             delivery.ledger.set_state(self._route, RouteState.RUNNING)
 
-    def _groups(self) -> list[PostponedGroup]:
-        return self.delivery.ledger.postponed(self._route)
+    def _choose(self, tried: set[int]) -> Sequence[QueuedGroup]:
+        queue, now = self.delivery.ledger.postponed_queue(self._route), time.monotonic()
+        resting = {number for number, due in self._not_before.items() if now < due} | tried
+        put_off = {each.id for each in queue if each.number in resting} | self._postponed_again
+        return choose_groups(queue, put_off, self.delivery.destination.capabilities.conflates_waiting)
 
-    def _next_retry(self, tried: set[int]) -> tuple[int, list[PostponedGroup]] | None:
-        """The retry that was begun first, or a new one of all that is due: of each name the oldest group."""
-        now, groups = time.monotonic(), self._groups()
-        # Those that are gone are forgotten.
-        known, self._due = self._due, {}
-        for group in groups:
-            self._due[group.id] = known.get(group.id, now + group.delay)
-        due = [
-            group
-            for group in groups
-            if self._due[group.id] <= now and group.number not in tried and group.id not in self._postponed_again
-        ]
-        begun = [group.number for group in due if group.number is not None]
-        if begun:
-            # All of it, due or not: it may be at the destination.
-            return self._begin([group for group in groups if group.number == min(begun)])
-        # A record may be in a refused batch and, after its route went back, in another group.
-        refused = [group for group in due if group.group == REFUSED_BATCH]
-        if refused:
-            return self._begin(refused[:1])
-        ids = {group.id for group in due}
-        seen: set[str] = set()
-        chosen: list[PostponedGroup] = []
-        for group in groups:
-            if group.id in ids and group.group not in seen and not (chosen and _is_much([*chosen, group])):
-                chosen.append(group)
-            seen.add(group.group)
-        return self._begin(chosen) if chosen else None
-
-    def _begin(self, groups: Sequence[PostponedGroup]) -> tuple[int, list[PostponedGroup]]:
-        number = groups[0].number
+    def _begin(self, chosen: Sequence[QueuedGroup]) -> tuple[int, list[PostponedGroup]]:
+        ledger, number = self.delivery.ledger, chosen[0].number
         if number is None:
-            number = self.delivery.ledger.begin_retry(self._route, groups)
+            number = ledger.begin_retry(self._route, [each.id for each in chosen])
             faults.reach("postponed.begun")
-        return number, [replace(group, number=number) for group in groups]
+        return number, ledger.retry_groups(self._route, number)
 
     def _retry(self, number: int, groups: Sequence[PostponedGroup]) -> None:
         """Raises ``TransientError``."""
-        places = pa.concat_batches([as_noted(group.places) for group in groups])
+        places = concat_noted([group.places for group in groups])
         clean_stage(self.delivery.plan.stage_dir)
         try:
             report = self.stage(places)
@@ -151,9 +134,10 @@ class PostponedRetrier:
             return
         faults.reach("postponed.destination_done")
         found = Receipt(receipts).failures
+        superseded, wakes = of_earlier(receipts)
         settlement = Settlement(
             places.num_rows, Receipt(receipts).rows, skipped_by(report.skipped, receipts), tables=receipts,
-            added=report.added, postponed=postponed_by(receipts, report),
+            added=report.added, postponed=postponed_by(receipts, report), superseded=superseded, wakes=wakes,
             marked=self.delivery.tables_with_mark(receipts),
         )  # fmt: skip
         refused = sum(rows.num_rows for rows in found)
@@ -182,11 +166,15 @@ class PostponedRetrier:
         self, number: int, groups: Sequence[PostponedGroup], places: pa.RecordBatch, report: BatchReport
     ) -> Sequence[TableReceipt]:
         ledger, log = self.delivery.ledger, self.delivery.log
-        waiting = ledger.postponed_groups(self._route) - {group.group for group in groups}
+        waiting = ledger.postponed_groups(self._route, but=number)
+        if not self.delivery.destination.capabilities.conflates_waiting:
+            for group in groups:
+                waiting.pop(group.group, None)
         tables = {name: table.first for name, table in ledger.waiting_tables(self._route).items()}
         batch = Batch(
             ledger.scope, self._route, number, {}, waiting=tables, waiting_groups=waiting,
             order=RangeOrder(log, _spans(places)), record_ids=RecordIds(log), follows=self.delivery.newest_marked(),
+            read_upto=self.delivery.read_upto({}),
         )  # fmt: skip
         receipts = self.delivery.destination.write(batch, report.parts, RouteBook(ledger, self._route)).tables
         for table in receipts:
@@ -201,7 +189,15 @@ class PostponedRetrier:
     def _cut(self, number: int, groups: Sequence[PostponedGroup]) -> None:
         """Try each half by itself."""
         pieces: list[Sequence[Postponed]]
-        if len(groups) > 1:
+        names = list(dict.fromkeys(group.group for group in groups))
+        if len(names) > 1:
+            # What belongs together is tried together for as long as possible.
+            first = set(names[: len(names) // 2])
+            pieces = [
+                [group for group in groups if group.group in first],
+                [group for group in groups if group.group not in first],
+            ]
+        elif len(groups) > 1:
             middle = len(groups) // 2
             pieces = [groups[:middle], groups[middle:]]
         else:
@@ -227,22 +223,22 @@ class PostponedRetrier:
         with self.delivery.settle_lock:
             settlement = self.delivery.store_failed(settlement, number, failed, rows, noted)
             faults.reach("postponed.before_ledger_commit")
-            self._postponed_again.update(self.delivery.ledger.settle_retry(self._route, number, settlement))
+            postponed, superseded = self.delivery.ledger.settle_retry(self._route, number, settlement)
+        self._postponed_again.update(postponed)
         self._backoffs.pop(number, None)
+        self._not_before.pop(number, None)
         events.items_retried(
             self._route, number, settlement.loaded, settlement.items_skipped, settlement.failed,
             settlement.items_waiting,
         )  # fmt: skip
+        events.items_superseded(self._route, superseded)
+        for receipt in settlement.tables:
+            events.bundles_counted(self._route, receipt.tallies)
 
     def _postpone_again(self, number: int, groups: Sequence[PostponedGroup], reason: str, wait: float) -> None:
         self.delivery.ledger.note_retry(self._route, number, reason)
-        for group in groups:
-            self._due[group.id] = time.monotonic() + wait
+        self._not_before[number] = time.monotonic() + wait
         events.retry_not_taken(self._route, sum(group.rows for group in groups), reason, wait)
-
-
-def _is_much(groups: Sequence[Postponed]) -> bool:
-    return len(groups) > MOST_GROUPS or sum(group.rows for group in groups) > MOST_ITEMS
 
 
 def _spans(places: pa.RecordBatch) -> dict[int, tuple[int, int]]:

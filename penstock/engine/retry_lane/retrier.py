@@ -75,15 +75,20 @@ class RetryLane:
         return self.delivery.plan.name
 
     def keep_trying(self, ended: threading.Event) -> None:
-        """Retry until ``ended`` or until the route stops. Errors are logged and tried again."""
+        """Retry until ``ended`` or until the route stops; at once when a retry is wanted. Errors are logged and tried
+        again."""
         backoff = Backoff(first=CHECK_EVERY)
         pause = 0.0
-        while not ended.wait(pause) and not self.delivery.stopping.is_set():
+        wanted = self.delivery.retry_wanted
+        while True:
+            wanted.wait(pause)
+            wanted.clear()
+            if ended.is_set() or self.delivery.stopping.is_set():
+                return
             pause = CHECK_EVERY
             try:
                 self.retry_due_tables()
-                if self.delivery.history_agrees:
-                    self.retry_postponed()
+                self.retry_postponed()
                 backoff.reset()
             except Exception as error:
                 # Whatever it is, the lane must go on: tables wait.

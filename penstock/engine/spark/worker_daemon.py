@@ -8,10 +8,12 @@ one, everything is loaded here.
 from __future__ import annotations
 
 import gc
+import os
 
 from pyspark import daemon
 
-from penstock.engine.spark.fork_server import is_fork
+from penstock.engine.spark.fork_server import FOLDER_VARIABLE, is_fork
+from penstock.engine.stateful.shard_home import keep_homes_in
 
 if __name__ == "__main__":
     if not is_fork():
@@ -19,4 +21,5 @@ if __name__ == "__main__":
 
         warm_up()
         gc.freeze()
+    keep_homes_in(os.environ.get(FOLDER_VARIABLE))
     daemon.manager()

@@ -40,14 +40,23 @@ def as_noted(places: pa.RecordBatch) -> pa.RecordBatch:
     return places if NOTE in places.schema.names else with_notes(places, [])
 
 
+def concat_noted(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The places of all groups, with a column of notes."""
+    if all(NOTE not in places.schema.names for places in groups):
+        return as_noted(pa.concat_batches(groups))
+    return pa.concat_batches([as_noted(places) for places in groups])
+
+
 def note_items(rows: pa.RecordBatch, items: Items) -> pa.RecordBatch:
     """Rows with the items that a step has let go, which they are or were made of, as their notes."""
     places = places_of(items)
-    known = _noted(places, pa.array([item.tobytes() for item in items], pa.binary()))
+    notes = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(items.dtype.itemsize), len(items), [None, pa.py_buffer(items.tobytes())]
+    )
+    known = _noted(places, notes.cast(pa.binary()))
     made = with_notes(parents(rows.select(PLACE_COLUMNS)), [known])
     own = with_notes(rows.select(PLACE_COLUMNS), [known])
-    notes = pc.coalesce(own.column(NOTE), made.column(NOTE))
-    return _noted(rows, notes)
+    return _noted(rows, pc.coalesce(own.column(NOTE), made.column(NOTE)))
 
 
 def noted_items(places: pa.RecordBatch, kind: np.dtype[np.void]) -> Items:

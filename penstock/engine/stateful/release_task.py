@@ -16,8 +16,9 @@ from penstock.engine.route_plan import RoutePlan, links
 from penstock.engine.stateful.leaving_items import LeavingItems
 from penstock.engine.stateful.noted_places import places_of
 from penstock.engine.stateful.shard_decision import ShardReport
-from penstock.engine.stateful.shards import unpack
+from penstock.holding.decision import join_levels
 from penstock.holding.item import ITEM, MADE, Items
+from penstock.holding.packed_rows import unpack_rows
 from penstock.log.local_log import LocalLog
 from penstock.outcome import failures_of
 from penstock.steps.chain import Chain, labelled
@@ -80,7 +81,7 @@ class _Release:
             yield self._unpack(released)
 
     def _unpack(self, blobs: Sequence[bytes]) -> Items:
-        items = unpack(blobs, self._step.released_type)
+        items = unpack_rows(blobs, self._step.released_type)
         self._released += len(items)
         return items
 
@@ -101,7 +102,7 @@ class _Release:
             waiting=sum(shard.held - shard.let_go - shard.dropped for shard in shards),
             waiting_in_all=sum(shard.waiting for shard in shards),
             holds=holds, shards=len(shards), places=report.places, digest=report.digest,
-            counts=_sums([shard.counts for shard in shards]), levels=_sums([shard.levels for shard in shards]),
+            counts=_sums([shard.counts for shard in shards]), levels=join_levels(shard.levels for shard in shards),
             noted=report.noted,
         )  # fmt: skip
 
@@ -109,14 +110,17 @@ class _Release:
         if self._step.released_type == ITEM:
             yield from self._fetch(run, items, lambda rows: rows)
             return
-        run.leaving = items
         made = (items["bits"] & MADE) != 0
         leaving = LeavingItems(items[~made])
-        yield from self._fetch(
-            run, leaving.items, lambda rows: self._step.release(rows, leaving.of(rows), self._leaving)
-        )
+
+        def release(rows: pa.RecordBatch) -> pa.RecordBatch:
+            run.leaving = leaving.of(rows)
+            return self._step.release(rows, run.leaving, self._leaving)
+
+        yield from self._fetch(run, leaving.items, release)
         if made.any():
-            yield from run.run_chain(self._step.make(items[made], self._leaving))
+            run.leaving = items[made]
+            yield from run.run_chain(self._step.make(run.leaving, self._leaving))
 
     def _fetch(
         self, run: TaskRun, items: Items, release: Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -135,6 +139,6 @@ class _Release:
 
 
 def _sums(numbers: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """By name, also where it is 0: a level that is 0 now was another one before."""
+    """By name."""
     names = {name for each in numbers for name in each}
     return {name: sum(each.get(name, 0) for each in numbers) for name in sorted(names)}

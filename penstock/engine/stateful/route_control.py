@@ -9,7 +9,7 @@ from threading import Event
 
 from penstock.backoff import Reminder
 from penstock.engine import events
-from penstock.engine.ledger import Ledger
+from penstock.engine.ledger import Ledger, StepSetting
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source
 from penstock.engine.stateful.control import ControlWriter
@@ -34,6 +34,8 @@ class RouteControl:
         self._writer = ControlWriter(log, plan.name)
         self._releases = Releases(log, ledger, plan, self._writer)
         self._reminder = Reminder()
+        self._settings: dict[str, StepSetting] = {}
+        """As they were told."""
 
     def tell_once(self) -> None:
         """Before a run that ends with what is in the log then. It waits for no time, but time has passed since the one
@@ -66,7 +68,12 @@ class RouteControl:
             self._writer.tick()
 
     def _pass_on_news(self) -> None:
-        """Tell the step what it finds elsewhere."""
+        """Tell the step what it finds elsewhere, and what operators have set since they were last looked at: after a
+        start all of it, as the step's state may be new."""
+        for key, setting in self._ledger.settings(self._route).items():
+            if self._settings.get(key) != setting:
+                self._writer.command(setting.command, setting.data.encode())
+                self._settings[key] = setting
         for name, data in self._step.new_commands(self._behind):
             self._writer.command(name, data.encode())
 

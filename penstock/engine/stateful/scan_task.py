@@ -20,7 +20,7 @@ from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source, replay_source
 from penstock.engine.stateful.control_records import control_items
 from penstock.engine.stateful.shards import BYPASS, pack
-from penstock.holding.item import Items
+from penstock.holding.item_columns import Column, ItemColumns
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
 from penstock.log.record_order import RangeOrder
@@ -38,8 +38,8 @@ def run_scan(
     """Yields what the holding step needs to decide, by shard; the report goes into the stage folder. ``source`` is
     whose records the stretch has: replayed ones were released once, so they go on at once."""
     with TaskRun(plan, plan.head_chain(), stretch) as run:
-        items = _scan(plan, log, batches, stretch, source, run)
-    yield pack(items)
+        found = _scan(plan, log, batches, stretch, source, run)
+    yield pack(found, plan.holding_step().item_type)
     write_task_report(plan, f"scan-{stretch.partition}-{stretch.start}-{stretch.end}", run.report())
 
 
@@ -55,14 +55,14 @@ def try_scan(plan: RoutePlan, log: LocalLog, ranges: Ranges) -> BatchReport:
 
 def _scan(
     plan: RoutePlan, log: LocalLog, batches: Iterable[pa.RecordBatch], stretch: Stretch, source: str, run: TaskRun
-) -> Items:
+) -> list[ItemColumns]:
     assert plan.holding is not None
     step, label = plan.holding_step(), plan.holding.label
     namespaces = namespace_pattern(plan.holding.config.namespace) if plan.holding.config.namespace else None
-    found: list[Items] = [np.empty(0, step.item_type)]
+    found: list[ItemColumns] = []
     if source == control_source(plan.name):
-        found.extend(control_items(batch, step) for batch in batches)
-        return np.concatenate(found)
+        found.extend(ItemColumns.of_rows(control_items(batch, step)) for batch in batches)
+        return found
     replayed = source == replay_source(plan.name)
     order = RangeOrder(log, {stretch.partition: (stretch.start, stretch.end)})
     deadly = {record.offset: record for record in plan.deadly_records if record.partition == stretch.partition}
@@ -77,13 +77,13 @@ def _scan(
             enter_step(label)
             scan = step.scan(kept, plan.key_secret)
             items = scanned_items(kept, order, scan, step.item_type)
-            items["bits"][~scan.keyed | replayed] |= BYPASS
+            items["bits"] = np.where(~scan.keyed | replayed, items["bits"] | BYPASS, items["bits"])
             parts = scan.parts
             if parts is not None and (named := ReplayedItems.of(kept)) is not None:
                 items, parts = _leave_out_neighbours(named, kept, items, parts)
             run.count_scanned(label, kept.num_rows, len(items), parts)
             found.append(items)
-    return np.concatenate(found)
+    return found
 
 
 def _without(
@@ -102,39 +102,42 @@ def _without(
         yield batch.filter(pc.invert(is_deadly))
 
 
-def scanned_items(rows: pa.RecordBatch, order: RangeOrder, scan: Scan, kind: np.dtype[np.void]) -> Items:
+def scanned_items(rows: pa.RecordBatch, order: RangeOrder, scan: Scan, kind: np.dtype[np.void]) -> ItemColumns:
     """What a scan has found in rows of the log, as items."""
-    items = _whole_rows(rows, order, kind)
+    columns = _columns_of_rows(rows, order)
     if scan.parts is not None:
-        items = items[scan.parts.rows]
-        items["item"] = scan.parts.numbers
-    items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
-    for name, column in scan.more.items():
-        items[name] = column
-    return items
+        columns = {name: column[scan.parts.rows] for name, column in columns.items()}
+        columns["item"] = scan.parts.numbers
+    return ItemColumns(kind, {**columns, "high": scan.high, "low": scan.low, "bits": scan.bits, **scan.more})
 
 
 def _leave_out_neighbours(
-    replayed: ReplayedItems, rows: pa.RecordBatch, items: Items, parts: ScannedParts
-) -> tuple[Items, ScannedParts]:
+    replayed: ReplayedItems, rows: pa.RecordBatch, items: ItemColumns, parts: ScannedParts
+) -> tuple[ItemColumns, ScannedParts]:
     """Of rows of which a single part is replayed, that part. It fails if it is not there any more."""
     places = place_key(rows).to_numpy()
     meant = replayed.among(places[parts.rows], items["item"])
     gone = ~np.isin(places, places[parts.rows[meant]]) & ~np.isin(places, place_key(parts.failures).to_numpy())
     lost = failures_of(replayed.as_wanted(rows.filter(pa.array(gone))), LOST, "the record no longer has this part")
     failures = pa.concat_batches([parts.failures, lost])
-    return items[meant], replace(parts, rows=parts.rows[meant], skipped=0, failures=failures)
+    return items.take(meant), replace(parts, rows=parts.rows[meant], skipped=0, failures=failures)
 
 
-def _whole_rows(rows: pa.RecordBatch, order: RangeOrder, kind: np.dtype[np.void]) -> Items:
+def _whole_rows(rows: pa.RecordBatch, order: RangeOrder, kind: np.dtype[np.void]) -> ItemColumns:
     """Rows as items that go on whatever the state says."""
-    items = np.zeros(rows.num_rows, kind)
-    for name in PLACE_COLUMNS:
-        items[name] = rows.column(name).to_numpy()
-    items["time"] = int64_values(rows.column("timestamp"))
-    items["order"] = order.stamps(items["partition"], items["offset"])
+    items = ItemColumns.zeros(kind, rows.num_rows)
+    for name, column in _columns_of_rows(rows, order).items():
+        items[name] = column
     items["bits"] = BYPASS
     return items
+
+
+def _columns_of_rows(rows: pa.RecordBatch, order: RangeOrder) -> dict[str, Column]:
+    """What an item has of the record that it is."""
+    columns = {name: rows.column(name).to_numpy() for name in PLACE_COLUMNS}
+    columns["time"] = int64_values(rows.column("timestamp"))
+    columns["order"] = order.stamps(columns["partition"], columns["offset"])
+    return columns
 
 
 def is_meant(rows: pa.RecordBatch, namespaces: re.Pattern[str] | None) -> np.ndarray:

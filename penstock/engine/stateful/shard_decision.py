@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
 from penstock.engine.stateful.shards import BYPASS, COMMAND, CONTROL, RELEASE, TICK
-from penstock.holding.decision import Decision
+from penstock.holding.decision import HIGHEST, Decision
 from penstock.holding.item import ITEM, Items
 from penstock.steps.contract import HoldingState
+
+SHARD_LAG = f"shard_lag_us{HIGHEST}"
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,10 @@ class ShardReport:
         return self.passed + self.held + self.skipped
 
     @classmethod
-    def of(cls, d: Decision) -> ShardReport:
+    def of(cls, d: Decision, lag: int | None = None) -> ShardReport:
+        """``lag``: how long ago (µs) the newest came that was decided on, if there was something."""
         holds = list(d.holds.items())
+        levels = d.levels if lag is None else {**d.levels, SHARD_LAG: lag}
         return cls(
             d.passed,
             d.let_go,
@@ -49,7 +54,7 @@ class ShardReport:
             d.made,
             dict(d.reasons),
             dict(d.counts),
-            dict(d.levels),
+            dict(levels),
         )
 
     def to_json(self) -> str:
@@ -60,11 +65,21 @@ class ShardReport:
         return cls(**json.loads(text))
 
 
+def lag_of(items: Items) -> int | None:
+    """How long ago (µs) the newest of a shard's records came; ``None`` without any. By this machine's clock, so it is
+    for people alone."""
+    times = items["time"][(items["bits"] & CONTROL) == 0]
+    return max(0, time.time_ns() // 1000 - int(times.max())) if len(times) else None
+
+
 def decide(state: HoldingState, items: Items) -> Decision:
     """The decision on what a shard was given: the state has no say in what bypasses it."""
     bits = items["bits"]
     ticks, releases = items["time"][(bits & TICK) != 0].tolist(), items["order"][(bits & RELEASE) != 0].tolist()
-    decision = state.decide(items[(bits & (CONTROL | BYPASS)) == 0], ticks, releases, items[(bits & COMMAND) != 0])
+    special = (bits & (CONTROL | BYPASS)) != 0
+    if not special.any():
+        return state.decide(items, (), ())
+    decision = state.decide(items[~special], ticks, releases, items[(bits & COMMAND) != 0])
     passing = _as_released(items[(bits & BYPASS) != 0], decision.released.dtype)
     if len(passing) == 0:
         return decision

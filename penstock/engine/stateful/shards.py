@@ -5,14 +5,16 @@ Spark places a shard by the hash of its number. The numbers are chosen so that e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.holding.item import ITEM, Items
+from penstock.holding.item import Items
+from penstock.holding.item_columns import ItemColumns
+from penstock.holding.packed_rows import pack_columns
 from penstock.steps.contract import Shard
 
 SHARDS = 4
@@ -56,17 +58,23 @@ def shard_at(number: int, secret: bytes) -> Shard:
     return Shard(shard_numbers().index(number), SHARDS, secret)
 
 
-def pack(items: Items) -> pa.RecordBatch:
+def pack(found: Sequence[ItemColumns], kind: np.dtype[np.void]) -> pa.RecordBatch:
     """The items by shard. What is no record goes to all of them."""
-    shard_of = items["high"] % np.uint64(SHARDS)
-    control = (items["bits"] & CONTROL) != 0
-    blobs = [items[(shard_of == place) | control].tobytes() for place in range(SHARDS)]
+    chosen: list[list[ItemColumns]] = [[] for _ in range(SHARDS)]
+    for items in found:
+        is_control = (items["bits"] & CONTROL) != 0
+        if is_control.any():
+            control, items = items.take(is_control), items.take(~is_control)
+            for of_shard in chosen:
+                of_shard.append(control)
+        shard_of = (items["high"] % np.uint64(SHARDS)).astype(np.uint8)
+        order = np.argsort(shard_of, kind="stable")
+        ends = np.cumsum(np.bincount(shard_of, minlength=SHARDS))
+        for of_shard, rows in zip(chosen, np.split(order, ends[:-1]), strict=True):
+            of_shard.append(items.take(rows))
+    blobs = [pack_columns(ItemColumns.joined(kind, of_shard)) for of_shard in chosen]
     columns = [pa.array(shard_numbers(), pa.int32()), pa.array(blobs, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
-
-
-def unpack(blobs: Iterable[bytes], kind: np.dtype[np.void] = ITEM) -> Items:
-    return np.concatenate([np.empty(0, kind), *(np.frombuffer(blob, kind) for blob in blobs)])
 
 
 def slices(released: Items) -> Iterator[tuple[int, Items]]:

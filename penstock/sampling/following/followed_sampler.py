@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from penstock.holding.decision import Decision, StateChange
 from penstock.holding.item import ITEM, Items
+from penstock.holding.waiting_groups import BYTES_PER_ITEM
 from penstock.sampling.commands import FLUSH
 from penstock.sampling.fold_units import in_log_order, items_of
 from penstock.sampling.following.waiting_logs import Decisions, Followed, WaitingLogs, encode_change
@@ -127,7 +128,12 @@ class FollowedSampler:
             holds=_lowest(dict(decision.holds), dict(self._logs.lowest_offsets())),
             reasons=dict(decision.reasons) | reasons,
             counts=dict(Counter(decision.counts) + Counter({"logs_sampled": len(sampled)})),
-            levels={**decision.levels, "logs_size": self._logs.traces, "logs_limit": self._logs.limit},
+            levels={
+                **decision.levels,
+                "logs_size": self._logs.traces,
+                "logs_limit": self._logs.limit,
+                "state_bytes": sum(own + of_logs for own, of_logs in self._sizes),
+            },
         )
 
     def _divided(self, decided: Followed, decisions: Decisions) -> tuple[Followed, Followed]:
@@ -147,7 +153,7 @@ class FollowedSampler:
         """The change of the sampler, and that of logs."""
         own = list(change.append)
         blobs, size = len(self._sizes), sum(size for _, size in self._sizes)
-        too_much = blobs >= MOST_BLOBS or size > LEAST_BYTES + 3 * len(self._logs) * ITEM.itemsize
+        too_much = blobs >= MOST_BLOBS or size > LEAST_BYTES + 3 * len(self._logs) * BYTES_PER_ITEM
         if change.drop or (logs and too_much):
             own = own if change.drop else self._sampler.write_anew()
             others = list(self._logs.snapshot())

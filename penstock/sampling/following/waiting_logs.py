@@ -17,6 +17,7 @@ import numpy.typing as npt
 from penstock.holding.held_items import Delta, HeldItems
 from penstock.holding.item import ITEM, KEY, Items, Keys, sorted_by_log
 from penstock.holding.key_table import KeyTable
+from penstock.holding.packed_rows import pack_rows, unpack_rows
 from penstock.sampling.trace_homes import NOWHERE, TRACE, Rows
 
 ITEMS_PER_BLOB = 1 << 17
@@ -112,9 +113,9 @@ class WaitingLogs:
         return self._held.lowest_offsets()
 
     def apply(self, blob: bytes) -> None:
-        (keys,) = _HEAD.unpack_from(blob)
-        released = np.frombuffer(blob, KEY, keys, _HEAD.size)
-        self._held.apply(Delta(released, np.frombuffer(blob, ITEM, offset=_HEAD.size + released.nbytes)))
+        (size,) = _HEAD.unpack_from(blob)
+        keys, items = blob[_HEAD.size : _HEAD.size + size], blob[_HEAD.size + size :]
+        self._held.apply(Delta(unpack_rows([keys], KEY), unpack_rows([items], ITEM)))
 
     def snapshot(self) -> Iterator[bytes]:
         """Blobs that make the same logs wait."""
@@ -135,8 +136,8 @@ class WaitingLogs:
 def encode_change(gone: Items, added: Items) -> bytes:
     """What a batch has changed: of the traces of which logs went that had waited, none waits but those that were
     added."""
-    keys = _once(gone)
-    return _HEAD.pack(len(keys)) + keys.tobytes() + added.tobytes()
+    keys = pack_rows(_once(gone))
+    return _HEAD.pack(len(keys)) + keys + pack_rows(added)
 
 
 def _once(items: Items) -> Keys:

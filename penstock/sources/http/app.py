@@ -8,7 +8,9 @@ Every module named here does one of these; what is in this one is their order.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from penstock.sources.http import responses
 from penstock.sources.http.access.auth_tokens import Headers, TokenTable, presented_secret, query_secret
@@ -19,7 +21,7 @@ from penstock.sources.http.access.endpoints import ENDPOINTS, Endpoint, Shape
 from penstock.sources.http.access.key_searches import KeySearches
 from penstock.sources.http.application import Application, Exchange
 from penstock.sources.http.body import pixel, segment_messages
-from penstock.sources.http.body.body_events import BadBody, events, lines
+from penstock.sources.http.body.body_events import BadBody, Malformed, events, lines
 from penstock.sources.http.body.encodings import (
     DamagedBody,
     TooLarge,
@@ -38,6 +40,9 @@ from penstock.sources.http.openapi import description
 from penstock.sources.http.request import Request, Scope
 from penstock.sources.http.responses import Answer, Refused
 
+if TYPE_CHECKING:
+    from penstock.sources.http.body.bundles import SentBundle
+
 __all__ = ["Collector", "Exchange", "Scope"]
 
 
@@ -50,12 +55,15 @@ class Collector(Application[Endpoint]):
         super().__init__(limits, tally, connections)
         self.intake = EventIntake(config, source, tally, self.readiness)
         self._tokens = TokenTable(config.tokens)
+        self._own_sources = {token.id: token.source for token in config.tokens if token.source is not None}
         self._cors = Cors(config.tokens)
         self._limits = limits
         self._addresses = ClientAddress(config.trusted_proxies)
         self._key_searches = KeySearches(self._addresses.is_trusted)
         self._keys = Lane("keys", limits.body_timeout)
         self._soon = Lane("soon", limits.body_timeout)
+        # Nobody else waits for the compiler, which the first bundle loads.
+        self._bundles = Lane("bundles", limits.body_timeout)
         self._alone = Lane("alone", limits.body_timeout)
         self.pages["/openapi.json"] = description.answer
 
@@ -115,6 +123,8 @@ class Collector(Application[Endpoint]):
             self.bodies.room.release(len(received))
         if endpoint.shape is Shape.LINES:
             return responses.accepted_lines(len(taken.batch) - taken.malformed, taken.malformed)
+        if endpoint.shape is Shape.BUNDLES:
+            return responses.accepted_bundles(len(taken.batch) - taken.malformed, taken.malformed, taken.reasons)
         return responses.accepted(len(taken.batch))
 
     async def _take_pixel(self, request: Request) -> None:
@@ -142,8 +152,9 @@ class Collector(Application[Endpoint]):
             return await self._take_alone(request, received, encoding, form, origin)
         assert body is not None
         if chosen is Pace.SOON:
-            async with self._soon.turn(origin.sender):
-                prepared = await self._soon.run(partial(self._prepared, request, body, form, origin))
+            lane = self._bundles if request.endpoint.shape is Shape.BUNDLES else self._soon
+            async with lane.turn(origin.sender):
+                prepared = await lane.run(partial(self._prepared, request, body, form, origin))
         else:
             prepared = self._prepared(request, body, form, origin)
         await self.intake.commit(prepared)
@@ -175,8 +186,18 @@ class Collector(Application[Endpoint]):
             return self.intake.prepare(events(body, limits), origin)
         if shape is Shape.LINES:
             return self.intake.prepare(lines(body if form is None else file_of_form(form, body), limits), origin)
+        if shape is Shape.BUNDLES:
+            return self.intake.prepare(self._checked_bundles(request, body), origin)
         call = segment_messages.Call(body, request.endpoint.message_type, limits)
         return self.intake.prepare(call.messages(partial(_check_key, request)), origin, messages=True)
+
+    def _checked_bundles(self, request: Request, body: bytes) -> Iterator[SentBundle | Malformed]:
+        from penstock.sources.http.body.bundles import check_bundles
+        from penstock.sources.http.body.cloud_events import find_in_request  # load the compiler, for who needs it
+
+        assert request.grant is not None
+        found = find_in_request(request.headers, body, self._limits)
+        return check_bundles(found, self._own_sources.get(request.grant.token_id))
 
     def _admit(self, request: Request, secret: str | None) -> None:
         """Identify the sender by its secret, or refuse it."""

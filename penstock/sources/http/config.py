@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -12,6 +13,7 @@ from penstock.config.component import ComponentConfig, Listening, SourceConfig
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.listen_address import Address
 from penstock.config.value_types.quantities import ByteSize, Duration
+from penstock.conflation.bundle import NAME_RULE, is_name
 from penstock.sources.http.access.origins import checked_origin
 
 LARGEST_APPEND = 48 * 2**20
@@ -30,8 +32,8 @@ class TokenConfig(ComponentConfig):
     )
     server_secret: SecretStr | None = Field(
         default=None,
-        description="Opens the server API, Segment's endpoints and bulk. Not the JS endpoint and the pixel: it has no"
-        " business in a web page, and being refused there is how one finds out that it got into one.",
+        description="Opens the server API, Segment's endpoints, bulk and bundles. Not the JS endpoint and the pixel: it"
+        " has no business in a web page, and being refused there is how one finds out that it got into one.",
     )
     origins: list[Annotated[str, AfterValidator(checked_origin)]] = Field(
         default=[],
@@ -47,6 +49,29 @@ class TokenConfig(ComponentConfig):
             raise ValueError(f"token '{self.id}' has no secret; give it a client_secret, a server_secret or both")
         if not all(secrets):
             raise ValueError(f"token '{self.id}' has an empty secret; is the variable it comes from set?")
+        return self
+
+
+def _checked_source(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(NAME_RULE)
+    return name
+
+
+class HttpTokenConfig(TokenConfig):
+    """Who may send, and whose state. ``client_secret`` is public by nature (it is in a web page); ``server_secret`` is
+    not."""
+
+    source: Annotated[str, AfterValidator(_checked_source)] | None = Field(
+        default=None,
+        description="The only source whose bundles the server secret may send to `/api/v1/bundles`; those of others are"
+        " kept as failed. Absent: any source.",
+    )
+
+    @model_validator(mode="after")
+    def _can_send_bundles(self) -> Self:
+        if self.source is not None and self.server_secret is None:
+            raise ValueError(f"token '{self.id}' has a source and no server_secret, which is what opens the bundles")
         return self
 
 
@@ -119,7 +144,14 @@ class LimitsConfig(ServerLimits):
     event_bytes: AppendSize = Field(
         default=51_200, gt=0, description="Largest single event, at most 48MiB. Over: 413 with its index."
     )
-    body_events: int = Field(default=100_000, gt=0, description="Most events (or bulk lines) in one body. Over: 413.")
+    bundle_bytes: AppendSize = Field(
+        default=10_000_000,
+        gt=0,
+        description="Largest single bundle of state, at most 48MiB; `body_bytes` counts too. Over: 413 with its index.",
+    )
+    body_events: int = Field(
+        default=100_000, gt=0, description="Most events (or bulk lines, or bundles) in one body. Over: 413."
+    )
     body_tokens: int = Field(
         default=2_000_000,
         gt=0,
@@ -155,7 +187,7 @@ class CollectorConfig(SourceConfig):
         description="host:port on which the counters are shown to Prometheus (`/metrics`), apart from `listen`. By"
         " default for this machine only: 127.0.0.1, at the port of `listen` plus 1000 (8001: 9001).",
     )
-    tokens: list[TokenConfig] = Field(description="Who may send.")
+    tokens: Sequence[TokenConfig] = Field(description="Who may send.")
     workers: int = Field(default=2, ge=1, le=64, description="Processes; each owns one partition of the log.")
     limits: ServerLimits = Field(default=ServerLimits(), description="Sizes and times that protect the server.")
     trusted_proxies: list[Annotated[str, AfterValidator(_checked_network)]] = Field(
@@ -177,7 +209,7 @@ class CollectorConfig(SourceConfig):
 
     @field_validator("tokens")
     @classmethod
-    def _distinct_tokens(cls, tokens: list[TokenConfig]) -> list[TokenConfig]:
+    def _distinct_tokens(cls, tokens: Sequence[TokenConfig]) -> Sequence[TokenConfig]:
         seen: dict[str, str] = {}
         for token in tokens:
             if token.id in (other.id for other in tokens if other is not token):
@@ -200,7 +232,7 @@ class HttpConfig(CollectorConfig):
     listen: Address = Field(
         default="127.0.0.1:8001", description="host:port. The default is reachable from this machine only."
     )
-    tokens: list[TokenConfig] = Field(description="Who may send; at least one.")
+    tokens: list[HttpTokenConfig] = Field(description="Who may send; at least one.")
     limits: LimitsConfig = Field(default=LimitsConfig(), description="Sizes and times that protect the server.")
     namespace: str | None = Field(default=None, description="Namespace of the records; the source's name if absent.")
     expose_secret: bool = Field(
@@ -209,7 +241,7 @@ class HttpConfig(CollectorConfig):
 
     @field_validator("tokens")
     @classmethod
-    def _has_tokens(cls, tokens: list[TokenConfig]) -> list[TokenConfig]:
+    def _has_tokens(cls, tokens: list[HttpTokenConfig]) -> list[HttpTokenConfig]:
         if not tokens:
             raise ValueError("no tokens: nobody could send; add one such as {id: site, client_secret: ...}")
         return tokens

@@ -113,7 +113,7 @@ class _Page:
             ("events", "Events taken.", sum(t.events for t in tallies)),
             (
                 "malformed",
-                "Bulk lines that were no events, spans with wrong ids.",
+                "Bulk lines that were no events, bundles that were no good, spans with wrong ids.",
                 sum(t.malformed for t in tallies),
             ),
             ("bytes", "Bytes of event data put into the log.", sum(t.bytes for t in tallies)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -35,6 +36,14 @@ def accepted(events: int) -> Answer:
 
 def accepted_lines(events: int, malformed: int) -> Answer:
     return Answer(200, _JSON, b'{"status":"ok","accepted":%d,"malformed":%d}' % (events, malformed))
+
+
+def accepted_bundles(bundles: int, malformed: int, reasons: Sequence[str]) -> Answer:
+    """``reasons`` are those of the first malformed ones."""
+    if not malformed:
+        return accepted(bundles)
+    body = {"status": "ok", "accepted": bundles, "malformed": malformed, "reasons": list(reasons)}
+    return Answer(200, _JSON, orjson.dumps(body))
 
 
 def refusal(status: HTTPStatus, code: str, message: str, *headers: tuple[str, str], index: int | None = None) -> Answer:

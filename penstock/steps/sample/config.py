@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from penstock.config.component import ComponentConfig, StepConfig
+from penstock.otlp.row_times import Times
+from penstock.sampling.decision_names import MOST_ORIGINS, OTHER
 from penstock.sampling.policy_config import Policies
 
 
@@ -45,6 +48,30 @@ class StressReliefConfig(ComponentConfig):
         if self.below is not None and self.below >= self.above:
             raise ValueError("below must be less than above, or it would begin and end at once")
         return self
+
+
+class DecisionFromConfig(ComponentConfig):
+    """Where traces are from, as metrics of decisions say it: by an attribute of the resource of the first span that
+    came when a policy decided."""
+
+    resource_attribute: str = Field(min_length=1, description="The attribute; its value is text.")
+    values: dict[str, str] = Field(
+        min_length=1, max_length=MOST_ORIGINS - 1,
+        description="Names for what is counted, each with a regular expression (RE2); the first that is found in the"
+        f" value counts, and where none is, the name is `{OTHER}`. Few names: each is a time series per policy.",
+    )  # fmt: skip
+
+    @field_validator("values")
+    @classmethod
+    def _can_be_matched(cls, values: dict[str, str]) -> dict[str, str]:
+        # Imported here: only pipelines that sample need Arrow for it.
+        from penstock.sampling.conditions.distinct_texts import check_pattern
+
+        for name, pattern in values.items():
+            if not name:
+                raise ValueError("a name is empty")
+            check_pattern(pattern)
+        return values
 
 
 class SampleConfig(StepConfig):
@@ -98,10 +125,22 @@ class SampleConfig(StepConfig):
         description="When the pipeline is stopped, let everything that waits go on, and the decisions as decision"
         " spans, for another pipeline.",
     )
+    decision_from: DecisionFromConfig | None = Field(
+        default=None, description="Count decisions also by where traces are from."
+    )
+    times: Times = Field(
+        default=Times.MICROSECONDS,
+        description="How fine `start_time` and `end_time` are in tables and files: `microseconds`, or `nanoseconds` for"
+        " destinations that have a type `timestamp_ns` or no types.",
+    )
     names: Names = Field(
         default=Names.PENSTOCK,
         description="The prefix of the attributes `.decision` and `.flushes` on what leaves. Both are understood.",
     )
+
+    def types_asked(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        if self.times is Times.NANOSECONDS:
+            yield ("times",), "timestamp_ns"
 
     @model_validator(mode="after")
     def _is_small_enough(self) -> Self:

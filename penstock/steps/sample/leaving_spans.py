@@ -36,9 +36,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 class LeavingSpans:
-    def __init__(self, marks: SpanMarks) -> None:
+    """``nanoseconds``: the times in rows are that fine."""
+
+    def __init__(self, marks: SpanMarks, nanoseconds: bool = False) -> None:
         self._marks = marks
-        self._rows = SpanRows()
+        self._rows = SpanRows(nanoseconds=nanoseconds)
         self._log_rows = LogRows()
         self._shared = lru_cache(maxsize=1_024)(self._new_shared)
 

@@ -72,7 +72,7 @@ class SpanMarks:
         return bytes(message.SerializeToString())
 
     def decision(self, item: np.void, trace_id: bytes) -> bytes:
-        """A request with the decision on a trace."""
+        """A request with the decision on a trace, and what a later span of it would say if it is sampled."""
         message = ExportTraceServiceRequest()
         group = message.resource_spans.add()
         sampled = not int(item["bits"]) & NOT_SAMPLED
@@ -82,6 +82,7 @@ class SpanMarks:
         span.start_time_unix_nano = span.end_time_unix_nano = moment
         if not any(span.span_id):
             span.span_id = trace_id[:8]
+        span.attributes.extend(self._decided(int(item["bits"]), float(item["weight"])))
         return bytes(message.SerializeToString())
 
     def made_rows(self, items: Items, data: Sequence[bytes], as_otlp: bool) -> pa.RecordBatch:
@@ -96,15 +97,22 @@ class SpanMarks:
         return with_items(with_places(rows, partition, int64_array(items["offset"])), items["item"])
 
     def _attributes(self, bits: int, weight: float) -> list[KeyValue]:
-        number = bits & NO_POLICY
         if bits & int(AS_IT_IS | FLUSHED):
             return []
-        name = self._policies[number] if number < len(self._policies) else None
         if self._dry_run:
+            name = self._name(bits)
             found = [_truth(DRY_SAMPLED, not bits & NOT_SAMPLED)]
             return found if name is None else [*found, _text(DRY_POLICY, name)]
-        found = [KeyValue(key=ADJUSTED_COUNT, value=AnyValue(double_value=weight))]
+        return self._decided(bits, weight)
+
+    def _decided(self, bits: int, weight: float) -> list[KeyValue]:
+        name = self._name(bits)
+        found = [] if bits & NOT_SAMPLED else [KeyValue(key=ADJUSTED_COUNT, value=AnyValue(double_value=weight))]
         return found if name is None else [_text(POLICY, name), *found]
+
+    def _name(self, bits: int) -> str | None:
+        number = bits & NO_POLICY
+        return self._policies[number] if number < len(self._policies) else None
 
     def _placeholder(self, span: Span, bits: int) -> bytes:
         message = ExportTraceServiceRequest()
@@ -112,8 +120,7 @@ class SpanMarks:
         group.resource.attributes.append(_text("service.name", PLACEHOLDER_SERVICE))
         made = group.scope_spans.add().spans.add(trace_id=span.trace_id, span_id=span.span_id, name=PLACEHOLDER_NAME)
         made.start_time_unix_nano, made.end_time_unix_nano = span.start_time_unix_nano, span.end_time_unix_nano
-        name = self._policies[bits & NO_POLICY] if bits & NO_POLICY < len(self._policies) else ""
-        made.attributes.append(_text(POLICY, name))
+        made.attributes.append(_text(POLICY, self._name(bits) or ""))
         return bytes(message.SerializeToString())
 
     def _mark(self, resource: Resource, entry: Span | LogRecord, bits: int) -> None:

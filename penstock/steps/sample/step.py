@@ -12,13 +12,20 @@ import pyarrow as pa
 
 from penstock.holding.item import Items
 from penstock.otlp.log_rows import log_casts
+from penstock.otlp.row_times import Times
 from penstock.otlp.span_rows import row_casts
 from penstock.record import Record
 from penstock.sampling.commands import STRESS_IS_OVER, Place, flush_command, rate_command, stress_command
 from penstock.sampling.conditions_of_policies import ConditionBits
+from penstock.sampling.decision_names import OTHER
 from penstock.sampling.following.followed_sampler import FollowedSampler
 from penstock.sampling.following.waiting_logs import WaitingLogs
-from penstock.sampling.policy_config import RemoteProbabilisticPolicy, ThresholdPolicy, all_policies
+from penstock.sampling.policy_config import (
+    FROM_LEDGER,
+    RemoteProbabilisticPolicy,
+    ThresholdPolicy,
+    all_policies,
+)
 from penstock.sampling.policy_program import PolicyProgram
 from penstock.sampling.sampler import Sampler
 from penstock.sampling.sampler_limits import SamplerLimits
@@ -47,7 +54,9 @@ class Sample(HoldingStep[SampleConfig]):
         super().__init__(config)
         self.flush_on_shutdown = config.flush_on_shutdown
         self._follows = Follower.LOGS in config.follow
-        self.casts: Mapping[str, str] = row_casts() | (log_casts() if self._follows else {})
+        self._nanoseconds = config.times is Times.NANOSECONDS
+        of_logs = log_casts() if self._follows else {}
+        self.casts: Mapping[str, str] = row_casts(nanoseconds=self._nanoseconds) | of_logs
 
     def scan(self, batch: pa.RecordBatch, secret: bytes) -> Scan:
         return self._scanner.scan(batch, secret)
@@ -68,7 +77,14 @@ class Sample(HoldingStep[SampleConfig]):
         )
         program = PolicyProgram.of(config.policies, self._conditions.bits, self._conditions.described)
         sampler = Sampler(
-            program, limits, shard.count, shard.secret, config.dry_run, config.stress_relief is not None, self._follows
+            program,
+            limits,
+            shard.count,
+            shard.secret,
+            config.dry_run,
+            config.stress_relief is not None,
+            self._follows,
+            ("",) if config.decision_from is None else (OTHER, *config.decision_from.values),
         )
         own = limits.split(shard.count)
         # As many traces as may wait, and as many again of which nothing but logs has come.
@@ -78,7 +94,20 @@ class Sample(HoldingStep[SampleConfig]):
     def new_commands(self, behind: Callable[[], int]) -> Iterator[tuple[str, str]]:
         yield from self._stress.changes(behind)
         for policy, percentage in self._rates.changes():
-            yield RATE_NAMESPACE, json.dumps({"policy": policy, "percentage": percentage})
+            yield self.setting(policy, percentage)
+
+    @property
+    def settable(self) -> list[str]:
+        """The policies whose percentage operators set."""
+        policies = all_policies(self.config.policies)
+        return [
+            each.name
+            for each in policies
+            if isinstance(each, RemoteProbabilisticPolicy) and each.rate_from == FROM_LEDGER
+        ]
+
+    def setting(self, name: str, percentage: float) -> tuple[str, str]:
+        return RATE_NAMESPACE, json.dumps({"policy": name, "percentage": percentage})
 
     def commands(self, records: pa.RecordBatch) -> Items:
         name, data = records.column("namespace")[0].as_py(), records.column("data")[0].as_py()
@@ -110,8 +139,8 @@ class Sample(HoldingStep[SampleConfig]):
 
     @cached_property
     def _scanner(self) -> SpanScanner | FollowingScanner:
-        policies = all_policies(self.config.policies)
-        spans = SpanScanner(self._conditions.conditions, any(isinstance(each, ThresholdPolicy) for each in policies))
+        thresholds = any(isinstance(each, ThresholdPolicy) for each in all_policies(self.config.policies))
+        spans = SpanScanner(self._conditions.conditions, thresholds, self._policy_names, self.config.decision_from)
         return FollowingScanner(spans) if self._follows else spans
 
     @cached_property
@@ -120,12 +149,14 @@ class Sample(HoldingStep[SampleConfig]):
 
     @cached_property
     def _leaving_spans(self) -> LeavingSpans:
-        return LeavingSpans(SpanMarks(self._policy_names, self.config.names, self.config.dry_run))
+        marks = SpanMarks(self._policy_names, self.config.names, self.config.dry_run)
+        return LeavingSpans(marks, self._nanoseconds)
 
     @cached_property
     def _rates(self) -> RemoteRates:
         policies = all_policies(self.config.policies)
-        return RemoteRates([each for each in policies if isinstance(each, RemoteProbabilisticPolicy)])
+        remote = [each for each in policies if isinstance(each, RemoteProbabilisticPolicy)]
+        return RemoteRates([each for each in remote if each.rate_from != FROM_LEDGER])
 
     @cached_property
     def _stress(self) -> StressRelief:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from penstock.config.component import StepConfig
 from penstock.config.value_types.quantities import ByteSize
+from penstock.otlp.row_times import Times
 
 
 class Attributes(StrEnum):
@@ -16,13 +17,6 @@ class Attributes(StrEnum):
 
     TEXT = "text"
     OBJECT = "object"
-
-
-class Times(StrEnum):
-    """How fine the start and the end of a span are."""
-
-    MICROSECONDS = "microseconds"
-    NANOSECONDS = "nanoseconds"
 
 
 class SpansConfig(StepConfig):

@@ -14,12 +14,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from penstock.items import number_items
 from penstock.otlp.json_requests import Signal
 from penstock.otlp.request_bytes import NOT_OTLP, NotOtlp, parse_request
+from penstock.otlp.row_times import Times
 from penstock.otlp.span_rows import SpanRows, row_casts
 from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
 from penstock.record import Header
 from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.headers import without_header
-from penstock.steps.spans.config import Attributes, SpansConfig, Times
+from penstock.steps.spans.config import Attributes, SpansConfig
 
 BAD_IDS = "bad_ids"
 TOO_LARGE = "too_large"

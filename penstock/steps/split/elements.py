@@ -1,32 +1,14 @@
-"""The elements of arrays that were found in documents, and documents made anew around each of them."""
+"""Documents made anew around each element of arrays that were found in documents."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.compiled import Bytes, compiled
 from penstock.json.arrow_text import copy_bytes
 from penstock.json.containers import value_end
 from penstock.json.find import Spans
-from penstock.json.tokens import CLOSE_ARRAY, COMMA, skip_whitespace
-
-
-@compiled
-def count_elements(buf: Bytes, starts: Spans, ends: Spans, chosen: npt.NDArray[np.bool_]) -> Spans:
-    """How many elements the well-formed arrays at ``[starts, ends)`` have; zero for those that are not chosen."""
-    counts = np.zeros(len(starts), np.int64)
-    for row in range(len(starts)):
-        if not chosen[row]:
-            continue
-        end = ends[row]
-        i = skip_whitespace(buf, starts[row] + 1, end)
-        while buf[i] != CLOSE_ARRAY:
-            i = skip_whitespace(buf, value_end(buf, i, end), end)
-            counts[row] += 1
-            if buf[i] == COMMA:
-                i = skip_whitespace(buf, i + 1, end)
-    return counts
+from penstock.json.tokens import skip_whitespace
 
 
 @compiled

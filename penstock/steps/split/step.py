@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.json.arrow_text import arrow_array, quoted
+from penstock.json.containers import count_elements
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path, format_path
 from penstock.json.tokens import ABSENT, ARRAY, NULL
@@ -14,7 +15,7 @@ from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.fields import field_path
 from penstock.steps.outcomes import Flags, failures, not_json, with_data
 from penstock.steps.split.config import Empty, Others, SplitConfig
-from penstock.steps.split.elements import count_elements, documents_around
+from penstock.steps.split.elements import documents_around
 
 NOT_ARRAY = "not_array"
 TOO_LARGE = "too_large"

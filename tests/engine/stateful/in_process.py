@@ -16,8 +16,8 @@ from penstock.engine.delivery.task_report import BatchReport, add_up
 from penstock.engine.failed.failed_items import FailedItem, failed_items
 from penstock.engine.pipeline import route_plan
 from penstock.engine.route_plan import RoutePlan
-from penstock.engine.spark import shard_processor
 from penstock.engine.spark.shard_processor import ShardProcessor
+from penstock.engine.stateful import shard_home
 from penstock.engine.stateful.release_task import run_release
 from penstock.engine.stateful.scan_task import run_scan
 from penstock.log.local_log import LocalLog
@@ -117,9 +117,9 @@ class HoldingRoute:
 
     def move_to_another_worker(self) -> None:
         """To one that knows less: the state that it has is older, or none."""
-        self._elsewhere, here = shard_processor._states.copy(), self._elsewhere
-        shard_processor._states.clear()
-        shard_processor._states.update(here)
+        self._elsewhere, here = shard_home._memories.copy(), self._elsewhere
+        shard_home._memories.clear()
+        shard_home._memories.update(here)
 
 
 def run_tasks(plan: RoutePlan, log: LocalLog, store: Store, stretches: Sequence[Stretch]) -> BatchReport:

@@ -18,7 +18,7 @@ from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.ledger import Act
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.route_sources import control_source
-from penstock.engine.spark import shard_processor
+from penstock.engine.stateful import shard_home
 from penstock.engine.stateful.control_records import released_rows
 from penstock.engine.stateful.hold_limit import held_bytes, release_point, up_to
 from penstock.engine.stateful.route_control import RouteControl
@@ -45,9 +45,9 @@ ROUTE = "out"
 
 @pytest.fixture(autouse=True)
 def no_state_of_others() -> Iterator[None]:
-    shard_processor._states.clear()
+    shard_home._memories.clear()
     yield
-    shard_processor._states.clear()
+    shard_home._memories.clear()
 
 
 class Run:

@@ -53,10 +53,11 @@ from penstock.engine.pipeline import Pipeline
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import control_source
-from penstock.engine.spark import shard_processor
+from penstock.engine.stateful import shard_home
 from penstock.engine.stateful.control import ControlWriter
 from penstock.engine.stateful.control_records import tick_record
 from penstock.engine.stateful.releases import Releases
+from penstock.engine.stateful.shard_memory import ShardMemory
 from penstock.engine.stateful.state_recovery import give_up_state, recover_state
 from penstock.errors import PenstockError, RefusedError
 from penstock.log.read_ranges import Stretch
@@ -230,7 +231,7 @@ class Control:
 class HoldingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        shard_processor._states.clear()
+        shard_home._memories.clear()
         self.folder = tempfile.TemporaryDirectory(prefix="penstock-holding-")
         self.opened: Pipeline = pipeline(Path(self.folder.name), CONFIG)
         self.records: list[tuple[int, int, bool]] = []
@@ -241,7 +242,7 @@ class HoldingMachine(RuleBasedStateMachine):
         self.control_records: list[Control] = []
         self.asked = 0
         """How many records there were when an operator last asked for a release that is not carried out."""
-        self.elsewhere: dict[tuple[str, int], shard_processor._Known] = {}
+        self.elsewhere: dict[tuple[str, int], ShardMemory] = {}
         self.older: Query | None = None
         self.deadly: set[int] = set()
         """The numbers of all records that were ever left out."""
@@ -360,14 +361,14 @@ class HoldingMachine(RuleBasedStateMachine):
 
     @rule()
     def move_to_another_worker(self) -> None:
-        here = dict(shard_processor._states)
-        shard_processor._states.clear()
-        shard_processor._states.update(self.elsewhere)
+        here = dict(shard_home._memories)
+        shard_home._memories.clear()
+        shard_home._memories.update(self.elsewhere)
         self.elsewhere = here
 
     @rule()
     def start_again(self) -> None:
-        shard_processor._states.clear()
+        shard_home._memories.clear()
         self.elsewhere.clear()
 
     @rule()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.route_sources import control_source, replay_source
-from penstock.engine.spark import shard_processor
+from penstock.engine.stateful import shard_home
 from penstock.engine.stateful.control_records import release_record
 from penstock.engine.stateful.shards import SHARDS, shard_numbers
 from penstock.record import Header, Record
@@ -24,9 +24,9 @@ DEDUPE = {"dedupe": {"key": ["k"], "window": "1h"}}
 
 @pytest.fixture(autouse=True)
 def no_state_of_others() -> Iterator[None]:
-    shard_processor._states.clear()
+    shard_home._memories.clear()
     yield
-    shard_processor._states.clear()
+    shard_home._memories.clear()
 
 
 def numbers(rows: list[dict[str, object]]) -> list[object]:
@@ -191,7 +191,7 @@ batches = st.lists(
 def test_a_task_that_fails_or_moves_decides_as_if_it_had_not(
     tmp_path_factory: pytest.TempPathFactory, taken: list[tuple[list[tuple[int, bool]], str]]
 ) -> None:
-    shard_processor._states.clear()
+    shard_home._memories.clear()
     route = HoldingRoute(tmp_path_factory.mktemp("route"), [GATHER])
     waiting: dict[int, list[int]] = {}
     number = 0

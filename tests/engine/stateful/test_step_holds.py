@@ -10,7 +10,7 @@ from penstock.destinations.file.destination import FileDestination
 from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.ledger import Totals
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.spark import shard_processor
+from penstock.engine.stateful import shard_home
 from penstock.engine.stateful.state_recovery import give_up_state
 from penstock.log.read_ranges import Stretch
 from tests.engine.projects import append_all, pipeline
@@ -43,7 +43,7 @@ def deliver(opened: Pipeline, store: Store) -> None:
 
 
 def test_a_group_that_another_partition_closed_does_not_wait_again_when_the_state_is_lost(tmp_path: Path) -> None:
-    shard_processor._states.clear()
+    shard_home._memories.clear()
     opened = pipeline(tmp_path, CONFIG)
     app = append_all(opened, "app", [event(0, "before", done=True)])
     web = append_all(opened, "web", [event(1, "open"), event(2, "order")])
@@ -55,7 +55,7 @@ def test_a_group_that_another_partition_closed_does_not_wait_again_when_the_stat
     assert opened.ledger.held("out") == {web: 0, app: 1}
     assert opened.floors() == {web: 0, app: 1}
 
-    shard_processor._states.clear()
+    shard_home._memories.clear()
     give_up_state(opened.ledger, opened.log, opened.plan("out"))
     store = Store()
     deliver(opened, store)

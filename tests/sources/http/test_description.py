@@ -36,6 +36,7 @@ ALSO_WRONGLY = {
     "/api/v1/p.gif",
     "/api/v1/s2s/event",
     "/api/v1/events/bulk",
+    "/api/v1/bundles",
     "/v1/batch",
     "/v1/track",
 }

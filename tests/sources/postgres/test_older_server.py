@@ -98,9 +98,23 @@ def test_the_tables_of_an_older_server_are_copied_again_if_the_summary_is_lost_t
     assert rig.is_mirrored("public.t")
 
 
+def make_it_send_again(rig: Rig, server: Server) -> None:
+    """Let the server forget what was confirmed, so that it sends the newest transaction again. It writes that down from
+    time to time, so it may not forget at once."""
+    confirmed = "SELECT confirmed_flush_lsn FROM pg_replication_slots"
+    for number in range(100, 120):
+        before = rig.ask(confirmed)
+        server.kill()
+        server.start(settings=LOGICAL)
+        if rig.ask(confirmed) != before:
+            return
+        rig.ask(f"INSERT INTO t VALUES ({number})")
+        rig.catch_up()
+    raise AssertionError("the server forgets nothing")
+
+
 def test_another_transaction_in_the_same_place_is_known_by_its_time(rig: Rig, server: Server) -> None:
-    server.kill()  # it forgets what was confirmed, and sends the newest transaction again
-    server.start(settings=LOGICAL)
+    make_it_send_again(rig, server)
     summary = rig.folder / "state" / "positions.json"
     content = json.loads(summary.read_text())
     content["taken"]["time"] += 1

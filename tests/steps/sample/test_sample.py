@@ -221,7 +221,59 @@ def test_a_flush_counts_on_and_hands_over_decisions(before: str | None) -> None:
     resource_of, decided = one_span(row)
     assert attributes(resource_of) == {"penstock.decision": True}
     assert (decided.name, decided.trace_id) == ("decision", span(2).trace_id)
+    assert attributes(decided) == {"sampling.policy": "errors", "sampling.adjusted_count": 1.0}
     assert not made["bits"][0] & NOT_SAMPLED
+
+
+NOISE = {"name": "noise", "type": "downgrader", "downgrade_to": "NotSampled"}
+NOISY = {"name": "noisy", "type": "string_attribute", "key": "noise", "values": ["yes"]}
+MOST = {"name": "most", "type": "probabilistic", "sampling_percentage": 90}
+
+
+def test_another_sampler_takes_over_policies_and_adjusted_counts() -> None:
+    one = step(ERRORS, {**NOISE, "sub_policy": NOISY}, MOST)
+    came = records(request(*(span(n) for n in range(1, 20)), span(20, attributes={"noise": "yes"}), error(21)))
+    state = sampler(one)
+    state.decide(items_of(one, came))
+    flushed = state.decide(np.empty(0, one.item_type), [], [], flush_command(Place(7, 3, 50, 60)))
+    made = flushed.released[-flushed.made :]
+    decisions = [row["data"] for row in one.make(made, Leaving(SECRET, True)).to_pylist()]
+    other = step(MOST | {"sampling_percentage": 0}, ERRORS)
+    taken, late = sampler(other), records(request(*(span(n, attributes={"late": 1}) for n in range(1, 22))))
+    taken.decide(items_of(other, records(*decisions)))
+    found = leaving(other, late, taken.decide(items_of(other, late)))
+    by_policy: dict[Any, set[float]] = {}
+    for row in found:
+        said = attributes(one_span(row)[1])
+        by_policy.setdefault(said.get("sampling.policy"), set()).add(said["sampling.adjusted_count"])
+    assert by_policy == {"most": {100 / 90}, "errors": {1.0}}
+
+
+@pytest.mark.parametrize(
+    ("told", "policy", "count"),
+    [
+        ({"sampling.policy": "errors", "sampling.adjusted_count": 4.5}, "errors", 4.5),
+        ({"sampling.policy": "errors", "sampling.adjusted_count": 4}, "errors", 4.0),
+        ({"sampling.policy": "gone", "sampling.adjusted_count": 4.5}, None, 4.5),
+        ({"sampling.policy": 7}, None, 1.0),
+        ({"sampling.adjusted_count": 0.5}, None, 1.0),
+        ({"sampling.adjusted_count": -3}, None, 1.0),
+        ({"sampling.adjusted_count": float("nan")}, None, 1.0),
+        ({"sampling.adjusted_count": float("inf")}, None, 1.0),
+        ({"sampling.adjusted_count": "2"}, None, 1.0),
+        ({}, None, 1.0),
+    ],
+)
+def test_a_decision_span_is_believed_as_far_as_it_makes_sense(
+    told: dict[str, Any], policy: str | None, count: float
+) -> None:
+    sample = step()
+    state = sampler(sample)
+    state.decide(items_of(sample, records(request(span(1, attributes=told), **{"penstock.decision": True}))))
+    late = records(request(span(1)))
+    (row,) = leaving(sample, late, state.decide(items_of(sample, late)))
+    said = attributes(one_span(row)[1])
+    assert (said.get("sampling.policy"), said["sampling.adjusted_count"]) == (policy, count)
 
 
 def test_an_item_that_its_request_no_longer_has_is_not_made_up() -> None:
@@ -241,6 +293,23 @@ def test_tables_get_json() -> None:
     found = orjson.loads(row["data"])
     assert (found["service_name"], found["status_code"]) == ("shop", "ERROR")
     assert orjson.loads(found["attributes"])["sampling.policy"] == "errors"
+
+
+def test_policies_and_tables_agree_on_a_key_that_is_there_twice() -> None:
+    sample = step({"name": "vips", "type": "string_attribute", "key": "customer", "values": ["vip"]})
+    twice = [span(n, attributes={"customer": first}) for n, first in ((1, "vip"), (2, "other"))]
+    for each, second in zip(twice, ("other", "vip"), strict=True):
+        each.attributes.extend(key_values({"customer": second}))
+    resource = request(span(3))
+    of_resource = ExportTraceServiceRequest.FromString(resource)
+    for value in ("vip", "other"):
+        of_resource.resource_spans[0].resource.attributes.extend(key_values({"customer": value}))
+    batch = records(request(*twice), of_resource.SerializeToString())
+    rows = leaving(sample, batch, sampler(sample).decide(items_of(sample, batch)), as_otlp=False)
+    found = {row["trace_id"]: row for row in (orjson.loads(row["data"]) for row in rows)}
+    assert set(found) == {span(1).trace_id.hex(), span(3).trace_id.hex()}
+    assert orjson.loads(found[span(1).trace_id.hex()]["attributes"])["customer"] == "vip"
+    assert orjson.loads(found[span(3).trace_id.hex()]["resource_attributes"])["customer"] == "vip"
 
 
 def test_a_failed_span_is_kept_as_a_request_of_one_span_and_keeps_its_number() -> None:

@@ -62,9 +62,9 @@ def test_what_is_no_rate_is_not_told(tmp_path: Path, text: str) -> None:
         told(remote(tmp_path / "rate"))
 
 
-def test_a_rate_comes_from_a_file_or_by_http() -> None:
+def test_a_rate_comes_from_a_file_by_http_or_from_the_ledger() -> None:
     policy = {"name": "remote", "type": "remote_probabilistic", "rate_from": "ftp://x/y", "default_rate": 0}
-    with pytest.raises(ValidationError, match="a file or an http URL"):
+    with pytest.raises(ValidationError, match="a file, an http URL or the `ledger`"):
         SampleConfig.model_validate({"policies": [policy]})
 
 

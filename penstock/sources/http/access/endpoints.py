@@ -23,6 +23,8 @@ class Shape(Enum):
     """Many of Segment's messages, with what they share."""
     PIXEL = auto()
     """The query of an image."""
+    BUNDLES = auto()
+    """JSON, an object or an array: bundles of state, or CloudEvents that are some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ JS = Endpoint("js", Shape.EVENTS, server_secret=False, browser=True)
 PIXEL = Endpoint("pixel", Shape.PIXEL, server_secret=False, browser=True, method="GET")
 API = Endpoint("api", Shape.EVENTS, client_secret=False)
 BULK = Endpoint("bulk", Shape.LINES)
+BUNDLES = Endpoint("bundles", Shape.BUNDLES, client_secret=False)
 BATCH = Endpoint("segment", Shape.BATCH, browser=True)
 MESSAGES = {
     kind: Endpoint("segment", Shape.MESSAGE, browser=True, message_type=kind)
@@ -80,6 +83,7 @@ ENDPOINTS: dict[str, Endpoint] = {
     "/api/v1/s2s/event": API,
     "/api/v1/s2s/events": API,
     "/api/v1/events/bulk": BULK,
+    "/api/v1/bundles": BUNDLES,
     "/v1/batch": BATCH,
     # Libraries for Java and Android use "import"; those for browsers and phones use first letters.
     "/v1/import": BATCH,

@@ -35,6 +35,8 @@ class Event(NamedTuple):
 class Malformed(NamedTuple):
     raw: bytes
     reason: str
+    headers: tuple[tuple[str, str], ...] = ()
+    """What described it apart from its bytes."""
 
 
 class BadBody(ValueError):

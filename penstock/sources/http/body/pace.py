@@ -34,6 +34,9 @@ def pace(shape: Shape, body: bytes, form: bool) -> Pace:
     size = len(body)
     if size > QUICK_BYTES:
         return Pace.ALONE
+    if shape is Shape.BUNDLES:
+        # Also because the first of them loads the compiler.
+        return Pace.SOON
     objects = body.count(b"{")
     if shape is Shape.LINES:
         return Pace.SOON if form or max(objects, body.count(b"\n")) > QUICK_OBJECTS else Pace.AT_ONCE

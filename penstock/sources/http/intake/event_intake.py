@@ -5,9 +5,9 @@ All records of a request are submitted together, so a request is taken completel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log.group_commit import ENTRY_OVERHEAD, Entry
 from penstock.record import Header
@@ -23,7 +23,13 @@ from penstock.sources.http.readiness import Readiness
 from penstock.sources.http.request import Request
 from penstock.sources.http.responses import Refused
 
+if TYPE_CHECKING:
+    # It loads the compiler, which only bundles need.
+    from penstock.sources.http.body.bundles import SentBundle
+
 USER_AGENT_LENGTH = 1024
+MOST_REASONS = 10
+"""So many malformed ones of a request are explained in its answer."""
 
 _RecordHeaders = tuple[tuple[str, str], ...]
 
@@ -43,6 +49,8 @@ class Prepared(NamedTuple):
 
     batch: list[Entry]
     malformed: int
+    reasons: Sequence[str] = ()
+    """Of the first malformed ones."""
 
 
 class EventIntake(LogIntake):
@@ -72,7 +80,9 @@ class EventIntake(LogIntake):
         )
         return Provenance(micros, sender, self._headers_of(grant.token_id, endpoint.name), added)
 
-    def prepare(self, found: Iterable[Event | Malformed], origin: Provenance, messages: bool = False) -> Prepared:
+    def prepare(
+        self, found: Iterable[Event | SentBundle | Malformed], origin: Provenance, messages: bool = False
+    ) -> Prepared:
         """The records of everything found. ``messages`` have their own kind of id. Safe in any thread. Raises
         ``Refused`` as soon as they are more than the log takes at once: each gets what the request says of its sender,
         which may be far more than the events themselves."""
@@ -80,25 +90,31 @@ class EventIntake(LogIntake):
         namespace = self._namespace
         batch: list[Entry] = []
         malformed = 0
+        reasons: list[str] = []
         room = LARGEST_APPEND
         for item in found:
             if isinstance(item, Event):
                 text, value = item
                 own_id = message_id(item) if messages else None
                 entry = Entry(micros, namespace, None, headers, enriched(text, value, added, own_id))
+            elif not isinstance(item, Malformed):
+                # State is no event: nothing is added to it.
+                entry = Entry(micros, namespace, item.key, (*headers, *item.headers), item.data)
             else:
                 malformed += 1
-                marked = (*headers, (str(Header.MALFORMED), item.reason))
+                if len(reasons) < MOST_REASONS:
+                    reasons.append(item.reason)
+                marked = (*headers, *item.headers, (str(Header.MALFORMED), item.reason))
                 entry = Entry(micros, namespace, None, marked, item.raw)
             room -= len(entry.data) + ENTRY_OVERHEAD
             if room < 0:
                 raise Refused(responses.too_large_with_context(LARGEST_APPEND))
             batch.append(entry)
-        return Prepared(batch, malformed)
+        return Prepared(batch, malformed, reasons)
 
     async def commit(self, prepared: Prepared) -> None:
         """Append the records; returns when all are durable, or raises ``Refused``."""
-        batch, malformed = prepared
+        batch, malformed, _ = prepared
         if not batch:
             return
         await self.append(batch)

@@ -11,7 +11,18 @@ import orjson
 
 from penstock import __version__
 from penstock.sources.http.access.cors import ALLOWED_HEADERS
-from penstock.sources.http.access.endpoints import API, BATCH, BULK, ENDPOINTS, JS, MESSAGES, PIXEL, Endpoint, Shape
+from penstock.sources.http.access.endpoints import (
+    API,
+    BATCH,
+    BULK,
+    BUNDLES,
+    ENDPOINTS,
+    JS,
+    MESSAGES,
+    PIXEL,
+    Endpoint,
+    Shape,
+)
 from penstock.sources.http.openapi.body_schemas import SCHEMAS, Part, reference
 from penstock.sources.http.responses import Answer
 
@@ -20,6 +31,7 @@ _SUMMARIES = {
     PIXEL: "An event in the address of an image, by client secret. Answers with a transparent pixel.",
     API: "Events from servers, by server secret.",
     BULK: "One event per line, by either secret.",
+    BUNDLES: "Bundles of state, by server secret; a CloudEvent may also have its attributes in headers ce-*.",
     BATCH: "Segment's messages, many at once, by either secret.",
     **{
         endpoint: f"One of Segment's messages, of type {kind}, by either secret." for kind, endpoint in MESSAGES.items()
@@ -32,7 +44,7 @@ _STATUS_TEXTS = {
     405: "Another method is wanted; see the Allow header.",
     408: "The body did not arrive in time.",
     413: "The body or an event in it is too large, or there are too many; `index` names the event.",
-    415: "The Content-Encoding is not known.",
+    415: "The Content-Encoding is not known, or a format of CloudEvents.",
     429: "Too many requests without a token. Nothing was taken; send it again after Retry-After.",
     500: "The collector failed; nothing was stored.",
     503: "Overloaded, disk full, starting or stopping. Nothing was taken; send it again after Retry-After.",
@@ -107,6 +119,12 @@ def _content(endpoint: Endpoint) -> Part:
             }
             lines: Part = {"type": "string", "minLength": 1, "description": "A JSON object per line."}
             return {"application/x-ndjson": {"schema": lines}, "multipart/form-data": {"schema": form}}
+        case Shape.BUNDLES:
+            return {
+                **_json(reference("Bundles")),
+                "application/cloudevents+json": {"schema": reference("CloudEvent")},
+                "application/cloudevents-batch+json": {"schema": reference("CloudEvents")},
+            }
         case Shape.MESSAGE:
             return _json(reference("Message"))
         case Shape.BATCH:
@@ -126,6 +144,8 @@ def _taken(endpoint: Endpoint) -> Part:
             response["content"] = {"image/gif": {"schema": {"type": "string", "contentMediaType": "image/gif"}}}
         case Shape.LINES:
             response["content"] = _json(reference("AcceptedLines"))
+        case Shape.BUNDLES:
+            response["content"] = _json(reference("AcceptedBundles"))
         case _:
             response["content"] = _json(reference("Accepted"))
     if endpoint.browser:

@@ -1,0 +1,178 @@
+"""Writes one bundle, or one pack, in one transaction, and says how that has ended.
+
+The bytes are read here, and not before. What the rows cannot be made of fails at once; what the database refuses is
+tried again after longer and longer pauses, and given up after as many attempts as the config says. Of a pack only the
+bundles that are refused themselves: it is tried bundle by bundle. What is merely not possible now (a lock, a lost
+connection, a table that somebody must fix) is never given up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+
+from penstock.conflation.attempts import Attempts
+from penstock.conflation.batch_plan import Known
+from penstock.conflation.bundle import Processed
+from penstock.conflation.kinds import Sync
+from penstock.conflation.positions import Positions
+from penstock.conflation.unit_state import Work
+from penstock.conflation.unmet_dependency import Parked
+from penstock.conflation.version import Version
+from penstock.destinations.state.bundle_rows import RowRules, rows_of_pack
+from penstock.destinations.state.staged_bundles import StagedBundles
+from penstock.destinations.state.store.contract import RestsOn, RowsChanged, StateChange, StateStore
+from penstock.destinations.state.waiting_bundles import SourceKind
+from penstock.destinations.state.write_ends import Away, Divided, GivenUp, NotTaken, WriteEnd, Written
+from penstock.errors import RefusedError, TableRefusedError, TransientError
+
+BAD_ROWS = "bad_rows"
+"""The code of a bundle whose data are not the rows that its kind has."""
+PARKED = "parked"
+"""The code of a bundle that the database refused too often."""
+
+
+class Failures:
+    """How often in a row each kind of a source was not taken, from one batch to the next. May be used by several
+    threads, each for other units."""
+
+    def __init__(self) -> None:
+        self._counts: dict[SourceKind, tuple[Version, int]] = {}
+
+    def note(self, work: Work) -> int:
+        """Count one more, and return how many there are of this bundle. A pack that gets longer is still the same."""
+        key = (work.unit.source, work.kind.name)
+        version, count = self._counts.get(key, (work.version, 0))
+        count = count + 1 if work.kind.sync.adds_up or version == work.version else 1
+        self._counts[key] = work.version, count
+        return count
+
+    def forget(self, work: Work) -> None:
+        self._counts.pop((work.unit.source, work.kind.name), None)
+
+
+@dataclass
+class History:
+    """What a destination remembers of its writes, from one batch to the next."""
+
+    refused: Failures = field(default_factory=Failures)
+    not_now: Failures = field(default_factory=Failures)
+
+
+@dataclass(frozen=True)
+class TableRules:
+    table: str
+    rows: RowRules
+
+
+@cache
+def load_compiled() -> None:
+    """Load what makes rows of data. The first to need it would wait for it, and be taken for slow."""
+    rows_of_pack([b'[{"key": 1, "inner": {"text": "", "list": []}}]'], RowRules("", ("key",), Sync.COMPLETE))
+
+
+class BundleWriter:
+    """For one batch. May be called by several threads, each for other units."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        route: str,
+        rules: Mapping[str, TableRules],
+        attempts: Attempts,
+        staged: StagedBundles,
+        known: Known,
+        positions: Positions,
+        history: History,
+    ) -> None:
+        self._store = store
+        self._route = route
+        self._rules = rules
+        self._attempts = attempts
+        self._staged = staged
+        self._processed: dict[SourceKind, Processed] = dict(known.processed)
+        self._positions = positions
+        self._positions_lock = threading.Lock()
+        self._history = history
+
+    def write(self, work: Work) -> WriteEnd:
+        """Raises ``Away`` if the database cannot be reached."""
+        rules = self._rules[work.kind.name]
+        try:
+            rows = rows_of_pack([self._staged.data(bundle) for bundle in work.bundles], rules.rows)
+        except RefusedError as error:
+            return Divided(error.what) if len(work.bundles) > 1 else self._give_up(work, BAD_ROWS, error.what)
+        change = StateChange(
+            source=work.unit.source,
+            kind=work.kind.name,
+            table=rules.table,
+            key=rules.rows.key,
+            version=work.version,
+            place=work.place,
+            rows=rows,
+            adds_up=work.kind.sync.adds_up,
+            previous=self._version_of(work, work.kind.name),
+            rests_on=self._rests_on(work),
+            route=self._route,
+            positions=self._positions_after(work),
+        )
+        try:
+            changed = self._write(change)
+        except TransientError as error:
+            return NotTaken(str(error), self._attempts.pause(self._history.not_now.note(work)))
+        except TableRefusedError as error:
+            return NotTaken(str(error), self._attempts.pause(self._history.not_now.note(work)))
+        except RefusedError as error:
+            if len(work.bundles) > 1:
+                return Divided(error.what)
+            count = self._history.refused.note(work)
+            if self._attempts.is_last(count):
+                return self._give_up(work, PARKED, f"{error.what} It was tried {count} times.")
+            return NotTaken(f"{error.what} (attempt {count})", self._attempts.pause(count))
+        self._processed[work.unit.source, work.kind.name] = work.processed
+        self._settle(work)
+        return Written(changed, time.time())
+
+    def positions(self) -> dict[int, int]:
+        """Where the route stands, by all that is settled."""
+        with self._positions_lock:
+            return self._positions.after(())
+
+    def _write(self, change: StateChange) -> RowsChanged:
+        with ExitStack() as stack:
+            try:
+                session = stack.enter_context(self._store.session())
+            except TransientError as error:
+                raise Away(str(error)) from error
+            return session.write(change)
+
+    def _give_up(self, work: Work, code: str, why: str) -> WriteEnd:
+        try:
+            # First of all: what depends on it is told also after a crash.
+            self._store.note_parked(work.unit.source, work.kind.name, Parked(work.version, why))
+        except TransientError as error:
+            raise Away(str(error)) from error
+        self._settle(work)
+        return GivenUp(code, why)
+
+    def _settle(self, work: Work) -> None:
+        self._history.refused.forget(work)
+        self._history.not_now.forget(work)
+        with self._positions_lock:
+            self._positions.note_processed(bundle.place for bundle in work.bundles)
+
+    def _positions_after(self, work: Work) -> dict[int, int]:
+        with self._positions_lock:
+            return self._positions.after(bundle.place for bundle in work.bundles)
+
+    def _version_of(self, work: Work, kind: str) -> Version | None:
+        found = self._processed.get((work.unit.source, kind))
+        return None if found is None else found.version
+
+    def _rests_on(self, work: Work) -> RestsOn | None:
+        needed = work.kind.depends_on
+        return None if needed is None else RestsOn(needed.kind, self._version_of(work, needed.kind))

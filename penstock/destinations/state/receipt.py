@@ -1,0 +1,112 @@
+"""What became of each bundle of a batch, as the engine wants to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.conflation.bundle import Bundle, Unit
+from penstock.conflation.kinds import Kinds
+from penstock.conflation.tally import CONFLATED
+from penstock.conflation.unit_state import UnitState, Waiting, Work
+from penstock.destinations.contract import Superseded, TableReceipt, WaitingRows
+from penstock.destinations.state.staged_bundles import TABLE, StagedBundles
+from penstock.destinations.state.waiting_bundles import Elsewhere, SourceKind, WaitingPack, group_name
+from penstock.destinations.state.write_ends import GivenUp, NotTaken, WriteEnd, Written
+from penstock.destinations.state.writer_pool import BUSY, PoolResult
+from penstock.outcome import PLACE_SCHEMA, failure_batch
+
+SOON = 1.0
+DEPENDENCY_DUE = 60.0
+"""Seconds after which a bundle that waits for another is looked at again, if nothing wakes it before."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """All that is known once the units of a batch are written as far as possible."""
+
+    kinds: Kinds
+    staged: StagedBundles
+    elsewhere: Elsewhere
+    units: Mapping[Unit, UnitState]
+    result: PoolResult
+    late: Sequence[tuple[Work, WriteEnd]] = ()
+    """Writes that an earlier batch had let go, and that have ended since."""
+    due_if_away: float = SOON
+
+    @property
+    def written(self) -> list[Bundle]:
+        """Also by an earlier attempt."""
+        now = [bundle for work, end in self.result.ended if isinstance(end, Written) for bundle in work.bundles]
+        return [*now, *(bundle for state in self.units.values() for bundle in state.repeated)]
+
+    @property
+    def conflated(self) -> list[Bundle]:
+        """Without those that were left out when the newest were chosen."""
+        return [*self.elsewhere.conflated, *(each for state in self.units.values() for each in state.conflated)]
+
+    @property
+    def given_up(self) -> list[tuple[Bundle, GivenUp]]:
+        ends = [(work, end) for work, end in self.result.ended if isinstance(end, GivenUp)]
+        return [(bundle, end) for work, end in ends for bundle in work.bundles]
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        found = [each for state in self.units.values() for each in state.waiting()]
+        return [*found, *(Waiting(each, BUSY) for work in self.result.let_go.values() for each in work.bundles)]
+
+
+def table_receipt(settled: Settled, waiting_groups: Iterable[str]) -> TableReceipt:
+    failures = [(*bundle.place, end.code, _told(bundle, end.why)) for bundle, end in settled.given_up]
+    conflated = sum(settled.staged.conflated.values()) + len(settled.conflated)
+    return TableReceipt(
+        TABLE,
+        len(settled.written),
+        failure_batch(failures) if failures else None,
+        skipped={CONFLATED: conflated} if conflated else {},
+        waiting=_waiting_rows(settled),
+        superseded=[Superseded(pack.group, pack.about, CONFLATED) for pack in settled.elsewhere.superseded],
+        wakes=_wakes(settled, set(waiting_groups)),
+    )
+
+
+def _waiting_rows(settled: Settled) -> list[WaitingRows]:
+    packs: dict[SourceKind, list[Waiting]] = {}
+    for each in settled.waiting:
+        packs.setdefault((each.bundle.source, each.bundle.kind), []).append(each)
+    pauses = {
+        (work.unit.source, work.kind.name): end.due for work, end in settled.result.ended if isinstance(end, NotTaken)
+    }
+    rows = []
+    for key, waiting in packs.items():
+        unit = Unit(key[0], settled.kinds[key[1]].group)
+        reason, due = waiting[0].reason, pauses.get(key, DEPENDENCY_DUE)
+        if unit in settled.result.left:
+            reason, due = settled.result.left[unit], settled.due_if_away if settled.result.away else SOON
+        bundles = [each.bundle for each in waiting]
+        rows.append(WaitingRows(group_name(*key), _places(bundles), reason, due, WaitingPack.of(bundles).about))
+    return rows
+
+
+def _wakes(settled: Settled, waiting_groups: set[str]) -> list[str]:
+    """What waits for a bundle that was written or given up now, or behind a write that has ended."""
+    found = set()
+    for work, end in (*settled.result.ended, *settled.late):
+        if not isinstance(end, NotTaken):
+            found |= {group_name(work.unit.source, kind.name) for kind in settled.kinds.dependents[work.kind.name]}
+    for work, _ in settled.late:
+        same_unit = (kind for kind in settled.kinds.values() if kind.group == work.unit.group)
+        found |= {group_name(work.unit.source, kind.name) for kind in same_unit}
+    return sorted(found & waiting_groups)
+
+
+def _places(bundles: Sequence[Bundle]) -> pa.RecordBatch:
+    columns = zip(*(bundle.place for bundle in bundles), strict=True)
+    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, PLACE_SCHEMA.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PLACE_SCHEMA)
+
+
+def _told(bundle: Bundle, why: str) -> str:
+    return f"{bundle} of source '{bundle.source}' was given up: {why}"

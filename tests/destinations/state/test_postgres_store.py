@@ -1,0 +1,249 @@
+"""State in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.conflation.version import Version
+from penstock.destinations.state.store.contract import RestsOn, RowsChanged
+from penstock.destinations.state.store.places import PostgresPlace, open_store
+from penstock.errors import RefusedError, TableRefusedError, TransientError
+from tests.destinations.state.store_contract import StoreContract, Target, change, hybrid, known, row
+from tests.support.database import Database
+from tests.support.ports import free_port
+
+
+@dataclass(frozen=True)
+class Schema(Target):
+    database: Database
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        return self.database.ask(query)
+
+
+@pytest.fixture
+def target(database: Database) -> Target:
+    database.ask(f'CREATE SCHEMA "{database.schema}"')
+    return Schema(PostgresPlace(database.dsn, database.schema), database)
+
+
+class TestPostgresStore(StoreContract):
+    def test_a_null_character_is_left_out_of_text_and_refused_in_a_key(self, target: Target) -> None:
+        target.write(change([row("a", "c\0d")]))
+        assert target.rows() == [("hub1", "a", "cd")]
+        with pytest.raises(RefusedError, match=r"U\+0000"):
+            target.write(change([row("a\0b")], "0.2"))
+        with pytest.raises(RefusedError):
+            target.write(change([row("a")], source="hub\0"))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def waiting_for_locks(target: Target) -> int:
+    ((count,),) = target.ask(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'penstock'"
+    )
+    return int(count)
+
+
+@pytest.mark.parametrize("rows", [10, 2_000], ids=["few rows", "many rows"])
+def test_a_connection_that_dies_within_a_transaction_leaves_nothing(target: Target, rows: int) -> None:
+    target.write(change([row(number) for number in range(rows)], "0.1", route="r", positions={0: 1}))
+    target.ask(
+        "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;"
+        "CREATE TRIGGER die AFTER UPDATE ON clusters FOR EACH STATEMENT EXECUTE FUNCTION die()"
+    )
+    newer = change([row(number, "new") for number in range(rows)], "0.2", route="r", positions={0: 2})
+    with target.open() as store:
+        with pytest.raises(TransientError), store.session() as session:
+            session.write(newer)
+        assert store.known(["hub1"]).processed["hub1", "clusters"].version == Version(0, 1)
+        assert store.positions("r") == {0: 1}
+        target.ask("DROP TRIGGER die ON clusters")
+        with store.session() as session:
+            assert session.write(newer).updated == rows
+
+
+def test_connections_that_the_server_closed_are_made_again(target: Target) -> None:
+    with target.open() as store:
+        with store.session() as session:
+            session.write(change([row(1)], "0.1"))
+        store.known(["hub1"])
+        target.ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'penstock' AND pid <> pg_backend_pid()"
+        )
+        for use in (lambda: store.known(["hub1"]), lambda: write_one(store)):
+            with pytest.raises(TransientError):
+                use()
+            use()
+
+
+def write_one(store: Any) -> RowsChanged:
+    with store.session() as session:
+        done: RowsChanged = session.write(change([row(1)], "0.2"))
+        return done
+
+
+def test_a_server_that_is_not_there_is_a_passing_trouble() -> None:
+    place = PostgresPlace(f"postgresql://nobody:secret@127.0.0.1:{free_port()}/none", connect_timeout=1)
+    with pytest.raises(TransientError) as error, open_store(place):
+        pass
+    assert "secret" not in str(error.value)
+
+
+def test_a_writer_in_another_process_is_waited_for_and_its_newer_version_stays(target: Target) -> None:
+    target.write(change([row(1)], "0.1"))
+    with psycopg.connect(target.place.url) as other, target.open() as store, ThreadPoolExecutor(1) as pool:  # type: ignore[union-attr]
+        schema = target.place.database_schema  # type: ignore[union-attr]
+        other.execute(f'UPDATE "{schema}".penstock_versions SET generation = 9'.encode())
+        done = pool.submit(write_one, store)
+        wait_for(lambda: waiting_for_locks(target))
+        other.commit()
+        assert done.result(30).already
+    assert target.rows("name") == [("a",)]
+
+
+def test_what_a_change_rests_on_stays_until_it_is_written(target: Target) -> None:
+    target.write(change([row(1)], "0.1", kind="policies", table="policies"))
+    resting = change([row(1)], rests_on=RestsOn("policies", Version(0, 1)))
+    with psycopg.connect(target.place.url) as other, target.open() as store, ThreadPoolExecutor(1) as pool:  # type: ignore[union-attr]
+        schema = target.place.database_schema  # type: ignore[union-attr]
+        other.execute(f"UPDATE \"{schema}\".penstock_versions SET generation = 2 WHERE kind = 'policies'".encode())
+
+        def write() -> RowsChanged:
+            with store.session() as session:
+                return session.write(resting)
+
+        done = pool.submit(write)
+        wait_for(lambda: waiting_for_locks(target))
+        other.commit()
+        with pytest.raises(TransientError, match="changed meanwhile"):
+            done.result(30)
+    assert known(target) == {("hub1", "policies"): Version(0, 2)}
+
+
+def test_a_table_that_somebody_has_locked_is_tried_later(target: Target) -> None:
+    target.write(change([row(1)], "0.1"))
+    place = replace(target.place, lock_timeout=0.05)  # type: ignore[type-var]
+    with psycopg.connect(target.place.url) as other, open_store(place) as store:  # type: ignore[union-attr]
+        schema = target.place.database_schema  # type: ignore[union-attr]
+        other.execute(f'LOCK TABLE "{schema}".clusters IN ACCESS EXCLUSIVE MODE'.encode())
+        with pytest.raises(TransientError), store.session() as session:
+            session.write(change([row(1, "new")], "0.2"))
+        other.rollback()
+        assert write_one(store).changed == 0
+
+
+def test_writers_who_need_other_columns_at_once_all_get_them(target: Target) -> None:
+    begin = threading.Barrier(6)
+
+    def write(number: int) -> RowsChanged:
+        begin.wait()
+        with store.session() as session:
+            items = [row(1, [1, 2.5, "x"][number % 3], **{f"c{number}": number, "shared": number})]
+            return session.write(change(items, source=f"hub{number}"))
+
+    with target.open(connections=6) as store, ThreadPoolExecutor(6) as pool:
+        assert [done.inserted for done in pool.map(write, range(6))] == [1] * 6
+    found = target.ask("SELECT source, name, c0, c5, shared FROM clusters ORDER BY source")
+    assert found[0] == ("hub0", "1", 0, None, 0)
+    assert found[5] == ("hub5", "x", None, 5, 5)
+
+
+@pytest.mark.parametrize("rows", [10, 600], ids=["few rows", "many rows"])
+@pytest.mark.parametrize("operation", ["INSERT", "DELETE"])
+def test_a_trigger_that_ignores_rows_is_told(target: Target, rows: int, operation: str) -> None:
+    target.write(change([row(-1)], source="hub0"), change([row(number) for number in range(rows)], source="hub2"))
+    target.ask(
+        "CREATE FUNCTION ignore() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
+        f"CREATE TRIGGER ignore BEFORE {operation} ON clusters FOR EACH ROW EXECUTE FUNCTION ignore()"
+    )
+    other = change([row(number) for number in range(rows, 2 * rows)], "0.2", source="hub2")
+    first = change([row(number) for number in range(rows)], source="hub1")
+    for each in (other, first) if operation == "INSERT" else (other,):
+        with pytest.raises(RefusedError, match="a trigger"):
+            target.write(each)
+    assert target.ask("SELECT count(*) FROM clusters") == [(rows + 1,)]
+    target.ask("DROP TRIGGER ignore ON clusters")
+    assert target.write(other) == RowsChanged(compared=rows, inserted=rows, deleted=rows)
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "before", "after"),
+    [
+        ("uuid", "0B6E0000-77F2-4B8A-9F3D-000000000001", "0b6e0000-77f2-4b8a-9f3d-000000000002"),
+        ("date", "2026-01-02", "2026-01-03"),
+        ("inet", "10.0.0.1", "10.0.0.2"),
+        ("point", "(1,2)", "(1,3)"),
+        ("varchar(5)", "abcde", "abcd"),
+        ("json", '{"a": 1}', '{"a":1}'),
+        ("jsonb", '{"a": 1}', '{"a": 2}'),
+    ],
+)
+def test_columns_of_other_types_that_somebody_made(target: Target, sql_type: str, before: str, after: str) -> None:
+    target.ask(f"CREATE TABLE clusters (source text, id bigint, name {sql_type}, PRIMARY KEY (source, id))")
+    assert target.write(change([row(1, before)], "0.1")).inserted == 1
+    assert target.write(change([row(1, before)], "0.2")).changed == 0
+    assert target.write(change([row(1, after)], "0.3")).updated == 1
+    # Any text is a JSON string.
+    if not sql_type.startswith("json"):
+        with pytest.raises(RefusedError):
+            target.write(change([row(1, "no such value")], "0.4"))
+
+
+def test_what_is_no_table_takes_no_rows(target: Target) -> None:
+    target.ask("CREATE VIEW clusters AS SELECT 'x' AS source, 1 AS id, 'a' AS name")
+    with pytest.raises((TableRefusedError, RefusedError)):
+        target.write(change([row(1)]))
+
+
+_BUNDLES = st.lists(
+    st.tuples(st.booleans(), st.dictionaries(st.integers(0, 6), st.sampled_from(["a", "b", 1, 2.5, None]), max_size=6)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(_BUNDLES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_table_equals_what_the_bundles_said(target: Target, bundles: list[tuple[bool, dict[int, object]]]) -> None:
+    """Complete bundles, and hybrids that add up, of one kind each into one table."""
+    plain: dict[int, object] = {}
+    with target.open() as store:
+        store.forget("hub1")
+        for number, (complete, objects) in enumerate(bundles):
+            items = [row(key, value) for key, value in objects.items()]
+            version = f"{number}.0"
+            each = change(items, version, kind=f"k{number}")
+            if not complete:
+                gone = [{"id": key} for key in list(plain)[:1] if key not in objects]
+                each = replace(hybrid(None, version, {"update": items, "delete": gone}), kind=f"k{number}")
+                plain = {key: value for key, value in plain.items() if {"id": key} not in gone}
+            before, plain = dict(plain), objects if complete else plain | objects
+            with store.session() as session:
+                done = session.write(each)
+            assert done.inserted == len(plain.keys() - before.keys())
+    found = target.ask("SELECT id, name FROM clusters WHERE source = 'hub1'") if plain else []
+    assert {key: _text(value) for key, value in found} == {key: _text(value) for key, value in plain.items()}
+
+
+def _text(value: object) -> str:
+    text = str(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
