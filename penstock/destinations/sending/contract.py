@@ -1,0 +1,112 @@
+"""What a sender is given, and what it says afterwards.
+
+Rows belong to keys. The rows of a key go out in their order, in requests of one or more rows, one request at a time;
+the next one is built and sent only after the answer to the one before is noted. Keys do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+
+class Request(NamedTuple):
+    """One HTTP request, ready to be sent."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    method: str = "POST"
+    payload_bytes: int = 0
+    """The size of the body before it was compressed."""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class Verdict(Enum):
+    """What an answer means for the rows of its request."""
+
+    ACCEPTED = auto()
+    RETRY = auto()
+    """Not now: send it again later."""
+    TOO_LARGE = auto()
+    """Send it in two halves; a single row is refused."""
+    REFUSED = auto()
+    """Never, as it is."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    message: str = ""
+    """Why it was not accepted, for people. Without secrets."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """What the answer says of numbers (bytes charged, say), to be added up."""
+
+
+class RequestProtocol(Protocol):
+    """How rows become requests, and what answers mean. Rows of a key are numbered from 0. All methods but ``judge``
+    are called in a thread, for different keys at the same time."""
+
+    def cut(self, key: str, start: int) -> int:
+        """The row behind the last one that goes into the same request as row ``start``; more than ``start``."""
+
+    def build(self, key: str, start: int, end: int) -> Request:
+        """The request for these rows; compressed."""
+
+    def judge(self, answer: Answer) -> Judgement:
+        """Called in the event loop: quick."""
+
+
+class Work(NamedTuple):
+    """What is to be sent of a key."""
+
+    key: str
+    rows: int
+    start: int = 0
+    """Rows before this one were accepted earlier."""
+
+
+class Refused(NamedTuple):
+    start: int
+    end: int
+    message: str
+
+
+class Late(NamedTuple):
+    """Rows whose request is still in flight though the call has ended."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of a key's rows. Rows from ``settled`` on were not sent, or not accepted yet."""
+
+    key: str
+    settled: int
+    """Rows before this one are accepted or refused."""
+    refused: Sequence[Refused] = ()
+    reason: str = ""
+    """Why the rest was not sent; empty if there is none."""
+    due: float = 0.0
+    """Seconds until it is to be tried again."""
+    exhausted: bool = False
+    """The first request of the rest has failed for longer than it is to be sent again (``RetryOptions.for_``)."""
+    first_request: int = 0
+    """How many rows that request has, if it is exhausted."""
+    late: Late | None = None
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+NoteProgress = Callable[[Mapping[str, int]], None]
+"""Told, before the next request of a key is sent, up to which row the key is settled. Several keys at a time, in a
+thread. What was told is known after a crash."""
