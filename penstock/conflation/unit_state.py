@@ -87,17 +87,21 @@ class UnitState:
             pack[bundle.version] = bundle
             self._discard_outdated_deltas(kind)
 
-    def begin_next(self) -> Work | None:
-        """Begin to write what comes next; ``None`` if something is being written, or nothing is ready."""
+    def find_next(self) -> Work | None:
+        """What can be written next; ``None`` if something is being written, or nothing is ready."""
         if self._writing is not None:
             return None
-        for kind in self._kinds.values():
-            if ready := self._ready(kind):
-                for bundle in ready:
-                    del self._pending[kind.name][bundle.version]
-                self._writing = Work(self.unit, kind, tuple(ready))
-                return self._writing
-        return None
+        found = ((kind, self._ready(kind)) for kind in self._kinds.values() if self._pending.get(kind.name))
+        return next((Work(self.unit, kind, tuple(ready)) for kind, ready in found if ready), None)
+
+    def begin_next(self) -> Work | None:
+        """Begin to write what comes next, if there is anything."""
+        work = self.find_next()
+        if work is not None:
+            for bundle in work.bundles:
+                del self._pending[work.kind.name][bundle.version]
+        self._writing = work or self._writing
+        return work
 
     def note_written(self) -> None:
         """What was begun is written."""
@@ -114,6 +118,10 @@ class UnitState:
         work = self._end()
         self._failing[work.kind.name] = (work.version, why)
         self._put_back(work)
+
+    def return_begun(self) -> None:
+        """What was begun is not written, for no fault of its own: it waits again as before."""
+        self._put_back(self._end())
 
     def divide(self) -> None:
         """What was begun is a pack of which something is refused: from now on the bundles of its kind are written one

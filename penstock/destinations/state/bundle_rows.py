@@ -77,9 +77,9 @@ def rows_of_pack(datas: Sequence[bytes], rules: RowRules) -> StateRows:
     lists.sort(key=lambda found: found.said)
     puts = [found for found in lists if found.said is Said.PUT]
     names = [found for found in lists if found.said is not Said.PUT]
-    table, columns = _typed(puts, rules)
+    table, columns = typed_rows(puts, rules)
     if sum(len(found.documents) for found in names):
-        table, columns = _with_names(table, columns, *_typed(names, rules), rules)
+        table, columns = _with_names(table, columns, *typed_rows(names, rules), rules)
     _refuse_repeated_keys(table, lists, rules)
     said = np.repeat(np.array([found.said for found in lists], np.int8), [len(found.documents) for found in lists])
     if rules.sync is Sync.COMPLETE:
@@ -90,7 +90,7 @@ def rows_of_pack(datas: Sequence[bytes], rules: RowRules) -> StateRows:
     return StateRows(table.take(pa.array(folded.rows)), columns, folded.said, folded.prunes)
 
 
-class _List(NamedTuple):
+class RowList(NamedTuple):
     """Rows that one bundle says the same of."""
 
     rank: int
@@ -108,13 +108,13 @@ _HYBRID = {
 }
 
 
-def _lists_of(rank: int, data: bytes, rules: RowRules) -> Iterator[_List]:
+def _lists_of(rank: int, data: bytes, rules: RowRules) -> Iterator[RowList]:
     where = parse_path(rules.pointer)
     if rules.sync is not Sync.HYBRID:
-        found = _find(data, [where])
-        yield _List(rank, Said.PUT, _shown(where), _elements(found, 1, where))
+        found = find_in_data([data], [where])
+        yield RowList(rank, Said.PUT, _shown(where), _elements(found, 1, where))
         return
-    found = _find(data, [where, *((*where, name) for name in _HYBRID)])
+    found = find_in_data([data], [where, *((*where, name) for name in _HYBRID)])
     _require(found, 1, where, OBJECT, "an object with create, update, delete, resync or resync_metadata")
     begin, end = int(found.value_start[0, 1]), int(found.value_end[0, 1])
     unknown = orjson.loads(found.buffer[begin:end].tobytes()).keys() - _HYBRID.keys()
@@ -123,17 +123,24 @@ def _lists_of(rank: int, data: bytes, rules: RowRules) -> Iterator[_List]:
     for place, (name, said) in enumerate(_HYBRID.items(), 2):
         if found.kind[0, place] != ABSENT:
             path = (*where, name)
-            yield _List(rank, said, _shown(path), _elements(found, place, path))
+            yield RowList(rank, said, _shown(path), _elements(found, place, path))
 
 
-def _find(data: bytes, paths: Sequence[Path]) -> Found:
-    """Finds paths in the data, which may be any JSON value: as the only member of an object. Path 0 is the data."""
-    found = find(pa.array([b'{"":' + data + b"}"], pa.large_binary()), [("",), *(("", *path) for path in paths)])
-    if not found.valid[0] or found.buffer[found.value_end[0, 0] :].tobytes().strip() != b"}":
+def find_in_data(datas: Sequence[bytes], paths: Sequence[Path]) -> Found:
+    """Finds paths in data, each of which may be any JSON value: as the only member of an object. Path 0 is the data."""
+    documents = pa.array([_BEGIN + data + _END for data in datas], pa.large_binary())
+    found = find(documents, [("",), *(("", *path) for path in paths)])
+    if not found.valid.all():
         _refuse("the data is no JSON")
-    if found.buffer[4 : found.value_start[0, 0]].tobytes().strip():
+    firsts, lasts = found.offsets[:-1] + len(_BEGIN), found.offsets[1:] - len(_END)
+    # Around the value there may be white space alone: neither a second member nor the end of the object.
+    around = (*zip(firsts, found.value_start[:, 0], strict=True), *zip(found.value_end[:, 0], lasts, strict=True))
+    if any(start != end and found.buffer[start:end].tobytes().strip() for start, end in around):
         _refuse("the data is no JSON")
     return found
+
+
+_BEGIN, _END = b'{"":', b"}"
 
 
 def _elements(found: Found, place: int, path: Path) -> pa.BinaryArray:
@@ -152,7 +159,7 @@ def _require(found: Found, place: int, path: Path, kind: int, wanted: str) -> No
         _refuse(f"what is at {_shown(path)} is {Kind(there).name.lower()}, not {wanted}")
 
 
-def _typed(lists: Sequence[_List], rules: RowRules) -> tuple[pa.Table, tuple[Column, ...]]:
+def typed_rows(lists: Sequence[RowList], rules: RowRules) -> tuple[pa.Table, tuple[Column, ...]]:
     """All rows of the lists as one table, each with its whole key."""
     documents = pa.concat_arrays([found.documents for found in lists]) if lists else pa.array([], pa.binary())
     if not len(documents):
@@ -201,7 +208,7 @@ def _with_names(
     return pa.Table.from_arrays(arrays, [column.name for column in listed]), tuple(listed)
 
 
-def _refuse_leftovers(unmapped: pa.ChunkedArray, lists: Sequence[_List]) -> None:
+def _refuse_leftovers(unmapped: pa.ChunkedArray, lists: Sequence[RowList]) -> None:
     """Refuse rows that have two values for one column."""
     row = pc.index(unmapped.is_valid(), True).as_py()
     if row >= 0:
@@ -209,7 +216,7 @@ def _refuse_leftovers(unmapped: pa.ChunkedArray, lists: Sequence[_List]) -> None
         _refuse(f"{_place(lists, row)} has two values for one column, or one that no column holds: {fields[:200]}")
 
 
-def _refuse_repeated_keys(table: pa.Table, lists: Sequence[_List], rules: RowRules) -> None:
+def _refuse_repeated_keys(table: pa.Table, lists: Sequence[RowList], rules: RowRules) -> None:
     """Refuse an object that one list has twice: which of them counts, nobody knows."""
     if not table.num_rows:
         return
@@ -237,7 +244,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
     return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
 
 
-def _place(lists: Sequence[_List], row: int) -> str:
+def _place(lists: Sequence[RowList], row: int) -> str:
     """Where in the data a row is."""
     for found in lists:
         if row < len(found.documents):

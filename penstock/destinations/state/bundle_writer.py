@@ -1,19 +1,22 @@
-"""Writes one bundle, or one pack, in one transaction, and says how that has ended.
+"""Writes one bundle, or one pack, in one transaction, and says how that has ended; or small bundles of several units
+together.
 
 The bytes are read here, and not before. What the rows cannot be made of fails at once; what the database refuses is
 tried again after longer and longer pauses, and given up after as many attempts as the config says. Of a pack only the
 bundles that are refused themselves: it is tried bundle by bundle. What is merely not possible now (a lock, a lost
-connection, a table that somebody must fix) is never given up.
+connection, a table that somebody must fix) is never given up. Of what is written together nothing counts as failed:
+what is not taken is tried by itself.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeVar
 
 from penstock.conflation.attempts import Attempts
 from penstock.conflation.batch_plan import Known
@@ -24,11 +27,15 @@ from penstock.conflation.unit_state import Work
 from penstock.conflation.unmet_dependency import Parked
 from penstock.conflation.version import Version
 from penstock.destinations.state.bundle_rows import RowRules, rows_of_pack
+from penstock.destinations.state.joined_rows import rows_of_each
+from penstock.destinations.state.joined_writes import JoinedWrites, JoinLimit
 from penstock.destinations.state.staged_bundles import StagedBundles
-from penstock.destinations.state.store.contract import RestsOn, RowsChanged, StateChange, StateStore
+from penstock.destinations.state.store.contract import RestsOn, StateChange, StateRows, StateSession, StateStore
 from penstock.destinations.state.waiting_bundles import SourceKind
-from penstock.destinations.state.write_ends import Away, Divided, GivenUp, NotTaken, WriteEnd, Written
+from penstock.destinations.state.write_ends import Away, Divided, GivenUp, NotTaken, Separated, WriteEnd, Written
 from penstock.errors import RefusedError, TableRefusedError, TransientError
+
+Changed = TypeVar("Changed")
 
 BAD_ROWS = "bad_rows"
 """The code of a bundle whose data are not the rows that its kind has."""
@@ -51,6 +58,9 @@ class Failures:
         self._counts[key] = work.version, count
         return count
 
+    def has_noted(self, work: Work) -> bool:
+        return (work.unit.source, work.kind.name) in self._counts
+
     def forget(self, work: Work) -> None:
         self._counts.pop((work.unit.source, work.kind.name), None)
 
@@ -61,6 +71,11 @@ class History:
 
     refused: Failures = field(default_factory=Failures)
     not_now: Failures = field(default_factory=Failures)
+    joined: JoinLimit = field(default_factory=JoinLimit)
+
+    def has_failed(self, work: Work) -> bool:
+        """Whether a kind of a source was not taken the last time."""
+        return self.refused.has_noted(work) or self.not_now.has_noted(work)
 
 
 @dataclass(frozen=True)
@@ -88,7 +103,9 @@ class BundleWriter:
         known: Known,
         positions: Positions,
         history: History,
+        joined_patience: float,
     ) -> None:
+        """``joined_patience``: how many seconds a statement may take that writes several bundles."""
         self._store = store
         self._route = route
         self._rules = rules
@@ -98,30 +115,46 @@ class BundleWriter:
         self._positions = positions
         self._positions_lock = threading.Lock()
         self._history = history
+        self._joined_patience = joined_patience
 
-    def write(self, work: Work) -> WriteEnd:
+    @property
+    def joined(self) -> JoinedWrites:
+        """What ``write`` may be given together."""
+        return JoinedWrites(self._history.joined, self._size, self._history.has_failed)
+
+    def write(self, works: Sequence[Work]) -> Sequence[WriteEnd]:
         """Raises ``Away`` if the database cannot be reached."""
+        return [self._write_alone(works[0])] if len(works) == 1 else self._write_joined(works)
+
+    def _write_joined(self, works: Sequence[Work]) -> Sequence[WriteEnd]:
+        rules, limit = self._rules[works[0].kind.name], self._history.joined
+        rows = rows_of_each([self._staged.data(work.bundles[0]) for work in works], rules.rows)
+        if rows is None:
+            return [Separated()] * len(works)
+        *others, last = zip(works, rows, strict=True)
+        # All of them are noted at once: so they are as far as the last one.
+        positions = self._positions_after(works)
+        changes = [self._change(work, each, {}) for work, each in others] + [self._change(*last, positions)]
+        try:
+            changed = self._write(lambda session: session.write_together(changes, self._joined_patience))
+        except (TransientError, TableRefusedError, RefusedError):
+            limit.shrink()
+            return [Separated()] * len(works)
+        limit.grow()
+        for work in works:
+            self._note_written(work)
+        at = time.time()
+        return [Written(each, at) for each in changed]
+
+    def _write_alone(self, work: Work) -> WriteEnd:
         rules = self._rules[work.kind.name]
         try:
             rows = rows_of_pack([self._staged.data(bundle) for bundle in work.bundles], rules.rows)
         except RefusedError as error:
             return Divided(error.what) if len(work.bundles) > 1 else self._give_up(work, BAD_ROWS, error.what)
-        change = StateChange(
-            source=work.unit.source,
-            kind=work.kind.name,
-            table=rules.table,
-            key=rules.rows.key,
-            version=work.version,
-            place=work.place,
-            rows=rows,
-            adds_up=work.kind.sync.adds_up,
-            previous=self._version_of(work, work.kind.name),
-            rests_on=self._rests_on(work),
-            route=self._route,
-            positions=self._positions_after(work),
-        )
+        change = self._change(work, rows, self._positions_after([work]))
         try:
-            changed = self._write(change)
+            changed = self._write(lambda session: session.write(change))
         except TransientError as error:
             return NotTaken(str(error), self._attempts.pause(self._history.not_now.note(work)))
         except TableRefusedError as error:
@@ -133,8 +166,7 @@ class BundleWriter:
             if self._attempts.is_last(count):
                 return self._give_up(work, PARKED, f"{error.what} It was tried {count} times.")
             return NotTaken(f"{error.what} (attempt {count})", self._attempts.pause(count))
-        self._processed[work.unit.source, work.kind.name] = work.processed
-        self._settle(work)
+        self._note_written(work)
         return Written(changed, time.time())
 
     def positions(self) -> dict[int, int]:
@@ -142,13 +174,37 @@ class BundleWriter:
         with self._positions_lock:
             return self._positions.after(())
 
-    def _write(self, change: StateChange) -> RowsChanged:
+    def _change(self, work: Work, rows: StateRows, positions: Mapping[int, int]) -> StateChange:
+        rules = self._rules[work.kind.name]
+        return StateChange(
+            source=work.unit.source,
+            kind=work.kind.name,
+            table=rules.table,
+            key=rules.rows.key,
+            version=work.version,
+            place=work.place,
+            rows=rows,
+            adds_up=work.kind.sync.adds_up,
+            previous=self._version_of(work, work.kind.name),
+            rests_on=self._rests_on(work),
+            route=self._route,
+            positions=positions,
+        )
+
+    def _write(self, write: Callable[[StateSession], Changed]) -> Changed:
         with ExitStack() as stack:
             try:
                 session = stack.enter_context(self._store.session())
             except TransientError as error:
                 raise Away(str(error)) from error
-            return session.write(change)
+            return write(session)
+
+    def _note_written(self, work: Work) -> None:
+        self._processed[work.unit.source, work.kind.name] = work.processed
+        self._settle(work)
+
+    def _size(self, work: Work) -> int:
+        return sum(self._staged.size(bundle) for bundle in work.bundles)
 
     def _give_up(self, work: Work, code: str, why: str) -> WriteEnd:
         try:
@@ -165,9 +221,9 @@ class BundleWriter:
         with self._positions_lock:
             self._positions.note_processed(bundle.place for bundle in work.bundles)
 
-    def _positions_after(self, work: Work) -> dict[int, int]:
+    def _positions_after(self, works: Sequence[Work]) -> dict[int, int]:
         with self._positions_lock:
-            return self._positions.after(bundle.place for bundle in work.bundles)
+            return self._positions.after(bundle.place for work in works for bundle in work.bundles)
 
     def _version_of(self, work: Work, kind: str) -> Version | None:
         found = self._processed.get((work.unit.source, kind))

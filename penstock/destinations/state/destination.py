@@ -158,12 +158,23 @@ class StateDestination(Destination[StateConfig]):
         pending = [each.bundle.place for state in units.values() for each in state.waiting()]
         positions = Positions(batch.read_upto, [*pending, *elsewhere.places])
         attempts = Attempts(self.config.max_attempts)
-        writer = BundleWriter(store, batch.route, self._rules, attempts, staged, known, positions, self._history)
+        writer = BundleWriter(
+            store,
+            batch.route,
+            self._rules,
+            attempts,
+            staged,
+            known,
+            positions,
+            self._history,
+            # One that is slow is found out, and let go by itself, before it has kept the others as long as it may.
+            self.config.unit_patience / 4,
+        )
         load_compiled()
         shared.share()
         # Writers of an embedded database take turns: nobody gains if one is let go.
         patience = self.config.unit_patience if self.config.path is None else float("inf")
-        pool = WriterPool(writer.write, self.config.workers, patience, self._slow, shared.release)
+        pool = WriterPool(writer.write, self.config.workers, patience, self._slow, shared.release, writer.joined)
         result = pool.run(list(units.values()))
         if result.away:
             self._outage.begin(result.away)

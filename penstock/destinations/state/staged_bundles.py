@@ -110,6 +110,11 @@ class StagedBundles:
         data: bytes = batch.column(_DATA)[row].as_py()
         return data
 
+    def size(self, bundle: Bundle) -> int:
+        """How many bytes it has."""
+        batch, row = self._rows[bundle.place]
+        return len(batch.column(_DATA)[row].as_buffer())
+
     def received(self, bundle: Bundle) -> float:
         """When it came, in seconds since 1970."""
         batch, row = self._rows[bundle.place]

@@ -60,3 +60,11 @@ class Divided(WriteEnd):
 
     def tell(self, state: UnitState) -> None:
         state.divide()
+
+
+@dataclass(frozen=True)
+class Separated(WriteEnd):
+    """It was to be written together with others, and something of them was not taken: it is tried by itself."""
+
+    def tell(self, state: UnitState) -> None:
+        state.return_begun()

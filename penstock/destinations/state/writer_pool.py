@@ -3,6 +3,9 @@
 A write that takes longer than the patience is let go: it goes on in its thread, what its unit has left waits, and the
 batch ends without it. Until such a write has ended its unit is busy. A unit that was slow the last time is not waited
 for at all, so it delays the others once, and not with every batch.
+
+Where more units wait than there are threads, a thread takes several whose next bundles are small and of one kind, and
+writes them together. If something of them is not taken, each of them is tried by itself.
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ from dataclasses import dataclass, field
 from penstock.conflation.bundle import Unit
 from penstock.conflation.fair_queue import FairQueue
 from penstock.conflation.unit_state import UnitState, Work
-from penstock.destinations.state.write_ends import Away, Divided, NotTaken, WriteEnd
+from penstock.destinations.state.joined_writes import JoinedWrites
+from penstock.destinations.state.write_ends import Away, Divided, NotTaken, Separated, WriteEnd
 
 _log = logging.getLogger("penstock")
 
 BUSY = "an earlier bundle of its source is still being written"
 NO_CONNECTION = "all connections are busy with writes that take long"
+NOT_TOGETHER = "it could not be written together with others"
 
 
 class SlowUnits:
@@ -53,10 +58,13 @@ class SlowUnits:
         with self._lock:
             (self._slow.add if is_slow else self._slow.discard)(unit)
 
-    def let_go(self, work: Work) -> None:
+    def let_go(self, works: Sequence[Work]) -> None:
+        """Note that nobody waits for a write any more. Of several which are written together nobody knows which one
+        is slow."""
         with self._lock:
-            self._slow.add(work.unit)
-            self._busy[work.unit] = work
+            if len(works) == 1:
+                self._slow.add(works[0].unit)
+            self._busy.update({work.unit: work for work in works})
 
     def end(self, work: Work, end: WriteEnd) -> None:
         """Note how a write has ended that was let go."""
@@ -80,9 +88,15 @@ class PoolResult:
 
 @dataclass
 class _Running:
-    state: UnitState
-    work: Work
+    """A write: of one unit, or of several together."""
+
+    members: Sequence[tuple[UnitState, Work]]
     since: float
+    is_let_go: bool = False
+
+    @property
+    def works(self) -> list[Work]:
+        return [work for _, work in self.members]
 
 
 class WriterPool:
@@ -90,22 +104,27 @@ class WriterPool:
 
     def __init__(
         self,
-        write: Callable[[Work], WriteEnd],
+        write: Callable[[Sequence[Work]], Sequence[WriteEnd]],
         workers: int,
         patience: float,
         slow: SlowUnits,
         close: Callable[[], None],
+        joined: JoinedWrites | None = None,
     ) -> None:
-        """``write`` is called by several threads, for different units. ``close`` is called once, when the last write
-        has ended, also one that was let go."""
+        """``write`` is called by several threads, for different units, and says how the write of each has ended; it
+        is given more than one only as ``joined`` allows. ``close`` is called once, when the last write has ended, also
+        one that was let go."""
         self._write = write
+        self._joined = joined
         self._workers = workers
         self._patience = patience
         self._slow = slow
         self._close = close
         self._changed = threading.Condition()
         self._queue: FairQueue[UnitState] = FairQueue()
-        self._running: dict[Unit, _Running] = {}
+        self._running: list[_Running] = []
+        self._apart: set[Unit] = set()
+        """Units that are not written together with others, because that has failed."""
         self._result = PoolResult()
         self._error: BaseException | None = None
         self._threads = 0
@@ -143,10 +162,10 @@ class WriterPool:
         is_awaited = True
         while is_awaited and (running := self._begin()) is not None:
             try:
-                end: WriteEnd | BaseException = self._write(running.work)
+                ends: Sequence[WriteEnd | BaseException] = self._write(running.works)
             except BaseException as error:
-                end = error
-            is_awaited = self._end(running, end)
+                ends = [error] * len(running.members)
+            is_awaited = self._end(running, ends)
         with self._changed:
             self._threads -= 1
             self._awaited -= is_awaited
@@ -167,61 +186,93 @@ class WriterPool:
                 elif self._slow.is_slow(state.unit) and not self._may_be_slow():
                     self._result.left[state.unit] = NO_CONNECTION
                 elif (work := state.begin_next()) is not None:
-                    running = self._running[state.unit] = _Running(state, work, time.monotonic())
+                    running = _Running([(state, work), *self._begin_companions(work)], time.monotonic())
+                    self._running.append(running)
                     self._changed.notify_all()
                     return running
             return None
 
+    def _begin_companions(self, work: Work) -> list[tuple[UnitState, Work]]:
+        """What is written together with this: as many as leave something to the other threads."""
+        if self._joined is None or not self._may_join(work, self._joined):
+            return []
+        joined, share = self._joined, -(-(len(self._queue) + 1) // self._workers)
+        companions = self._queue.take_some(
+            min(share, joined.most) - 1,
+            lambda state: (
+                (other := state.find_next()) is not None and other.kind is work.kind and self._may_join(other, joined)
+            ),
+        )
+        return [(state, begun) for state in companions if (begun := state.begin_next()) is not None]
+
+    def _may_join(self, work: Work, joined: JoinedWrites) -> bool:
+        return work.unit not in self._apart and not self._slow.is_slow(work.unit) and joined.may_join(work)
+
     def _may_be_slow(self) -> bool:
         """Whether another slow unit leaves enough connections to the others."""
-        begun = sum(self._slow.is_slow(unit) for unit in self._running)
+        begun = sum(self._slow.is_slow(work.unit) for running in self._running for work in running.works)
         return begun + len(self._slow.busy()) < max(1, self._workers // 2)
 
-    def _end(self, running: _Running, end: WriteEnd | BaseException) -> bool:
+    def _end(self, running: _Running, ends: Sequence[WriteEnd | BaseException]) -> bool:
         """Note how a write has ended; returns whether anybody still waits for its thread."""
-        unit, work = running.state.unit, running.work
         with self._changed:
-            self._slow.note_speed(unit, time.monotonic() - running.since >= self._patience)
-            if unit in self._result.let_go:
+            if len(running.members) == 1:
+                self._slow.note_speed(running.works[0].unit, time.monotonic() - running.since >= self._patience)
+            if running.is_let_go:
                 # Its state belongs to the batch that has gone on without it.
-                match end:
-                    case Divided(why):
-                        self._slow.end(work, NotTaken(why, 0.0))
-                    case WriteEnd():
-                        self._slow.end(work, end)
-                    case _:
-                        self._slow.end(work, NotTaken(str(end), 0.0))
-                if isinstance(end, Exception) and not isinstance(end, Away):
-                    _log.error("the write of %s of %s has ended with an error", work.kind.name, unit, exc_info=end)
+                for work, end in zip(running.works, ends, strict=True):
+                    self._end_late(work, end)
                 return False
-            del self._running[unit]
-            match end:
-                case Away():
-                    running.state.note_failed(str(end))
-                    self._result.away = str(end)
-                    self._result.left[unit] = str(end)
-                case BaseException():
-                    self._error = end
-                case Divided():
-                    end.tell(running.state)
-                    self._queue.put_back(running.state)
-                case WriteEnd():
-                    end.tell(running.state)
-                    self._result.ended.append((work, end))
-                    self._queue.put_back(running.state)
+            self._running.remove(running)
+            for (state, work), end in zip(running.members, ends, strict=True):
+                self._note_end(state, work, end)
             self._changed.notify_all()
             return True
+
+    def _end_late(self, work: Work, end: WriteEnd | BaseException) -> None:
+        match end:
+            case Divided(why):
+                self._slow.end(work, NotTaken(why, 0.0))
+            case Separated():
+                self._slow.end(work, NotTaken(NOT_TOGETHER, 0.0))
+            case WriteEnd():
+                self._slow.end(work, end)
+            case _:
+                self._slow.end(work, NotTaken(str(end), 0.0))
+        if isinstance(end, Exception) and not isinstance(end, Away):
+            _log.error("the write of %s of %s has ended with an error", work.kind.name, work.unit, exc_info=end)
+
+    def _note_end(self, state: UnitState, work: Work, end: WriteEnd | BaseException) -> None:
+        match end:
+            case Away():
+                state.note_failed(str(end))
+                self._result.away = str(end)
+                self._result.left[work.unit] = str(end)
+            case BaseException():
+                self._error = end
+            case Divided() | Separated():
+                end.tell(state)
+                if isinstance(end, Separated):
+                    self._apart.add(work.unit)
+                self._queue.put_back(state)
+            case WriteEnd():
+                end.tell(state)
+                self._result.ended.append((work, end))
+                self._queue.put_back(state)
 
     def _let_go_overdue(self) -> float | None:
         """Let go of writes that take too long. Returns in how many seconds to look again, if no write ends before."""
         now, first = time.monotonic(), None
-        for unit, running in list(self._running.items()):
-            left = 0.0 if self._slow.is_slow(unit) else running.since + self._patience - now
+        for running in list(self._running):
+            works = running.works
+            expected_slow = len(works) == 1 and self._slow.is_slow(works[0].unit)
+            left = 0.0 if expected_slow else running.since + self._patience - now
             if left <= 0:
-                self._slow.let_go(running.work)
-                self._result.let_go[unit] = running.work
-                self._result.left[unit] = BUSY
-                del self._running[unit]
+                self._slow.let_go(works)
+                self._result.let_go.update({work.unit: work for work in works})
+                self._result.left.update({work.unit: BUSY for work in works})
+                running.is_let_go = True
+                self._running.remove(running)
                 self._awaited -= 1
                 self._changed.notify_all()
             elif first is None or left < first:

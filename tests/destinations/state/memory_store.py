@@ -164,19 +164,26 @@ class MemorySession(StateSession):
         self._database = database
 
     def write(self, change: StateChange) -> RowsChanged:
-        found = self._database
+        return self.write_together([change], 60.0)[0]
+
+    def write_together(self, changes: Sequence[StateChange], patience: float) -> Sequence[RowsChanged]:
+        found, sources = self._database, {change.source for change in changes}
+        assert len({change.kind for change in changes}) == 1, "changes of several kinds"
+        assert len(sources) == len(changes), "several changes of one source"
         with found.lock:
-            assert change.source not in found.writing, "two writers of one source at a time"
-            found.writing.add(change.source)
+            assert not sources & found.writing, "two writers of one source at a time"
+            found.writing |= sources
         try:
-            found.before_write(change)
-            found.check_here()
+            for change in changes:
+                found.before_write(change)
+                found.check_here()
             with found.lock:
-                return self._change(change)
+                return [self._change(change) for change in changes]
         finally:
             with found.lock:
-                found.writing.discard(change.source)
-            found.after_write(change)
+                found.writing -= sources
+            for change in changes:
+                found.after_write(change)
 
     def _change(self, change: StateChange) -> RowsChanged:
         found, key = self._database, (change.source, change.kind)

@@ -68,8 +68,7 @@ def change(
     **more: Any,
 ) -> StateChange:
     """A change whose rows are ``items``; of a pack, those of each bundle."""
-    bundles = items.bundles if isinstance(items, Pack) else [items]
-    datas = [each if isinstance(each, bytes) else json.dumps({"items": each}).encode() for each in bundles]
+    datas = [data_of(each) for each in (items.bundles if isinstance(items, Pack) else [items])]
     return StateChange(
         source=source,
         kind=kind,
@@ -82,6 +81,10 @@ def change(
         previous=parse_version(previous) if previous else None,
         **more,
     )
+
+
+def data_of(items: object) -> bytes:
+    return items if isinstance(items, bytes) else json.dumps({"items": items}).encode()
 
 
 @dataclass(frozen=True)
@@ -517,6 +520,6 @@ class StoreContract:
         assert target.write(change([row(1)], "0.5")).already
 
 
-def known(target: Target, source: str = "hub1") -> dict[tuple[str, str], Version]:
+def known(target: Target, *sources: str) -> dict[tuple[str, str], Version]:
     with target.open() as store:
-        return {name: done.version for name, done in store.known([source]).processed.items()}
+        return {name: done.version for name, done in store.known(sources or ["hub1"]).processed.items()}

@@ -16,11 +16,13 @@ from tests.conflation.samples import KINDS, bundle
 from tests.destinations.state.bundles import Bench, config
 from tests.destinations.state.memory_store import Database, MemoryDestination, refuse
 
-SOURCES = ["hub1", "hub2"]
+SOURCES = ["hub1", "hub2", "hub3"]
 versions = st.builds("{}.{}".format, st.integers(0, 1), st.integers(0, 3))
 
 
 class DestinationMachine(RuleBasedStateMachine):
+    writers = 10
+
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
@@ -30,7 +32,7 @@ class DestinationMachine(RuleBasedStateMachine):
         self.bench = Bench(self._destination(), Path(self._folder.name) / "stage")
 
     def _destination(self) -> MemoryDestination:
-        return MemoryDestination(config(max_attempts=1_000), self.database)
+        return MemoryDestination(config(max_attempts=1_000, workers=self.writers), self.database)
 
     def _maybe_refuse(self, change: StateChange) -> None:
         if change.kind in self.refused:
@@ -128,4 +130,11 @@ class DestinationMachine(RuleBasedStateMachine):
         return first is not None and not plain.is_met(first)
 
 
+class OneWriterMachine(DestinationMachine):
+    """All sources wait for one writer, who writes what he can together."""
+
+    writers = 1
+
+
 TestDestination = DestinationMachine.TestCase
+TestOneWriter = OneWriterMachine.TestCase

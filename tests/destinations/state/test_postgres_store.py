@@ -18,7 +18,14 @@ from penstock.conflation.version import Version
 from penstock.destinations.state.store.contract import RestsOn, RowsChanged
 from penstock.destinations.state.store.places import PostgresPlace, open_store
 from penstock.errors import RefusedError, TableRefusedError, TransientError
-from tests.destinations.state.store_contract import StoreContract, Target, change, hybrid, known, row
+from tests.destinations.state.joined_contract import (
+    JoinedContract,
+    check_together_as_alone,
+    joined,
+    together_and_alone,
+    write_together,
+)
+from tests.destinations.state.store_contract import Row, StoreContract, Target, change, hybrid, known, row
 from tests.support.database import Database
 from tests.support.ports import free_port
 
@@ -37,7 +44,7 @@ def target(database: Database) -> Target:
     return Schema(PostgresPlace(database.dsn, database.schema), database)
 
 
-class TestPostgresStore(StoreContract):
+class TestPostgresStore(StoreContract, JoinedContract):
     def test_a_null_character_is_left_out_of_text_and_refused_in_a_key(self, target: Target) -> None:
         target.write(change([row("a", "c\0d")]))
         assert target.rows() == [("hub1", "a", "cd")]
@@ -149,6 +156,26 @@ def test_a_table_that_somebody_has_locked_is_tried_later(target: Target) -> None
             session.write(change([row(1, "new")], "0.2"))
         other.rollback()
         assert write_one(store).changed == 0
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@together_and_alone
+def test_what_is_written_together_ends_as_alone(target: Target, bundles: list[list[list[Row]]]) -> None:
+    check_together_as_alone(target, bundles)
+
+
+def test_changes_together_do_not_wait_long_for_one_of_them(target: Target) -> None:
+    write_together(target, joined({"hub1": [row(1)], "hub2": [row(1)]}))
+    newer = joined({"hub1": [row(1, "new")], "hub2": [row(1, "new")]}, "0.2")
+    with psycopg.connect(target.place.url) as other, target.open() as store:  # type: ignore[union-attr]
+        schema = target.place.database_schema  # type: ignore[union-attr]
+        other.execute(f"UPDATE \"{schema}\".clusters SET name = 'x' WHERE source = 'hub2'".encode())
+        with store.session() as session:
+            with pytest.raises(TransientError, match="statement timeout"):
+                session.write_together(newer, 0.05)
+            assert session.write(newer[0]).updated == 1, "the limit was that transaction's"
+        other.rollback()
+        assert target.rows("source, name") == [("hub1", "new"), ("hub2", "a")]
 
 
 def test_writers_who_need_other_columns_at_once_all_get_them(target: Target) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
 
 from penstock.conflation.bundle import Unit
 from penstock.conflation.unit_state import UnitState, Work
+from penstock.destinations.state.joined_writes import MOST, JoinedWrites, JoinLimit
 from penstock.destinations.state.store.contract import RowsChanged, StateChange
-from penstock.destinations.state.write_ends import Away, NotTaken, WriteEnd, Written
+from penstock.destinations.state.write_ends import Away, NotTaken, Separated, WriteEnd, Written
 from penstock.destinations.state.writer_pool import BUSY, NO_CONNECTION, PoolResult, SlowUnits, WriterPool
 from penstock.testing.waiting import eventually
 from tests.conflation.samples import KINDS, bundle
@@ -39,7 +40,45 @@ def run(
     slow: SlowUnits | None = None,
     close: Callable[[], None] = lambda: None,
 ) -> PoolResult:
-    return WriterPool(write, workers, patience, slow or SlowUnits(), close).run(units)
+    def write_one(works: Sequence[Work]) -> Sequence[WriteEnd]:
+        (work,) = works
+        return [write(work)]
+
+    return WriterPool(write_one, workers, patience, slow or SlowUnits(), close).run(units)
+
+
+def run_joined(
+    write: Callable[[Sequence[Work]], Sequence[WriteEnd]],
+    units: list[UnitState],
+    workers: int = 1,
+    patience: float = 60.0,
+    slow: SlowUnits | None = None,
+    has_failed: Callable[[Work], bool] = lambda work: False,
+    limit: JoinLimit | None = None,
+) -> PoolResult:
+    joined = JoinedWrites(limit or JoinLimit(), lambda work: 100, has_failed)
+    return WriterPool(write, workers, patience, slow or SlowUnits(), lambda: None, joined).run(units)
+
+
+def fleet(text: str, count: int = 20) -> list[UnitState]:
+    return [unit(f"hub{number}", text) for number in range(count)]
+
+
+class Transactions:
+    """What was written together: of each transaction the kind and the sources."""
+
+    def __init__(self, refused: Collection[str] = ()) -> None:
+        self.done: list[tuple[str, list[str]]] = []
+        self._refused = refused
+
+    def write(self, works: Sequence[Work]) -> Sequence[WriteEnd]:
+        sources = [work.unit.source for work in works]
+        assert len({work.kind.name for work in works}) == 1
+        assert len(set(sources)) == len(sources)
+        if self._refused and not set(sources).isdisjoint(self._refused):
+            return [Separated()] * len(works) if len(works) > 1 else [NotTaken("refused", 1.0)]
+        self.done.append((works[0].kind.name, sources))
+        return [DONE] * len(works)
 
 
 def test_the_kinds_of_a_unit_are_written_in_their_order_by_one_writer_at_a_time() -> None:
@@ -175,6 +214,92 @@ def test_an_error_of_ours_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run(write, [unit("hub1", "A0.1")])
+
+
+def test_many_units_are_written_together_kind_by_kind() -> None:
+    found = Transactions()
+    result = run_joined(found.write, fleet("A0.1 C0.1"))
+    everybody = [f"hub{number}" for number in range(20)]
+    assert found.done == [("A", everybody), ("C", everybody)]
+    assert len(result.ended) == 40
+
+
+def test_what_is_written_together_leaves_something_to_other_writers() -> None:
+    found = Transactions()
+    run_joined(found.write, fleet("A0.1"), workers=10)
+    assert max(len(sources) for _, sources in found.done) <= 2
+    few = Transactions()
+    run_joined(few.write, fleet("A0.1", 10), workers=10)
+    assert [len(sources) for _, sources in few.done] == [1] * 10
+
+
+def test_no_more_than_so_many_are_written_together() -> None:
+    found = Transactions()
+    run_joined(found.write, fleet("A0.1", 2 * MOST))
+    assert [len(sources) for _, sources in found.done] == [MOST, MOST]
+
+
+def test_a_kind_in_between_does_not_keep_the_others_apart() -> None:
+    found = Transactions()
+    run_joined(found.write, [unit(f"hub{n}", "A0.1" if n % 2 else "C0.1") for n in range(6)])
+    assert found.done == [("C", ["hub0", "hub2", "hub4"]), ("A", ["hub1", "hub3", "hub5"])]
+
+
+def test_packs_and_hybrids_are_written_by_themselves() -> None:
+    found = Transactions()
+    run_joined(found.write, [*fleet("CC0.1@0.2 C0.2 D0.1^0.1 D0.2^0.1", 3), unit("h1", "H0.1"), unit("h2", "H0.1")])
+    assert [(kind, len(sources)) for kind, sources in found.done] == [
+        ("C", 3), ("H", 1), ("H", 1), ("CC", 3), ("D", 1), ("D", 1), ("D", 1)
+    ]  # fmt: skip
+
+
+def test_if_one_of_them_is_refused_the_others_are_written_all_the_same() -> None:
+    found = Transactions(refused={"hub3"})
+    units = fleet("A0.1 C0.1")
+    result = run_joined(found.write, units)
+    refused = [work.unit.source for work, end in result.ended if isinstance(end, NotTaken)]
+    assert refused == ["hub3", "hub3"]
+    assert len(result.ended) == 40
+    assert [each.reason for state in units for each in state.waiting()] == ["refused", "refused"]
+
+
+def test_what_was_not_taken_the_last_time_is_tried_by_itself() -> None:
+    found = Transactions()
+    run_joined(found.write, fleet("A0.1", 5), has_failed=lambda work: work.unit.source == "hub2")
+    assert found.done == [("A", ["hub0", "hub1", "hub3", "hub4"]), ("A", ["hub2"])]
+
+
+def test_slow_units_are_never_written_together_with_others() -> None:
+    found, slow = Transactions(), SlowUnits()
+    slow.note_speed(Unit("hub0"), is_slow=True)
+    run_joined(found.write, fleet("A0.1", 5), workers=2, slow=slow)
+    assert all(sources == ["hub0"] for _, sources in found.done if "hub0" in sources)
+
+
+def test_units_that_are_let_go_together_are_not_taken_for_slow() -> None:
+    released, slow = threading.Event(), SlowUnits()
+
+    def write(works: Sequence[Work]) -> Sequence[WriteEnd]:
+        assert released.wait(60)
+        return [DONE] * len(works)
+
+    result = run_joined(write, fleet("A0.1 C0.1", 5), patience=0.05, slow=slow)
+    assert result.left == {Unit(f"hub{number}"): BUSY for number in range(5)}
+    assert len(slow.busy()) == 5
+    released.set()
+    eventually(lambda: not slow.busy(), "the write ends")
+    assert len(slow.take_ended()) == 5
+    assert not any(slow.is_slow(Unit(f"hub{number}")) for number in range(5))
+
+
+def test_fewer_are_written_together_after_one_was_not_taken_and_slowly_more_again() -> None:
+    limit = JoinLimit()
+    for _ in range(20):
+        limit.shrink()
+    assert limit.now == 2
+    for _ in range(100):
+        limit.grow()
+    assert limit.now == MOST
 
 
 def test_a_slow_source_waits_alone_and_its_write_counts_once(tmp_path: Path) -> None:

@@ -61,32 +61,43 @@ class Bookkeeping:
     # Versions
 
     @cached_property
-    def find_version(self) -> str:
-        return self._select_version + self.locks
+    def find_versions(self) -> str:
+        return self._select_versions + self.locks
 
     @cached_property
-    def share_version(self) -> str:
-        return self._select_version + self.shares
+    def share_versions(self) -> str:
+        return self._select_versions + self.shares
 
     @cached_property
-    def _select_version(self) -> str:
-        return f"SELECT incarnation, generation, state FROM {self._versions} WHERE {self._is('source', 'kind')}"
-
-    @cached_property
-    def add_version(self) -> str:
-        given = ", ".join(map(self._given, ("source", "kind", *_VERSION)))
+    def _select_versions(self) -> str:
+        """In one order: of two who lock the same rows, one waits for the other."""
         return (
-            f"INSERT INTO {self._versions} (source, kind, {_LISTED}, state, updated_at)"
-            f" VALUES ({given}, '{KindIs.ACTIVE}', now()){self.or_nothing}"
+            f"SELECT source, incarnation, generation, state FROM {self._versions}"
+            f" WHERE {self._is('kind')} AND {self._among} ORDER BY source"
         )
 
     @cached_property
-    def move_version(self) -> str:
-        values = ", ".join(f'"{name}" = {self._given(name)}' for name in _VERSION)
+    def add_versions(self) -> str:
         return (
-            f"UPDATE {self._versions} SET {values}, state = '{KindIs.ACTIVE}', updated_at = now()"
-            f" WHERE {self._is('source', 'kind')}"
+            f"INSERT INTO {self._versions} (source, kind, {_LISTED}, table_name, state, updated_at)"
+            f" SELECT source, {self._text('kind')}, {_LISTED}, {self._text('table_name')}, '{KindIs.ACTIVE}', now()"
+            f" FROM {self._given_versions} AS u{self.or_nothing}"
         )
+
+    @cached_property
+    def move_versions(self) -> str:
+        values = ", ".join(f'"{name}" = u."{name}"' for name in _VERSION)
+        return (
+            f"UPDATE {self._versions} AS v SET {values}, table_name = {self._text('table_name')},"
+            f" state = '{KindIs.ACTIVE}', updated_at = now() FROM {self._given_versions} AS u"
+            f" WHERE v.source = u.source AND v.kind = {self._given('kind')}"
+        )
+
+    @property
+    def _given_versions(self) -> str:
+        """A relation with a row for each of the sources given."""
+        numbers = ", ".join(f"""{self._unnest(f"{name}s", "bigint")} AS "{name}\"""" for name in _VERSION)
+        return f"(SELECT {self._unnest('sources', 'text')} AS source, {numbers})"
 
     @cached_property
     def versions_of_sources(self) -> str:
@@ -113,13 +124,6 @@ class Bookkeeping:
         return f"SELECT kind FROM {self._versions} WHERE {self._is('source')} ORDER BY kind{self.locks}"
 
     @cached_property
-    def revive_source(self) -> str:
-        return (
-            f"UPDATE {self._versions} SET state = '{KindIs.ACTIVE}'"
-            f" WHERE {self._is('source')} AND state = '{KindIs.INACTIVE}' RETURNING kind"
-        )
-
-    @cached_property
     def revive_sources(self) -> str:
         return (
             f"UPDATE {self._versions} SET state = '{KindIs.ACTIVE}'"
@@ -129,7 +133,7 @@ class Bookkeeping:
     @cached_property
     def note_seen(self) -> str:
         return (
-            f"INSERT INTO {self._seen} (source, seen_at) SELECT unnest(CAST({self._given('sources')} AS text[])), now()"
+            f"INSERT INTO {self._seen} (source, seen_at) SELECT {self._unnest('sources', 'text')}, now()"
             " ON CONFLICT (source) DO UPDATE SET seen_at = EXCLUDED.seen_at"
         )
 
@@ -158,11 +162,11 @@ class Bookkeeping:
 
     @cached_property
     def unpark(self) -> str:
-        """What was given up of a kind, unless it is newer than this version."""
-        incarnation, generation = self._given("incarnation"), self._given("generation")
+        """Deletes what was given up of a kind, unless it is newer than the version given."""
         return (
-            f"DELETE FROM {self._parked} WHERE {self._is('source', 'kind')} AND (incarnation < {incarnation}"
-            f" OR incarnation = {incarnation} AND generation <= {generation})"
+            f"DELETE FROM {self._parked} AS p USING {self._given_versions} AS u"
+            f" WHERE p.source = u.source AND p.kind = {self._given('kind')} AND (p.incarnation < u.incarnation"
+            " OR p.incarnation = u.incarnation AND p.generation <= u.generation)"
         )
 
     @cached_property
@@ -213,7 +217,13 @@ class Bookkeeping:
 
     @property
     def _among(self) -> str:
-        return f"source IN (SELECT unnest(CAST({self._given('sources')} AS text[])))"
+        return f"source IN (SELECT {self._unnest('sources', 'text')})"
+
+    def _unnest(self, name: str, inner: str) -> str:
+        return f"unnest(CAST({self._given(name)} AS {inner}[]))"
+
+    def _text(self, name: str) -> str:
+        return f"CAST({self._given(name)} AS text)"
 
     def _is(self, *names: str) -> str:
         return " AND ".join(f"{name} = {self._given(name)}" for name in names)
@@ -246,7 +256,7 @@ class Bookkeeping:
         return self.dialect.relation(TRANSPORT)
 
 
-_VERSION = ("incarnation", "generation", "partition", "offset", "item", "table_name")
+_VERSION = ("incarnation", "generation", "partition", "offset", "item")
 _LISTED = ", ".join(f'"{name}"' for name in _VERSION)
 PARTITION = "CAST(payload ->> 'partition' AS bigint)"
 _OFFSET = "CAST(payload ->> 'offset' AS bigint)"

@@ -1,46 +1,68 @@
-"""The row of a version, which one writer at a time moves on: who has it decides whether a change is made."""
+"""The rows of versions, which one writer at a time moves on: who has them decides whether a change is made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.conflation.version import Version
 from penstock.destinations.state.store.bookkeeping import Bookkeeping, KindIs
 from penstock.destinations.state.store.contract import StateChange
-from penstock.destinations.state.store.state_connection import Answer, StateConnection, Statement, Value
+from penstock.destinations.state.store.state_connection import Answer, Statement, Value
 from penstock.errors import TransientError
 
+Versions = Mapping[str, tuple[Version, KindIs]]
+"""Of sources the version that counts as written, and what its row says."""
 
-def questions(books: Bookkeeping, change: StateChange) -> list[Statement]:
-    """What ``may_change`` must know. The rows that are found stay as they are until the transaction ends."""
-    asked = [Statement(books.find_version, {"source": change.source, "kind": change.kind})]
-    if change.rests_on is not None:
-        asked.append(Statement(books.share_version, {"source": change.source, "kind": change.rests_on.kind}))
+
+def questions(books: Bookkeeping, changes: Sequence[StateChange]) -> list[Statement]:
+    """What ``may_change`` must know of changes of one kind. The rows that are found stay as they are until the
+    transaction ends."""
+    sources, rests_on = sorted(change.source for change in changes), changes[0].rests_on
+    asked = [Statement(books.find_versions, {"sources": sources, "kind": changes[0].kind})]
+    if rests_on is not None:
+        asked.append(Statement(books.share_versions, {"sources": sources, "kind": rests_on.kind}))
     return asked
 
 
-def may_change(change: StateChange, answers: Sequence[Answer]) -> KindIs | None:
-    """What the version's row says, or ``None`` if the database has this version or a newer one. Raises
-    ``TransientError`` if it has not what the change was decided on."""
-    there, state = read_version(answers[0].rows[0]) if answers[0].rows else (None, KindIs.ACTIVE)
+def read_answers(answers: Sequence[Answer]) -> list[Versions]:
+    return [{str(source): read_version(row) for source, *row in answer.rows} for answer in answers]
+
+
+def may_change(change: StateChange, versions: Versions, rested_on: Versions) -> bool:
+    """Whether the database has neither this version nor a newer one. Raises ``TransientError`` if it has not what the
+    change was decided on."""
+    there, _ = versions.get(change.source, (None, None))
     if there is not None and there >= change.version:
-        return None
+        return False
     if change.adds_up and there != change.previous:
         raise _moved(change, change.kind, there)
     if change.rests_on is not None:
-        found = read_version(answers[1].rows[0])[0] if answers[1].rows else None
+        found, _ = rested_on.get(change.source, (None, None))
         if found != change.rests_on.version:
             raise _moved(change, change.rests_on.kind, found)
-    return state
+    return True
 
 
-def add_version(connection: StateConnection, change: StateChange) -> bool:
-    """Add the row of a version; returns whether it was not there. Waits for whoever is adding it."""
-    return bool(connection.run(connection.books.add_version, **_values(change)))
+def add_versions(books: Bookkeeping, changes: Sequence[StateChange]) -> Statement:
+    """Adds the rows of versions, where they are not there. Waits for whoever is adding one."""
+    return Statement(books.add_versions, given_versions(changes) | {"table_name": changes[0].table})
 
 
-def move_version(books: Bookkeeping, change: StateChange) -> Statement:
-    return Statement(books.move_version, _values(change))
+def move_versions(books: Bookkeeping, changes: Sequence[StateChange]) -> Statement:
+    return Statement(books.move_versions, given_versions(changes) | {"table_name": changes[0].table})
+
+
+def given_versions(changes: Sequence[StateChange]) -> dict[str, Value]:
+    """What statements over the versions of changes are given."""
+    return {
+        "kind": changes[0].kind,
+        "sources": [change.source for change in changes],
+        "incarnations": [change.version.incarnation for change in changes],
+        "generations": [change.version.generation for change in changes],
+        "partitions": [change.place.partition for change in changes],
+        "offsets": [change.place.offset for change in changes],
+        "items": [change.place.item for change in changes],
+    }
 
 
 def read_version(row: Sequence[object]) -> tuple[Version, KindIs]:
@@ -57,16 +79,3 @@ def _moved(change: StateChange, kind: str, there: Version | None) -> TransientEr
         f"'{kind}' of source '{change.source}' has changed meanwhile: the database has {found}.",
         "Nothing to do: it is looked up again.",
     )
-
-
-def _values(change: StateChange) -> dict[str, Value]:
-    return {
-        "source": change.source,
-        "kind": change.kind,
-        "incarnation": change.version.incarnation,
-        "generation": change.version.generation,
-        "partition": change.place.partition,
-        "offset": change.place.offset,
-        "item": change.place.item,
-        "table_name": change.table,
-    }

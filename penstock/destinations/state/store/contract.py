@@ -138,6 +138,12 @@ class StateSession(ABC):
         that these rows lack, becomes null in them; columns that only somebody else fills are left alone.
         """
 
+    @abstractmethod
+    def write_together(self, changes: Sequence[StateChange], patience: float) -> Sequence[RowsChanged]:
+        """The same for changes of one kind of different sources, whose rows have the same columns: all of them in one
+        transaction, or none. Raises also ``TransientError`` if a statement takes longer than ``patience``, in seconds,
+        because of somebody else."""
+
 
 class StateStore(ABC):
     """Open while a batch is written, or a command runs. May be used by several threads."""

@@ -1,6 +1,7 @@
-"""The SQL that brings the rows of one source in line with staged ones, and writes only what differs.
+"""The SQL that brings the rows of a source, or of several, in line with staged ones, and writes only what differs.
 
-``t`` is the table's row, ``s`` the staged one. The source is the parameter ``source``.
+``t`` is the table's row, ``s`` the staged one. One source is the parameter ``source``. Several are ``sources``: then
+the staged rows say whose they are, and every statement that changes rows returns the source of each.
 """
 
 from __future__ import annotations
@@ -33,20 +34,22 @@ class DiffStatements:
     """What to select the staged rows from."""
     mixed: bool
     """Whether staged rows say different things of their objects."""
+    several: bool = False
+    """Whether the rows are those of several sources."""
     comparable: Callable[[str, str], str] = lambda value, sql_type: value
     """A value of a type as an expression that is equal for equal values only."""
 
     def delete_unlisted(self) -> str:
         """Deletes the source's rows that no staged row puts or lists."""
         there = f"SELECT 1 FROM {self._staged} WHERE {self._same}{self._unless(Said.DELETE)}"
-        return f"DELETE FROM {self._relation} WHERE {self._of_source} AND NOT EXISTS ({there})"
+        return f"DELETE FROM {self._relation} WHERE {self._of_source} AND NOT EXISTS ({there}){self._returning}"
 
     def delete_named(self) -> str | None:
         """Deletes the rows that staged ones say are gone; ``None`` if none says so."""
         if not self.mixed:
             return None
         named = f"{self._same}{self._only(Said.DELETE)}"
-        return f"DELETE FROM {self._relation} USING {self._staged} WHERE {self._of_source} AND {named}"
+        return f"DELETE FROM {self._relation} USING {self._staged} WHERE {self._of_source} AND {named}{self._returning}"
 
     def update(self) -> str | None:
         """Updates rows that differ from the staged ones; ``None`` if a row is nothing but its key."""
@@ -67,6 +70,7 @@ class DiffStatements:
         return (
             f"UPDATE {self._relation} SET {assignments(values)} FROM {self._staged}"
             f" WHERE {self._of_source} AND {self._same}{self._only(Said.PUT)} AND ({' OR '.join(differs)})"
+            f"{self._returning}"
         )
 
     def insert(self) -> str:
@@ -76,8 +80,8 @@ class DiffStatements:
         there = f"SELECT 1 FROM {self._relation} WHERE {self._of_source} AND {self._same}"
         return (
             f"INSERT INTO {self.dialect.relation(self.table.name)} ({self._source}, {names})"
-            f" SELECT {self._given}, {values} FROM {self._staged}"
-            f" WHERE NOT EXISTS ({there}){self._only(Said.PUT)}"
+            f" SELECT {f's.{self._source}' if self.several else self._given}, {values} FROM {self._staged}"
+            f" WHERE NOT EXISTS ({there}){self._only(Said.PUT)}{f' RETURNING {self._source}' if self.several else ''}"
         )
 
     def select_ignored(self, prunes: bool) -> str:
@@ -108,11 +112,17 @@ class DiffStatements:
 
     @property
     def _of_source(self) -> str:
+        if self.several:
+            return f"t.{self._source} IN (SELECT unnest(CAST({self.dialect.parameter('sources')} AS text[])))"
         return f"t.{self._source} = {self._given}"
 
     @property
     def _same(self) -> str:
-        return self.dialect.key_match(self.table, self.key)
+        return self.dialect.key_match(self.table, (SOURCE, *self.key) if self.several else self.key)
+
+    @property
+    def _returning(self) -> str:
+        return f" RETURNING t.{self._source}" if self.several else ""
 
     def _only(self, said: Said) -> str:
         return f" AND s.{self.dialect.identifier(SAID)} = {int(said)}" if self.mixed else ""

@@ -87,9 +87,11 @@ class FittedState:
         return self.rows if chosen.all() else self.rows.filter(pa.array(chosen))
 
 
-def fit_state(key: Sequence[str], rows: StateRows, found: StateTable, dialect: Dialect) -> FittedState | None:
+def fit_state(
+    key: Sequence[str], rows: StateRows, found: StateTable, dialect: Dialect, whose: Sequence[pa.Array] = ()
+) -> FittedState | None:
     """The rows as the table holds them; ``None`` if it must be changed before. Raises ``RefusedError`` for rows that no
-    change would help."""
+    change would help. ``whose``: of rows of several sources, a column that tells these apart."""
     if not found.filled.issuperset(rows.table.column_names) or _key_changes(found.name, key, found, dialect):
         return None
     arrays = {}
@@ -102,7 +104,8 @@ def fit_state(key: Sequence[str], rows: StateRows, found: StateTable, dialect: D
             return None
         arrays[real.name] = _storable(fitted.array, column, key, dialect)
     if rows.table.num_rows:
-        _refuse_equal_keys([arrays[found.table.columns[name].name] for name in key], rows.table.num_rows, found.name)
+        keys = [arrays[found.table.columns[name].name] for name in key]
+        _refuse_equal_keys([*keys, *whose], rows.table.num_rows, found.name)
     return FittedState(pa.table(arrays), rows.said)
 
 

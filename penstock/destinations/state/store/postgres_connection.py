@@ -60,6 +60,10 @@ class PostgresStateConnection(StateConnection):
             text = text.replace(f"%%({name})s", f"%({name})s")
         return self._connection.execute(sql.SQL(text), statement.values)
 
+    def limit_statements(self, seconds: float) -> Sequence[Statement]:
+        text = f"SELECT set_config('statement_timeout', {self.dialect.parameter('milliseconds')}, true)"
+        return [Statement(text, {"milliseconds": str(max(1, round(seconds * 1000)))})]
+
     def state_table(self, name: str) -> StateTable | None:
         return self.ask_with_table((), name)[1]
 

@@ -14,7 +14,7 @@ from penstock.destinations.sql.schema.schema_operations import Table
 from penstock.destinations.state.store.bookkeeping import Bookkeeping
 from penstock.destinations.state.store.fit_state import StateTable, TablePlan
 
-Value = str | int | float | list[str] | list[str | None]
+Value = str | int | float | list[str] | list[int] | list[str | None]
 Plan = Callable[[StateTable | None], TablePlan]
 """What must be done to a table, as it is."""
 
@@ -59,6 +59,10 @@ class StateConnection(ABC):
 
     def run(self, text: str, **values: Value) -> int:
         return self.ask(Statement(text, values))[0].affected
+
+    def limit_statements(self, seconds: float) -> Sequence[Statement]:
+        """What makes later statements of this transaction end after so long, where somebody else may keep them."""
+        return ()
 
     @abstractmethod
     def state_table(self, name: str) -> StateTable | None:
