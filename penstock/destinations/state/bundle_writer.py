@@ -28,7 +28,7 @@ from penstock.conflation.unmet_dependency import Parked
 from penstock.conflation.version import Version
 from penstock.destinations.state.bundle_rows import RowRules, rows_of_pack
 from penstock.destinations.state.joined_rows import rows_of_each
-from penstock.destinations.state.joined_writes import JoinedWrites, JoinLimit
+from penstock.destinations.state.joined_writes import JoinedWrites, JoinHistory
 from penstock.destinations.state.staged_bundles import StagedBundles
 from penstock.destinations.state.store.contract import RestsOn, StateChange, StateRows, StateSession, StateStore
 from penstock.destinations.state.waiting_bundles import SourceKind
@@ -71,7 +71,7 @@ class History:
 
     refused: Failures = field(default_factory=Failures)
     not_now: Failures = field(default_factory=Failures)
-    joined: JoinLimit = field(default_factory=JoinLimit)
+    joined: JoinHistory = field(default_factory=JoinHistory)
 
     def has_failed(self, work: Work) -> bool:
         """Whether a kind of a source was not taken the last time."""
@@ -124,10 +124,15 @@ class BundleWriter:
 
     def write(self, works: Sequence[Work]) -> Sequence[WriteEnd]:
         """Raises ``Away`` if the database cannot be reached."""
-        return [self._write_alone(works[0])] if len(works) == 1 else self._write_joined(works)
+        if len(works) > 1:
+            return self._write_joined(works)
+        begun = time.monotonic()
+        end = self._write_alone(works[0])
+        self._history.joined.note_alone(works[0].unit, time.monotonic() - begun > self._joined_patience)
+        return [end]
 
     def _write_joined(self, works: Sequence[Work]) -> Sequence[WriteEnd]:
-        rules, limit = self._rules[works[0].kind.name], self._history.joined
+        rules, history = self._rules[works[0].kind.name], self._history.joined
         rows = rows_of_each([self._staged.data(work.bundles[0]) for work in works], rules.rows)
         if rows is None:
             return [Separated()] * len(works)
@@ -138,9 +143,9 @@ class BundleWriter:
         try:
             changed = self._write(lambda session: session.write_together(changes, self._joined_patience))
         except (TransientError, TableRefusedError, RefusedError):
-            limit.shrink()
+            history.shrink()
             return [Separated()] * len(works)
-        limit.grow()
+        history.grow()
         for work in works:
             self._note_written(work)
         at = time.time()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.conflation.bundle import Unit
 from penstock.conflation.kinds import Sync
 from penstock.conflation.unit_state import Work
 
@@ -20,18 +21,29 @@ SMALL = 16 << 10
 """Bytes. What is larger is written by itself, so that several writers share the work."""
 
 
-class JoinLimit:
-    """How many are written together now: half as many each time that something of them was not taken, and slowly more
-    again. May be used by several threads."""
+class JoinHistory:
+    """What earlier writes say of the next ones. May be used by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._now = MOST
+        self._long: set[Unit] = set()
 
     @property
-    def now(self) -> int:
+    def limit(self) -> int:
+        """How many are written together now: half as many each time that something of them was not taken, and slowly
+        more again."""
         with self._lock:
             return self._now
+
+    def takes_long(self, unit: Unit) -> bool:
+        """Whether a unit, written by itself, took longer the last time than all of several may take together."""
+        with self._lock:
+            return unit in self._long
+
+    def note_alone(self, unit: Unit, is_long: bool) -> None:
+        with self._lock:
+            (self._long.add if is_long else self._long.discard)(unit)
 
     def grow(self) -> None:
         with self._lock:
@@ -46,7 +58,7 @@ class JoinLimit:
 class JoinedWrites:
     """Which writes of a batch may be joined."""
 
-    limit: JoinLimit
+    history: JoinHistory
     size: Callable[[Work], int]
     """The bytes of a write."""
     has_failed: Callable[[Work], bool]
@@ -54,10 +66,10 @@ class JoinedWrites:
 
     @property
     def most(self) -> int:
-        return self.limit.now
+        return self.history.limit
 
     def may_join(self, work: Work) -> bool:
         """Packs are folded, and hybrids say more than how objects are: they are written by themselves."""
         if len(work.bundles) > 1 or work.kind.sync is Sync.HYBRID:
             return False
-        return self.size(work) <= SMALL and not self.has_failed(work)
+        return self.size(work) <= SMALL and not self.has_failed(work) and not self.history.takes_long(work.unit)

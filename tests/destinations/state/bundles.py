@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.conflation.bundle import Bundle
 from penstock.destinations.contract import Batch, Part, TableReceipt, WaitingRows
@@ -90,6 +91,17 @@ class Bench:
 
     def retry_woken(self) -> TableReceipt | None:
         return self.retry(list(self.receipts[-1].wakes)) if self.receipts[-1].wakes else None
+
+    def rewind(self, offset: int) -> None:
+        """The engine reads the log again from an offset; what waits from there on comes with it."""
+        self.read = offset
+        kept = []
+        for each in self.waiting:
+            places = each.places.filter(pc.less(each.places.column("offset"), offset))
+            if places.num_rows:
+                kept.append(replace(each, places=places))
+        self.waiting = kept
+        self.counts = Counter(before=offset - self.waits)
 
     def stage(self, offsets: Sequence[int], cut: int = 0) -> tuple[list[Part], list[Outcome]]:
         """Stages records in one task, or in two that are cut at an offset."""

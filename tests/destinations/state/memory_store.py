@@ -55,6 +55,28 @@ class Database:
     open_stores: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def position(self) -> int:
+        """Of the route of ``Bench``, which has one partition."""
+        return self.positions.get("state", {}).get(0, 0)
+
+    @property
+    def violations(self) -> list[str]:
+        """A write that violates a rule ends the test at once."""
+        return []
+
+    def refuse(self, kinds: Collection[str]) -> None:
+        """From now on nothing of these kinds is taken."""
+
+        def check(change: StateChange) -> None:
+            if change.kind in kinds:
+                raise refuse("not this kind.")
+
+        self.before_write = check
+
+    def values(self, table: str, source: str) -> list[str]:
+        return [row["v"] for row in self.rows(table, source)]
+
     def rows(self, table: str, source: str) -> list[dict[str, Any]]:
         return list(self.tables.get((table, source), {}).values())
 

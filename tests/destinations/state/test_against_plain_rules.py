@@ -1,50 +1,59 @@
-"""Any arrivals, cuts into batches, refusals, outages, retries and restarts: the tables end with the newest bundles,
-each version is written once, no dependency is violated (the store checks it), and every receipt adds up."""
+"""Any arrivals, cuts into batches, refusals, outages, retries, replays and restarts: the tables end with the newest
+bundles, each version is written once, no dependency is violated (the store in memory checks it, and triggers in
+PostgreSQL do), and every receipt adds up."""
 
 from __future__ import annotations
 
 import tempfile
+import uuid
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import hypothesis.strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from penstock.conflation.bundle import Bundle
 from penstock.conflation.version import Version, parse_version
-from penstock.destinations.state.store.contract import StateChange
+from penstock.destinations.state.destination import StateDestination
 from tests.conflation.reference import PlainUnit
 from tests.conflation.samples import KINDS, bundle
-from tests.destinations.state.bundles import Bench, config
-from tests.destinations.state.memory_store import Database, MemoryDestination, refuse
+from tests.destinations.state.bundles import Bench, config, items
+from tests.destinations.state.memory_store import Database, MemoryDestination
+from tests.destinations.state.watched_postgres import WatchedPostgres
+from tests.support.database import Database as Schema
 
 SOURCES = ["hub1", "hub2", "hub3"]
+MARKS = {"CC": "@", "L": "@", "D": "^"}
+"""How bundles name the version that they need."""
 versions = st.builds("{}.{}".format, st.integers(0, 1), st.integers(0, 3))
 
 
-class DestinationMachine(RuleBasedStateMachine):
+class Machine(RuleBasedStateMachine):
+    database: Database | WatchedPostgres
     writers = 10
 
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.database = Database()
-        self.database.before_write = self._maybe_refuse
-        self.refused: set[str] = set()
-        self.bench = Bench(self._destination(), Path(self._folder.name) / "stage")
+        self.bench = Bench(self.new_destination(), Path(self._folder.name) / "stage")
+        self.is_replayed = False
 
-    def _destination(self) -> MemoryDestination:
-        return MemoryDestination(config(max_attempts=1_000, workers=self.writers), self.database)
-
-    def _maybe_refuse(self, change: StateChange) -> None:
-        if change.kind in self.refused:
-            raise refuse("not this kind.")
+    @abstractmethod
+    def new_destination(self) -> StateDestination:
+        """One that knows nothing but what the database has."""
 
     def teardown(self) -> None:
         self._folder.cleanup()
 
     @rule(source=st.sampled_from(SOURCES), kind=st.sampled_from(sorted(KINDS)), version=versions, needs=versions)
     def arrive(self, source: str, kind: str, version: str, needs: str) -> None:
-        mark = {"CC": "@", "L": "@", "D": "^"}.get(kind)
-        self.bench.add(f"{kind}{version}{mark}{needs}" if mark else f"{kind}{version}", source)
+        self.add(f"{kind}{version}{MARKS[kind]}{needs}" if kind in MARKS else f"{kind}{version}", source)
+
+    def add(self, text: str, source: str) -> None:
+        self.bench.add(text, source, data_of(bundle(text)))
 
     @rule()
     def deliver(self) -> None:
@@ -60,39 +69,46 @@ class DestinationMachine(RuleBasedStateMachine):
 
     @rule(kinds=st.sets(st.sampled_from(sorted(KINDS)), max_size=2))
     def refuse_kinds(self, kinds: set[str]) -> None:
-        self.refused = kinds
-
-    @rule(away=st.booleans())
-    def go_away_or_come_back(self, away: bool) -> None:
-        self.database.away = away
-        self.bench.destination._outage.end()
+        self.database.refuse(kinds)
 
     @rule()
     def restart(self) -> None:
-        self.bench.destination = self._destination()
+        self.bench.destination = self.new_destination()
+
+    @rule(share=st.floats(0, 1))
+    def replay(self, share: float) -> None:
+        self.bench.rewind(int(self.bench.read * share))
+        self.is_replayed = True
 
     @invariant()
     def each_version_is_written_once(self) -> None:
-        assert len(set(self.database.written)) == len(self.database.written)
+        written = self.database.written
+        assert len(set(written)) == len(written)
+
+    @invariant()
+    def no_dependency_is_violated(self) -> None:
+        assert self.database.violations == []
 
     @invariant()
     def the_position_is_never_past_what_waits(self) -> None:
-        position = self.database.positions.get("state", {}).get(0, 0)
+        """But for what was read again: the position does not go back for it."""
         first = min((each.places.column("offset")[0].as_py() for each in self.bench.waiting), default=self.bench.read)
-        assert position <= first
+        assert self.is_replayed or self.database.position <= first
+
+    def end_troubles(self) -> None:
+        self.database.refuse(())
 
     @rule()
     def settle(self) -> None:
         """Once nothing is refused any more, the plain rules say what is written last of each kind."""
-        self.refused, self.database.away = set(), False
-        self.bench.destination._outage.end()
+        self.end_troubles()
         self.bench.deliver()
         self.bench.retry()
         self.bench.retry()
+        there = self.database.versions
         for (source, kind), newest in self._newest().items():
-            assert self.database.versions[source, kind].version == newest
-            table = "h" if kind == "H" else kind.lower()
-            values = [row["v"] for row in self.database.rows(table, source)]
+            assert there[source, kind].version == newest
+            values = self.database.values("h" if kind == "H" else kind.lower(), source)
             assert str(newest) in values
             assert kind == "H" or len(values) == 1
         for source in SOURCES:
@@ -130,11 +146,70 @@ class DestinationMachine(RuleBasedStateMachine):
         return first is not None and not plain.is_met(first)
 
 
-class OneWriterMachine(DestinationMachine):
+class InMemory(Machine):
+    database: Database
+
+    def __init__(self) -> None:
+        self.database = Database()
+        super().__init__()
+
+    def new_destination(self) -> StateDestination:
+        return MemoryDestination(config(max_attempts=1_000, workers=self.writers), self.database)
+
+    @rule(away=st.booleans())
+    def go_away_or_come_back(self, away: bool) -> None:
+        self.database.away = away
+        self.bench.destination._outage.end()
+
+    def end_troubles(self) -> None:
+        super().end_troubles()
+        self.database.away = False
+        self.bench.destination._outage.end()
+
+
+class InMemoryByOneWriter(InMemory):
     """All sources wait for one writer, who writes what he can together."""
 
     writers = 1
 
 
-TestDestination = DestinationMachine.TestCase
-TestOneWriter = OneWriterMachine.TestCase
+class InPostgres(Machine):
+    database: WatchedPostgres
+    writers = 2
+
+    def __init__(self, url: str) -> None:
+        self.database = WatchedPostgres(Schema(url, f"t{uuid.uuid4().hex[:12]}"))
+        self.database.create()
+        super().__init__()
+        # All tables are there before they are watched.
+        for text in ("A0.0", "C0.0", "CC0.0@0.0", "D0.0^0.0", "L0.0@0.0", "I0.0", "H0.0"):
+            self.add(text, "first")
+        self.bench.deliver()
+        self.database.watch()
+
+    def new_destination(self) -> StateDestination:
+        return self.database.destination(max_attempts=1_000, workers=self.writers)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.database.drop()
+
+
+def data_of(found: Bundle) -> Mapping[str, object]:
+    """A row that tells its version, and what it rests on."""
+    kind, version = KINDS[found.kind], str(found.version)
+    row: dict[str, object] = {"id": version if found.kind in ("D", "H") else "1", "v": version, "kind": found.kind}
+    if (rests_on := kind.depends_on) is not None:
+        how = "implicit" if rests_on.implicit else str(rests_on.match)
+        row |= {"of": rests_on.kind, "needs": version if rests_on.implicit else str(found.needs), "how": how}
+    return {"create": [row]} if found.kind == "H" else items(row)
+
+
+TestInMemory = InMemory.TestCase
+TestInMemoryByOneWriter = InMemoryByOneWriter.TestCase
+
+
+def test_in_postgres_no_order_of_events_violates_a_rule(postgres_url: str) -> None:
+    run_state_machine_as_test(
+        partial(InPostgres, postgres_url), settings=settings(max_examples=10, stateful_step_count=30)
+    )

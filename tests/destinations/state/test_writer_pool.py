@@ -11,7 +11,7 @@ import pytest
 
 from penstock.conflation.bundle import Unit
 from penstock.conflation.unit_state import UnitState, Work
-from penstock.destinations.state.joined_writes import MOST, JoinedWrites, JoinLimit
+from penstock.destinations.state.joined_writes import MOST, JoinedWrites, JoinHistory
 from penstock.destinations.state.store.contract import RowsChanged, StateChange
 from penstock.destinations.state.write_ends import Away, NotTaken, Separated, WriteEnd, Written
 from penstock.destinations.state.writer_pool import BUSY, NO_CONNECTION, PoolResult, SlowUnits, WriterPool
@@ -54,9 +54,9 @@ def run_joined(
     patience: float = 60.0,
     slow: SlowUnits | None = None,
     has_failed: Callable[[Work], bool] = lambda work: False,
-    limit: JoinLimit | None = None,
+    history: JoinHistory | None = None,
 ) -> PoolResult:
-    joined = JoinedWrites(limit or JoinLimit(), lambda work: 100, has_failed)
+    joined = JoinedWrites(history or JoinHistory(), lambda work: 100, has_failed)
     return WriterPool(write, workers, patience, slow or SlowUnits(), lambda: None, joined).run(units)
 
 
@@ -293,13 +293,24 @@ def test_units_that_are_let_go_together_are_not_taken_for_slow() -> None:
 
 
 def test_fewer_are_written_together_after_one_was_not_taken_and_slowly_more_again() -> None:
-    limit = JoinLimit()
+    history = JoinHistory()
     for _ in range(20):
-        limit.shrink()
-    assert limit.now == 2
+        history.shrink()
+    assert history.limit == 2
     for _ in range(100):
-        limit.grow()
-    assert limit.now == MOST
+        history.grow()
+    assert history.limit == MOST
+
+
+def test_what_takes_long_by_itself_is_not_written_together_with_others_until_it_is_quick() -> None:
+    history = JoinHistory()
+    history.note_alone(Unit("hub1"), is_long=True)
+    found = Transactions()
+    run_joined(found.write, fleet("A0.1", 4), history=history)
+    assert found.done == [("A", ["hub0", "hub2", "hub3"]), ("A", ["hub1"])]
+    history.note_alone(Unit("hub1"), is_long=False)
+    run_joined(found.write, fleet("A0.2", 4), history=history)
+    assert len(found.done[-1][1]) == 4
 
 
 def test_a_slow_source_waits_alone_and_its_write_counts_once(tmp_path: Path) -> None:
