@@ -21,6 +21,7 @@ from penstock.log.local_log import LocalLog
 from penstock.record import Header, Record, records
 from penstock.registry import Kind, component
 from penstock.sources.contract import SourceContext
+from penstock.stop_signals import call_on_stop_signals
 from penstock.testing.forked import make_process
 from penstock.testing.waiting import HANG, eventually
 
@@ -41,14 +42,14 @@ def log_records(log_dir: Path) -> list[Record]:
 def run_source(type_name: str, config: str, context: SourceContext, once: bool) -> None:
     """The body of a source's process: SIGTERM sets ``stopping``, as the supervisor's children do."""
     stopping = Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    card = component(Kind.SOURCE, type_name)
-    card.implementation_class()(card.config_class().model_validate_json(config), context).run(stopping, once)
+    with call_on_stop_signals(stopping.set):
+        card = component(Kind.SOURCE, type_name)
+        card.implementation_class()(card.config_class().model_validate_json(config), context).run(stopping, once)
 
 
 @contextmanager
 def running(type_name: str, config: str, context: SourceContext, once: bool = False) -> Iterator[BaseProcess]:
-    """A source in a process of its own; stopped by SIGTERM at the end if it still runs."""
+    """A source in a process of its own; stopped by SIGTERM at the end if it still runs, and it must stop then."""
     process = make_process(run_source, type_name, config, context, once)
     process.start()
     try:
@@ -57,9 +58,11 @@ def running(type_name: str, config: str, context: SourceContext, once: bool = Fa
         if process.is_alive():
             process.terminate()
         process.join(HANG)
-        if process.is_alive():
+        hangs = process.is_alive()
+        if hangs:
             process.kill()
             process.join()
+    assert not hangs, "it goes on after SIGTERM"
 
 
 def event(number: int) -> bytes:
