@@ -12,67 +12,57 @@ TEXTS = st.text(max_size=6)
 KEYS = st.sampled_from(["service.name", "http.status", "k", "", "schlüssel"]) | TEXTS
 
 
-def any_values() -> st.SearchStrategy[AnyValue]:
-    plain = st.one_of(
-        st.builds(lambda v: AnyValue(string_value=v), TEXTS),
-        st.builds(lambda v: AnyValue(bool_value=v), st.booleans()),
-        st.builds(lambda v: AnyValue(int_value=v), st.integers(-(2**63), 2**63 - 1)),
-        st.builds(lambda v: AnyValue(double_value=v), st.floats()),
-        st.builds(lambda v: AnyValue(bytes_value=v), st.binary(max_size=4)),
-        st.just(AnyValue()),
-    )
-    return st.recursive(
-        plain,
-        lambda inner: st.one_of(
-            st.builds(lambda v: AnyValue(array_value=ArrayValue(values=v)), st.lists(inner, max_size=2)),
-            st.builds(
-                lambda k, v: AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key=k, value=v)])), TEXTS, inner
-            ),
-        ),
-        max_leaves=3,
-    )
-
-
-def attributes() -> st.SearchStrategy[list[KeyValue]]:
-    return st.lists(st.builds(lambda k, v: KeyValue(key=k, value=v), KEYS, any_values()), max_size=4)
-
-
+# Each is made once. Hypothesis checks one that is made for every draw every time, which takes longer than the draw.
+_PLAIN = st.one_of(
+    st.builds(lambda v: AnyValue(string_value=v), TEXTS),
+    st.builds(lambda v: AnyValue(bool_value=v), st.booleans()),
+    st.builds(lambda v: AnyValue(int_value=v), st.integers(-(2**63), 2**63 - 1)),
+    st.builds(lambda v: AnyValue(double_value=v), st.floats()),
+    st.builds(lambda v: AnyValue(bytes_value=v), st.binary(max_size=4)),
+    st.just(AnyValue()),
+)
+VALUES = st.recursive(
+    _PLAIN,
+    lambda inner: st.one_of(
+        st.builds(lambda v: AnyValue(array_value=ArrayValue(values=v)), st.lists(inner, max_size=2)),
+        st.builds(lambda k, v: AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key=k, value=v)])), TEXTS, inner),
+    ),
+    max_leaves=3,
+)
+ATTRIBUTES = st.lists(st.builds(lambda k, v: KeyValue(key=k, value=v), KEYS, VALUES), max_size=4)
 IDS16 = st.binary(min_size=16, max_size=16) | st.sampled_from([b"", bytes(16), b"short", b"x" * 17])
 IDS8 = st.binary(min_size=8, max_size=8) | st.sampled_from([b"", bytes(8), b"x" * 9])
 EVENTS = st.builds(
-    lambda t, n, a: Span.Event(time_unix_nano=t, name=n, attributes=a), st.integers(0, 2**64 - 1), TEXTS, attributes()
+    lambda t, n, a: Span.Event(time_unix_nano=t, name=n, attributes=a), st.integers(0, 2**64 - 1), TEXTS, ATTRIBUTES
 )
-LINKS = st.builds(lambda t, s, a: Span.Link(trace_id=t, span_id=s, attributes=a), IDS16, IDS8, attributes())
+LINKS = st.builds(lambda t, s, a: Span.Link(trace_id=t, span_id=s, attributes=a), IDS16, IDS8, ATTRIBUTES)
 
 
-@st.composite
-def spans(draw: st.DrawFn) -> Span:
-    times = st.integers(0, 2**64 - 1) | st.just(0)
-    return Span(
-        trace_id=draw(IDS16),
-        span_id=draw(IDS8),
-        parent_span_id=draw(IDS8),
-        trace_state=draw(TEXTS),
-        name=draw(TEXTS),
-        kind=draw(st.integers(0, 5)),
-        start_time_unix_nano=draw(times),
-        end_time_unix_nano=draw(times),
-        attributes=draw(attributes()),
-        events=draw(st.lists(EVENTS, max_size=2)),
-        links=draw(st.lists(LINKS, max_size=1)),
-        status=Status(code=draw(st.integers(0, 2)), message=draw(TEXTS)) if draw(st.booleans()) else None,
-        flags=draw(st.integers(0, 2**32 - 1)),
-        dropped_attributes_count=draw(st.integers(0, 3)),
-    )
+TIMES = st.integers(0, 2**64 - 1) | st.just(0)
+SPANS = st.builds(
+    Span,
+    trace_id=IDS16,
+    span_id=IDS8,
+    parent_span_id=IDS8,
+    trace_state=TEXTS,
+    name=TEXTS,
+    kind=st.integers(0, 5),
+    start_time_unix_nano=TIMES,
+    end_time_unix_nano=TIMES,
+    attributes=ATTRIBUTES,
+    events=st.lists(EVENTS, max_size=2),
+    links=st.lists(LINKS, max_size=1),
+    status=st.none() | st.builds(Status, code=st.integers(0, 2), message=TEXTS),
+    flags=st.integers(0, 2**32 - 1),
+    dropped_attributes_count=st.integers(0, 3),
+)
 
 
 def scope_groups() -> st.SearchStrategy[ScopeSpans]:
-    scopes = st.builds(
-        lambda n, v, a: InstrumentationScope(name=n, version=v, attributes=a), TEXTS, TEXTS, attributes()
-    )
+    scopes = st.builds(lambda n, v, a: InstrumentationScope(name=n, version=v, attributes=a), TEXTS, TEXTS, ATTRIBUTES)
     return st.builds(
         lambda scope, found, url: ScopeSpans(scope=scope, spans=found, schema_url=url),
-        scopes | st.none(), st.lists(spans(), max_size=3), TEXTS,
+        scopes | st.none(), st.lists(SPANS, max_size=3), TEXTS,
     )  # fmt: skip
 
 
@@ -80,7 +70,7 @@ def requests() -> st.SearchStrategy[ExportTraceServiceRequest]:
     def group(found: list[KeyValue], scopes: list[ScopeSpans], url: str) -> ResourceSpans:
         return ResourceSpans(resource=Resource(attributes=found), scope_spans=scopes, schema_url=url)
 
-    groups = st.builds(group, attributes(), st.lists(scope_groups(), max_size=2), TEXTS)
+    groups = st.builds(group, ATTRIBUTES, st.lists(scope_groups(), max_size=2), TEXTS)
     return st.builds(lambda found: ExportTraceServiceRequest(resource_spans=found), st.lists(groups, max_size=2))
 
 

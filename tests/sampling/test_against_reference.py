@@ -115,21 +115,18 @@ class Batch:
     """Draws the order in which the spans are given."""
 
 
-batches = st.lists(
-    st.builds(
-        Batch,
-        spans=st.lists(spans, max_size=12),
-        seconds=st.sampled_from([0.0, 0.1, 1.0, 10.0, -1.0]),
-        release=st.sampled_from([None] * 6 + [0, 1, 4]),
-        rates=st.sampled_from([None] * 4 + [0.0, 50.0, 100.0]),
-        stress=st.sampled_from([None] * 10 + [50.0, float("nan"), float("nan")]),
-        flush=st.sampled_from([False] * 9 + [True]),
-        restart=st.booleans(),
-        order=st.integers(0, 5),
-    ),
-    min_size=1,
-    max_size=8,
+one_batch = st.builds(
+    Batch,
+    spans=st.lists(spans, max_size=12),
+    seconds=st.sampled_from([0.0, 0.1, 1.0, 10.0, -1.0]),
+    release=st.sampled_from([None] * 6 + [0, 1, 4]),
+    rates=st.sampled_from([None] * 4 + [0.0, 50.0, 100.0]),
+    stress=st.sampled_from([None] * 10 + [50.0, float("nan"), float("nan")]),
+    flush=st.sampled_from([False] * 9 + [True]),
+    restart=st.booleans(),
+    order=st.integers(0, 5),
 )
+batches = st.lists(one_batch, min_size=1, max_size=8)
 tiny = st.builds(
     SamplerLimits,
     primary=st.integers(1, 4),

@@ -22,7 +22,7 @@ from penstock.sampling.span_item import LOG
 from tests.sampling.logs_reference import FollowedReference, FollowedResult, Log
 from tests.sampling.reference import Span
 from tests.sampling.support import CONDITIONS, SECRET, commands, items, left, made, policies, program_of, stamps
-from tests.sampling.test_against_reference import TRACES, Batch, _named, batches, large, tiny, trees
+from tests.sampling.test_against_reference import TRACES, Batch, _named, large, one_batch, tiny, trees
 
 ERRORS = {"type": "string_attribute", "key": CONDITIONS[0], "values": ["x"], "name": "errors"}
 DROP = {"type": "downgrader", "name": "drop", "downgrade_to": "NotSampled", "sub_policy": {**ERRORS, "name": "inner"}}
@@ -57,7 +57,7 @@ class WithLogs:
 with_logs = st.lists(
     st.builds(
         WithLogs,
-        st.one_of(batches.map(lambda each: each[0])),
+        one_batch,
         st.lists(st.sampled_from([*TRACES, b"only logs 123456", b"only logs 654321"]), max_size=8),
     ),
     min_size=1,
