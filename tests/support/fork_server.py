@@ -18,7 +18,8 @@ _SERVE = """
 import socket, sys
 from pathlib import Path
 from penstock.engine.spark.fork_server import start_fork_server
-start_fork_server(Path(sys.argv[2]), socket.socket(fileno=int(sys.argv[1])), {"where", "map"}, {"duckdb", "postgres"})
+steps, destinations = {"where", "map", "dedupe", "gather", "sample"}, {"duckdb", "postgres"}
+start_fork_server(Path(sys.argv[2]), socket.socket(fileno=int(sys.argv[1])), steps, destinations)
 sys.stdin.read()
 """
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import duckdb
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from penstock.engine.layout import Layout
 from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
-from tests.engine.stateful.test_sampling_routes import PIPELINE, append, request, run_once, totals, trace_id
+from tests.engine.stateful.run_to_end import run_to_end
+from tests.engine.stateful.test_sampling_routes import PIPELINE, append, request, run_into, totals, trace_id
+from tests.support.duckdb_file import open_file
 from tests.support.otlp_receiver import otlp_receiver
 
 
@@ -37,16 +38,16 @@ def append_logs(folder: Path, *traces: int | None) -> None:
 def test_logs_wait_for_their_traces_over_a_kill_and_leave_once(tmp_path: Path) -> None:
     configure(tmp_path, "{type: duckdb, path: ./spans.duckdb, table: entries, mode: stream}")
     append_logs(tmp_path, *range(20), None)
-    run_once(tmp_path)
+    run_to_end(tmp_path)
     assert totals(tmp_path) == (1, 20, 1, 0, 0, 20)
     append(tmp_path, request(((trace, 0) for trace in range(10)), error=True))
-    run_once(tmp_path, "route.before_ledger_commit=kill")
+    run_into(tmp_path, "route.before_ledger_commit")
     totals(tmp_path)
     append_logs(tmp_path, 3, 3, 15)
-    run_once(tmp_path)
+    run_to_end(tmp_path)
     # Ten spans, their ten logs, two that came late, and one of no trace; eleven of traces that nothing is known of.
     assert totals(tmp_path) == (3, 31, 23, 0, 0, 11)
-    with duckdb.connect(tmp_path / "spans.duckdb", read_only=True) as warehouse:
+    with open_file(tmp_path / "spans.duckdb", read_only=True) as warehouse:
         bodies = warehouse.execute("SELECT body FROM entries WHERE body IS NOT NULL").fetchall()
     assert Counter(body for (body,) in bodies) == Counter([f"of {n}" for n in (None, 3, 3, *range(10))])
 
@@ -56,11 +57,11 @@ def test_logs_leave_by_otlp_and_without_follow_whole_requests_do(tmp_path: Path)
         configure(tmp_path, f"{{type: otlp, endpoint: '{receiver.endpoint}'}}")
         append_logs(tmp_path, 0, 1)
         append(tmp_path, request([(0, 0)], error=True))
-        run_once(tmp_path)
+        run_to_end(tmp_path)
         assert totals(tmp_path) == (2, 1, 2, 0, 0, 1)
         configure(tmp_path, f"{{type: otlp, endpoint: '{receiver.endpoint}'}}", follow="[]")
         append_logs(tmp_path, 5, 6, 7)
-        run_once(tmp_path)
+        run_to_end(tmp_path)
         assert totals(tmp_path) == (3, 1, 4, 0, 0, 0)
         sent = [taken.request for taken in receiver.requests if taken.path == "/v1/logs"]
     found = [

@@ -13,13 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
-
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Totals, sqlite_url
+from penstock.log.local_log import LocalLog
+from penstock.record import Record, entries
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project
+from tests.engine.stateful.run_to_end import run_to_end
 from tests.support.command import run_penstock, start_penstock
+from tests.support.duckdb_file import open_file
 
 PIPELINE = """\
 name: shop
@@ -46,8 +48,14 @@ def write_orders(path: Path, *orders: dict[str, object]) -> None:
         file.writelines(json.dumps(order) + "\n" for order in orders)
 
 
+def append(folder: Path, source: str, *orders: dict[str, object]) -> None:
+    """To the log, as the source would."""
+    with LocalLog(Layout(folder / "data").log).writer(source) as writer:
+        writer.append(entries(Record(json.dumps(order).encode(), source) for order in orders))
+
+
 def loaded(path: Path) -> list[int]:
-    with duckdb.connect(path, read_only=True) as warehouse:
+    with open_file(path, read_only=True) as warehouse:
         return [n for (n,) in warehouse.execute("SELECT n FROM orders ORDER BY n").fetchall()]
 
 
@@ -161,26 +169,24 @@ routes:
 
 def test_a_route_goes_on_when_its_step_or_a_source_comes_changes_or_leaves(tmp_path: Path) -> None:
     dedupe, gather = "[dedupe: {key: k, window: 1h}]", "[gather: {key: k, until: 'done', at_most: 1h}]"
-    orders, late = tmp_path / "orders.ndjson", tmp_path / "late.ndjson"
 
     def run_with(sources: str, steps: str) -> str:
         (tmp_path / "pipeline.yaml").write_text(CHANGING % (sources, steps))
-        ran = run_penstock(["run", "--once"], tmp_path)
-        assert ran.returncode == 0, ran.stderr
-        assert "Exception" not in ran.stderr
-        return ran.stderr
+        said = run_to_end(tmp_path)
+        assert "Exception" not in said
+        return said
 
-    write_orders(late, {"n": 100, "k": 2})
+    append(tmp_path, "late", {"n": 100, "k": 2})
     for n, (sources, steps) in enumerate([("[orders, late]", dedupe), ("[orders, late]", "[]"), ("orders", gather)]):
-        write_orders(orders, {"n": n, "k": 1})
+        append(tmp_path, "orders", {"n": n, "k": 1})
         run_with(sources, steps)
     # A source that comes back to a checkpoint that never knew it goes on where it was, and the state stays.
-    write_orders(late, {"n": 101, "k": 2, "done": True})
+    append(tmp_path, "late", {"n": 101, "k": 2, "done": True})
     assert "is gone" not in run_with("[orders, late]", gather)
     assert loaded(tmp_path / "out.duckdb") == [0, 1, 100, 101]
     # What waited in `gather` is read again once that has left, and what was delivered behind it is delivered again.
     # The one behind both has a key that was seen.
-    write_orders(orders, {"n": 3, "k": 1})
+    append(tmp_path, "orders", {"n": 3, "k": 1})
     assert "is gone" in run_with("[orders, late]", dedupe)
     assert loaded(tmp_path / "out.duckdb") == [0, 1, 2, 100, 101, 101]
     ledger = Ledger.open(sqlite_url(Layout(tmp_path / "data").ledger), "shop")
@@ -189,17 +195,19 @@ def test_a_route_goes_on_when_its_step_or_a_source_comes_changes_or_leaves(tmp_p
 
 def test_a_batch_under_way_is_finished_before_another_step_decides(tmp_path: Path) -> None:
     dedupe = "[dedupe: {key: k, window: 1h}]"
-    write_orders(tmp_path / "orders.ndjson", *({"n": n, "k": 1} for n in range(5)))
-    (tmp_path / "late.ndjson").touch()
+    append(tmp_path, "orders", *({"n": n, "k": 1} for n in range(5)))
+    for source in ("orders", "late"):
+        (tmp_path / f"{source}.ndjson").touch()
 
-    def run_with(steps: str, **environment: str) -> str:
+    def run_with(steps: str) -> str:
         (tmp_path / "pipeline.yaml").write_text(CHANGING % ("orders", steps))
-        return run_penstock(["run", "--once"], tmp_path, environment).stderr
+        return run_to_end(tmp_path)
 
-    run_with("[]", PENSTOCK_FAULTS="route.before_ledger_commit=kill")
+    (tmp_path / "pipeline.yaml").write_text(CHANGING % ("orders", "[]"))
+    run_penstock(["run", "--once"], tmp_path, {"PENSTOCK_FAULTS": "route.before_ledger_commit=kill"})
     assert loaded(tmp_path / "out.duckdb") == list(range(5))
     assert "PEN-RTE-025" in run_with(dedupe)
     assert "PEN-RTE-025" not in run_with("[]")
-    write_orders(tmp_path / "orders.ndjson", {"n": 5, "k": 1}, {"n": 6, "k": 1})
+    append(tmp_path, "orders", {"n": 5, "k": 1}, {"n": 6, "k": 1})
     assert "PEN-RTE-025" not in run_with(dedupe)
     assert loaded(tmp_path / "out.duckdb") == list(range(6))

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import duckdb
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from penstock.engine.layout import Layout
@@ -15,8 +14,10 @@ from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.log.local_log import LocalLog
 from penstock.record import Record, entries
 from tests.cli.processes import Terminal
+from tests.engine.stateful.run_to_end import run_to_end
 from tests.otlp.messages import listed
 from tests.support.command import run_penstock
+from tests.support.duckdb_file import open_file
 from tests.support.otlp_receiver import OtlpReceiver, otlp_receiver
 from tests.support.otlp_requests import UNKNOWN, key_values
 
@@ -92,7 +93,7 @@ def append(folder: Path, *bodies: bytes) -> None:
 
 
 def in_table(folder: Path) -> Counter[tuple[str, str]]:
-    with duckdb.connect(folder / "spans.duckdb", read_only=True) as warehouse:
+    with open_file(folder / "spans.duckdb", read_only=True) as warehouse:
         return Counter(warehouse.execute("SELECT trace_id, span_id FROM spans").fetchall())
 
 
@@ -103,13 +104,12 @@ def totals(folder: Path) -> tuple[int, ...]:
     return found.items, found.added, found.loaded, found.skipped, found.failed, found.waiting
 
 
-def run_once(folder: Path, faults: str = "") -> str:
-    """Until everything is read, or a fault has killed the engine: each of them does so once."""
+def run_into(folder: Path, *points: str) -> None:
+    """Run it in a process of its own, until it gets to one of these points and is killed: each of them kills once."""
     fired = folder / "fired"
     fired.mkdir(exist_ok=True)
-    environment = {"PENSTOCK_FAULTS": faults, "PENSTOCK_FAULTS_ONCE": str(fired)} if faults else {}
-    ran = run_penstock(["run", "--once"], folder, environment=environment)
-    return str(ran.stderr)
+    faults = {"PENSTOCK_FAULTS": ",".join(f"{point}=kill" for point in points), "PENSTOCK_FAULTS_ONCE": str(fired)}
+    run_penstock(["run", "--once"], folder, environment=faults)
 
 
 def expected(traces: int, numbers: int) -> Counter[tuple[str, str]]:
@@ -125,13 +125,13 @@ def test_what_waits_outlives_kills_and_every_span_leaves_once(tmp_path: Path) ->
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(to=TO_TABLE))
     for number in range(2):
         append(tmp_path, *(request((t, number) for t in range(at, at + 100)) for at in range(0, traces, 100)))
-    run_once(tmp_path)
+    run_to_end(tmp_path)
     assert totals(tmp_path) == (200, 2 * traces - 200, 0, 0, 0, 2 * traces)
     append(tmp_path, *(request(((t, 2) for t in range(at, at + 100)), error=True) for at in range(0, traces, 100)))
     for _ in POINTS:
-        run_once(tmp_path, ",".join(f"{point}=kill" for point in POINTS))
+        run_into(tmp_path, *POINTS)
         totals(tmp_path)
-    run_once(tmp_path)
+    run_to_end(tmp_path)
     assert sorted(each.name for each in (tmp_path / "fired").iterdir()) == sorted(POINTS)
     assert totals(tmp_path) == (300, 3 * traces - 300, 3 * traces, 0, 0, 0)
     assert in_table(tmp_path) == expected(traces, 3)
@@ -140,13 +140,13 @@ def test_what_waits_outlives_kills_and_every_span_leaves_once(tmp_path: Path) ->
 def test_without_its_checkpoint_a_sampler_loses_nothing_that_waits(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(to=TO_TABLE))
     append(tmp_path, request((t, 0) for t in range(50)))
-    run_once(tmp_path)
+    run_to_end(tmp_path)
     assert totals(tmp_path)[-1] == 50
     layout = Layout(tmp_path / "data")
     ledger = Ledger.open(sqlite_url(layout.ledger), "traces")
     shutil.rmtree(layout.checkpoint("sampled", ledger.scope, ledger.generation("sampled")))
     append(tmp_path, request(((t, 1) for t in range(50)), error=True))
-    said = run_once(tmp_path)
+    said = run_to_end(tmp_path)
     assert "the state of its step is gone, and 50 records waited in it" in said, said
     assert in_table(tmp_path) == expected(50, 2)
     assert totals(tmp_path)[2:] == (100, 50, 0, 0)
@@ -157,7 +157,7 @@ def test_bad_requests_and_spans_fail_alone(tmp_path: Path) -> None:
     mixed = ExportTraceServiceRequest.FromString(request([(0, 0), (1, 0), (2, 0)], error=True))
     mixed.resource_spans[0].scope_spans[0].spans[1].trace_id = b"short"
     append(tmp_path, b"\xff\xff", bytes(mixed.SerializeToString()), request([]), b"")
-    run_once(tmp_path)
+    run_to_end(tmp_path)
     assert in_table(tmp_path) == Counter(list(expected(3, 1))[::2])
     assert totals(tmp_path) == (4, 2, 2, 2, 2, 0)
     failed = Terminal(tmp_path).penstock("failed", "list", "--json").stdout
@@ -176,11 +176,11 @@ def test_another_pipeline_goes_on_with_what_was_flushed(tmp_path: Path) -> None:
         config = PIPELINE.format(to=f"{{type: otlp, endpoint: '{receiver.endpoint}'}}")
         (first / "pipeline.yaml").write_text(config.replace("policies:", f"names: {names}\n          policies:"))
         append(first, request((t, 0) for t in range(20)), request(((t, 0) for t in range(20, 30)), error=True))
-        run_once(first)
+        run_to_end(first)
         assert {span.trace_id for span in receiver.spans} == {trace_id(t) for t in range(20, 30)}
         receiver.requests.clear()
         assert "20 spans that wait" in Terminal(first).penstock("sample", "flush", "sampled").stdout
-        run_once(first)
+        run_to_end(first)
         assert totals(first) == (2, 38, 40, 0, 0, 0)
         left = [taken.request for taken in receiver.requests]
     marks = Counter(
@@ -196,8 +196,8 @@ def test_another_pipeline_goes_on_with_what_was_flushed(tmp_path: Path) -> None:
     append(second, *(message.SerializeToString() for message in left))
     # What was decided before, and what was not.
     append(second, request((t, 1) for t in range(20, 30)), request(((t, 1) for t in range(10)), error=True))
-    run_once(second)
-    with duckdb.connect(second / "spans.duckdb", read_only=True) as warehouse:
+    run_to_end(second)
+    with open_file(second / "spans.duckdb", read_only=True) as warehouse:
         rows = warehouse.execute("SELECT trace_id, count(*) FROM spans GROUP BY ALL").fetchall()
     decided, waited = range(20, 30), range(10)
     assert dict(rows) == {trace_id(t).hex(): 1 for t in decided} | {trace_id(t).hex(): 2 for t in waited}
@@ -210,7 +210,7 @@ def test_what_leaves_by_otlp_is_what_came(tmp_path: Path) -> None:
     with otlp_receiver() as receiver:
         (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(to=f"{{type: otlp, endpoint: '{receiver.endpoint}'}}"))
         append(tmp_path, *(each.SerializeToString() for each in came))
-        run_once(tmp_path)
+        run_to_end(tmp_path)
         left = [(group, scope, span) for taken in receiver.requests for group, scope, span in listed(taken.request)]
     assert totals(tmp_path)[2:] == (len(left), 0, 0, 0)
     for group, scope, span in left:
@@ -250,13 +250,13 @@ def test_what_was_refused_is_replayed_as_it_left(tmp_path: Path) -> None:
         refused = {"bad", "TRACE NOT SAMPLED"}
         receiver.dislikes = lambda sent: any(span.name in refused for _, _, span in listed(sent))
         append(tmp_path, named("bad", 1), named("good", 2), named("secret", 3, flags=1))
-        run_once(tmp_path)
+        run_to_end(tmp_path)
         assert set(came(receiver)) == {"good"}
         assert totals(tmp_path) == (3, 0, 1, 0, 2, 0)
         receiver.dislikes = lambda _: False
         receiver.requests.clear()
         assert Terminal(tmp_path).penstock("failed", "replay", "--route", "sampled").returncode == 0
-        run_once(tmp_path)
+        run_to_end(tmp_path)
         found = came(receiver)
     assert set(found) == refused
     assert found["bad"]["sampling.policy"] == "errors"
