@@ -6,12 +6,14 @@ Importing this module loads the compiler, which takes a third of a second: code 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from numba import config, njit
+from numba.core.types import unliteral
 
 from penstock.compiled.source_cache import cache_folder
 
@@ -31,9 +33,20 @@ def without_counting() -> dict[str, bool]:
 
 _UNCOUNTED = {"_nrt": False}
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
+def take_constants_as_values(function: Any) -> Any:
+    """A compiled function, compiled once for all constants that compiled callers give it: by itself numba does so for
+    each. Machine code loses nothing by it, because callers take in what they call."""
+    find_template = getattr(function, "get_call_template", None)
+    if find_template is not None:
+        as_value: Callable[[Any], Any] = unliteral
+        function.get_call_template = lambda args, kws: find_template(
+            [as_value(each) for each in args], {name: as_value(each) for name, each in kws.items()}
+        )
+    return function
+
+
+if TYPE_CHECKING:
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
     def compiled(function: _Function) -> _Function: ...
@@ -52,7 +65,7 @@ else:
                 chosen = config.CACHE_DIR
                 config.CACHE_DIR = str(cache_folder(function.__code__.co_filename, chosen) or chosen)
                 try:
-                    return njit(cache=True, nogil=True, **options)(function)
+                    return take_constants_as_values(njit(cache=True, nogil=True, **options)(function))
                 finally:
                     config.CACHE_DIR = chosen
 

@@ -138,3 +138,10 @@ def test_without_that_option_the_same_is_compiled(monkeypatch: pytest.MonkeyPatc
     assert options == {}
     total = njit(nogil=True, **options)(lambda numbers: numbers[0] + numbers[-1])
     assert total(np.array([1, 2, 4])) == 5
+
+
+def test_other_constants_are_no_other_functions() -> None:
+    add_one = compiled.take_constants_as_values(njit(lambda number: number + 1))
+    add_all = njit(lambda number: add_one(number) + add_one(2) + add_one(3))
+    assert add_all(1) == 9
+    assert len(add_one.signatures) == 1

@@ -11,7 +11,7 @@ from multiprocessing import Process
 import numpy as np
 
 from penstock.destinations.sql.mirror.fold_changes import Change, fold
-from penstock.engine.spark.warm_up import warm_up
+from penstock.engine.spark.warm_up import warm_up_components, warm_up_documents
 from penstock.holding.key_table import KeyTable
 from penstock.json.merge import merge_objects
 from penstock.log.exchange.decode import decode, find_entries
@@ -23,9 +23,11 @@ from penstock.registry import Kind, components
 
 
 def compile_all() -> None:
-    """Everything that any pipeline of ours can reach. Takes a minute; two processes share it."""
-    steps = Process(target=warm_up)
-    steps.start()
+    """Everything that any pipeline of ours can reach. Takes a minute; three processes share it, each with what the
+    others hardly need."""
+    others = [Process(target=work) for work in (warm_up_components, warm_up_documents)]
+    for other in others:
+        other.start()
     for source in components(Kind.SOURCE).values():
         source.warm_up()
     _maintain_log()
@@ -33,9 +35,10 @@ def compile_all() -> None:
     kinds = np.array([Change.INSERT, Change.UPDATE, Change.DELETE], np.int8)
     fold(kinds, np.array([0, 1, 0]), np.array([-1, 0, -1]), 2)
     merge_objects(b'{"a":{"b":1}}', b'{"a":{"c":"\\u00e9"}}')
-    steps.join()
-    if steps.exitcode:
-        raise SystemExit(steps.exitcode)
+    for other in others:
+        other.join()
+        if other.exitcode:
+            raise SystemExit(other.exitcode)
 
 
 def _maintain_log() -> None:

@@ -142,11 +142,17 @@ def _record_classes(archive: Path, scratch: Path) -> None:
     from penstock.config.loading import load
     from penstock.engine.engine import Engine
     from penstock.engine.pipeline import Pipeline
+    from penstock.engine.processes.engine_start import start_engine
+    from penstock.engine.spark.fork_server import start_fork_server
 
-    config = scratch / "pipeline.yaml"
-    config.write_text(_CONFIG)
+    path = scratch / "pipeline.yaml"
+    path.write_text(_CONFIG)
     (scratch / "web.ndjson").write_text('{"n": 1}\n')
-    Engine(Pipeline.open(load(config)), once=True).run(Event())
+    config = load(path)
+    start = start_engine(config, fork_server=sys.platform == "linux")
+    if start.forks is not None:
+        start_fork_server(start.scratch, start.forks, {"dedupe"}, {"null"})
+    Engine(Pipeline.open(config), once=True, start=start).run(Event())
     # A JVM that is left behind is killed, and one that is killed writes nothing.
     gateway = SparkContext._gateway
     assert gateway is not None

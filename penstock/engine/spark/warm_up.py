@@ -70,8 +70,23 @@ def _warm_up_holding(config: dict[str, Any], batch: pa.RecordBatch) -> None:
 
 
 def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] = ()) -> None:
-    """For these steps, or for all, and these destinations. Takes about a second when the cache is there, most of a
+    """For these steps, or for all, and these destinations. Takes about a second when the cache is there, more than a
     minute when it is not."""
+    warm_up_documents(steps)
+    warm_up_components(steps)
+    for name in destinations:
+        component(Kind.DESTINATION, name).implementation_class()
+
+
+def warm_up_components(steps: Collection[str] | None = None) -> None:
+    """What has a way to warm up of its own, of these steps, or of all."""
+    for name, step in components(Kind.STEP).items():
+        if steps is None or name in steps:
+            step.warm_up()
+
+
+def warm_up_documents(steps: Collection[str] | None = None) -> None:
+    """What works on JSON documents, for these steps, or for all."""
     for kind in (pa.binary(), pa.large_binary()):
         flatten(pa.array(_DOCUMENTS, kind), _CASTS, infer_timestamps=True)
     chosen = [step for step in _STEPS if steps is None or any(name in steps for name in step)]
@@ -89,8 +104,3 @@ def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] 
     for config in _HOLDING:
         if steps is None or any(name in steps for name in config):
             _warm_up_holding(config, batch)
-    for name, step in components(Kind.STEP).items():
-        if steps is None or name in steps:
-            step.warm_up()
-    for name in destinations:
-        component(Kind.DESTINATION, name).implementation_class()
