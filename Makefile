@@ -53,7 +53,6 @@ demo: setup  ## Run the whole pipeline on 200,000 events and print what became o
 test:  ## Lint, check types, run all tests
 	@$(BESIDE) lint types run-tests
 
-# Types are checked while the tests begin: those wait a good part of their time.
 run-tests: ready
 	$(RUN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20
 
@@ -61,7 +60,9 @@ lint: $(INSTALLED)
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 
-types: $(SPARK)
+# After compiling, which has work for all cores: beside the start cache and the first tests, which wait a good part of
+# their time.
+types: $(SPARK) $(COMPILED)
 	$(RUN)/mypy
 
 bench: setup  ## Measure ourselves against a peer and against the limit
