@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ import pytest
 
 from penstock.testing.waiting import HANG, eventually
 from tests.cli.projects import Project
+from tests.support.command import run_penstock, start_penstock
 from tests.support.database import Database
 from tests.support.ports import free_port
 from tests.support.postgres import Server
@@ -55,8 +54,7 @@ def test_bundles_of_a_file_end_as_the_newest_state_and_the_verbs_tell_how(fresh:
         {"source": "hub1", "kind": "nonsense", "version": "0.1", "data": {}},
     ]
     (fresh.folder / "hubs.ndjson").write_text("".join(json.dumps(each) + "\n" for each in bundles))
-    command = [sys.executable, "-m", "penstock.cli.main", "run", "--once"]
-    done = subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, timeout=HANG)
+    done = run_penstock(["run", "--once"], fresh.folder)
     with duckdb.connect(fresh.folder / "state.duckdb", read_only=True) as database:
         assert database.execute("SELECT source, id, n FROM clusters").fetchall() == [("hub1", "c1", 49)], done.stderr
         rows = database.execute("SELECT source, cluster, state FROM compliance ORDER BY cluster").fetchall()
@@ -90,8 +88,7 @@ def server() -> Iterator[Server]:
 
 @contextmanager
 def run(folder: Path) -> Iterator[None]:
-    with (folder / "stderr").open("w") as log:
-        running = subprocess.Popen([sys.executable, "-m", "penstock.cli.main", "run"], cwd=folder, stderr=log)
+    running = start_penstock(["run"], folder, folder / "stdout", folder / "stderr")
     try:
         yield
         running.send_signal(signal.SIGTERM)
