@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
@@ -17,6 +18,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from penstock.holding.item import MADE, Items
 from penstock.items import with_items
 from penstock.otlp.attributes import find_attributes
+from penstock.otlp.compiled_rows.plain_span_rows import plain_rows
 from penstock.otlp.cut_spans import Additions, cut_spans
 from penstock.otlp.json_requests import Signal
 from penstock.otlp.log_rows import LogRows
@@ -40,6 +42,7 @@ class LeavingSpans:
 
     def __init__(self, marks: SpanMarks, nanoseconds: bool = False) -> None:
         self._marks = marks
+        self._nanoseconds = nanoseconds
         self._rows = SpanRows(nanoseconds=nanoseconds)
         self._log_rows = LogRows()
         self._shared = lru_cache(maxsize=1_024)(self._new_shared)
@@ -86,7 +89,8 @@ class LeavingSpans:
             self._marks.decision(item, int(first).to_bytes(8, "big") + int(second).to_bytes(8, "big"))
             for item, first, second in zip(items, high, low, strict=True)
         ]
-        return self._marks.made_rows(items, self._data(requests, leaving, Signal.TRACES), leaving.as_otlp)
+        data = self._data(pa.array(requests, pa.binary()), leaving, Signal.TRACES)
+        return self._marks.made_rows(items, data.to_pylist(), leaving.as_otlp)
 
     def _cut(
         self, records: pa.RecordBatch, items: Items, at: Numbers, leaving: Leaving, signal: Signal
@@ -104,11 +108,18 @@ class LeavingSpans:
         ours = find_attributes(found.buffer, spans.begin[rows], spans.end[rows], ATTRIBUTES[signal], WRITTEN)
         marked = np.logical_or.reduce([values.kind != 0 for values in ours])
         special = ((items["bits"] & (FLUSHED | PLACEHOLDER)) != 0) | (marked & self._marks.apply_to(items))
-        requests: list[bytes] = cut.to_pylist()
+        if special.any():
+            cut = self._rewritten(cut, items, special, signal)
+        return _rows(around, request, items, self._data(cut, leaving, signal), leaving.as_otlp)
+
+    def _rewritten(
+        self, cut: pa.BinaryArray, items: Items, special: npt.NDArray[np.bool_], signal: Signal
+    ) -> pa.BinaryArray:
+        """Few: what is not only added to must be built anew."""
+        requests = cut.to_pylist()
         for place in np.flatnonzero(special).tolist():
-            # Few: what is not only added to must be built anew.
             requests[place] = self._marks.rewrite(items[place], requests[place], signal)
-        return _rows(around, request, items, self._data(requests, leaving, signal), leaving.as_otlp)
+        return pa.array(requests, pa.binary())
 
     def _additions(self, items: Items, signal: Signal) -> Additions:
         """What is put behind each span: the same for all that were decided alike."""
@@ -117,10 +128,17 @@ class LeavingSpans:
         ends = np.cumsum([0, *(len(text) for text in texts)])
         return Additions(np.frombuffer(b"".join(texts), np.uint8), ends[:-1][of], ends[1:][of])
 
-    def _data(self, requests: Sequence[bytes], leaving: Leaving, signal: Signal) -> list[bytes]:
+    def _data(self, requests: pa.BinaryArray, leaving: Leaving, signal: Signal) -> pa.BinaryArray:
         if leaving.as_otlp:
-            return list(requests)
-        return list(map(self._json_of_log if signal is Signal.LOGS else self._json, requests))
+            return requests
+        if signal is Signal.LOGS:
+            return pa.array(map(self._json_of_log, requests.to_pylist()), pa.binary())
+        rows = plain_rows(requests, self._shared, self._nanoseconds)
+        if rows.null_count == 0:
+            return rows
+        others = rows.is_null()
+        built = list(map(self._json, requests.filter(others).to_pylist()))
+        return pc.replace_with_mask(rows, others, pa.array(built, pa.binary()))
 
     def _json_of_log(self, request: bytes) -> bytes:
         group = ExportLogsServiceRequest.FromString(request).resource_logs[0]
@@ -138,7 +156,7 @@ class LeavingSpans:
         return self._rows.shared(Resource.FromString(resource), InstrumentationScope.FromString(scope))
 
 
-def _rows(records: pa.RecordBatch, of: Numbers, items: Items, data: list[bytes], as_otlp: bool) -> pa.RecordBatch:
+def _rows(records: pa.RecordBatch, of: Numbers, items: Items, data: pa.BinaryArray, as_otlp: bool) -> pa.RecordBatch:
     headers = records.column("headers")
     chosen = np.ones(records.num_rows, np.bool_)
     name = Header.CONTENT_TYPE.value
@@ -146,9 +164,7 @@ def _rows(records: pa.RecordBatch, of: Numbers, items: Items, data: list[bytes],
     place = records.schema.get_field_index("headers")
     around = records.set_column(place, records.schema.field(place), headers).drop_columns(["data"])
     taken = with_items(around.take(pa.array(of)), items["item"])
-    return taken.add_column(records.schema.get_field_index("data"), "data", pa.array(data, pa.binary())).cast(
-        records.schema
-    )
+    return taken.add_column(records.schema.get_field_index("data"), "data", data).cast(records.schema)
 
 
 def _in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -31,7 +31,7 @@ _CONFIG = SampleConfig.model_validate(
 
 
 def warm_up() -> None:
-    sample, leaving = Sample(_CONFIG), Leaving(_SECRET, as_otlp=True)
+    sample = Sample(_CONFIG)
     state, again = (sample.new_state(Shard(0, 1, _SECRET)) for _ in range(2))
     batch = _requests()
     items = _items(sample, batch)
@@ -40,8 +40,9 @@ def warm_up() -> None:
         for blob in decision.change.append:
             again.apply(blob)
         left = decision.released[(decision.released["item"] > 0) & (decision.released["offset"] == 0)]
-        sample.release(batch, np.sort(left, order=["partition", "offset", "item"]), leaving)
-    sample.release(batch, np.zeros(0, sample.released_type), leaving)
+        for as_otlp in (True, False):
+            sample.release(batch, np.sort(left, order=["partition", "offset", "item"]), Leaving(_SECRET, as_otlp))
+            sample.release(batch, np.zeros(0, sample.released_type), Leaving(_SECRET, as_otlp))
     again.snapshot()
 
 
