@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing, compiled
 from penstock.holding.item import ITEM, UNTIMED, Items
 from penstock.holding.key_table import Numbers
 
@@ -134,7 +134,7 @@ class ItemChains:
         return found
 
 
-@compiled
+@borrowing
 def _copy_items(items: Items, target: Items, place: int) -> None:
     """Row by row: NumPy goes through all rows once for each of their columns."""
     for row in range(len(items)):
@@ -144,7 +144,7 @@ def _copy_items(items: Items, target: Items, place: int) -> None:
         copy["partition"], copy["item"], copy["bits"] = item["partition"], item["item"], item["bits"]
 
 
-@compiled
+@borrowing
 def chain_items(chains: Chains, number: int, rows: Numbers, start: int) -> None:
     """Put items at the end of a chain: those so many rows behind the place ``start``."""
     following = chains.following
@@ -161,7 +161,7 @@ def chain_items(chains: Chains, number: int, rows: Numbers, start: int) -> None:
     chains.live[0] += len(rows)
 
 
-@compiled
+@borrowing
 def take_items(chains: Chains, number: int, found: Numbers, count: int) -> int:
     """Take all items out of a chain: their places are added to the ``count`` that are found, and how many that are then
     is returned."""
@@ -179,7 +179,7 @@ def take_items(chains: Chains, number: int, found: Numbers, count: int) -> int:
     return count
 
 
-@compiled
+@borrowing
 def drop_items(chains: Chains, number: int, mark: int) -> tuple[int, int]:
     """Take all items out of a chain: how many stand before the place ``mark``, and how many do not."""
     following = chains.following
@@ -198,7 +198,7 @@ def drop_items(chains: Chains, number: int, mark: int) -> tuple[int, int]:
     return before, after
 
 
-@compiled
+@borrowing
 def take_first(chains: Chains, number: int) -> int:
     """Take the first item out of a chain that has one: its place."""
     place = int(chains.ends[number, FIRST])
@@ -208,7 +208,7 @@ def take_first(chains: Chains, number: int) -> int:
     return place
 
 
-@compiled
+@borrowing
 def _chain_all(chains: Chains, numbers: Numbers, start: int) -> None:
     ends, following = chains.ends, chains.following
     for row in range(len(numbers)):
@@ -222,7 +222,7 @@ def _chain_all(chains: Chains, numbers: Numbers, start: int) -> None:
     chains.live[0] += len(numbers)
 
 
-@compiled
+@borrowing
 def _take_all(chains: Chains, numbers: Numbers, found: Numbers) -> int:
     count = 0
     for number in numbers:
@@ -250,7 +250,7 @@ def _move_up(chains: Chains, items: Items, used: int) -> int:
     return count
 
 
-@compiled
+@borrowing
 def _first_live(items: Items, following: Numbers, partition: int, place: int, used: int) -> int:
     while place < used and (items[place]["partition"] != partition or following[place] == GONE):
         place += 1

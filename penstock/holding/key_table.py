@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing
 
 Words = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -79,7 +79,7 @@ class KeyTable:
         return self.high, self.low
 
 
-@compiled
+@borrowing
 def _add(
     high: Words, low: Words, buckets: Numbers, highs: Words, lows: Words, free: Numbers, size: int, numbers: Numbers
 ) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def _add(
     return new, size
 
 
-@compiled
+@borrowing
 def _find(high: Words, low: Words, buckets: Numbers, highs: Words, lows: Words, numbers: Numbers) -> None:
     mask = np.uint64(len(buckets) - 1)
     for row in range(len(high)):
@@ -126,7 +126,7 @@ def _find(high: Words, low: Words, buckets: Numbers, highs: Words, lows: Words, 
         numbers[row] = number
 
 
-@compiled
+@borrowing
 def _remove(numbers: Numbers, buckets: Numbers, highs: Words, lows: Words) -> None:
     mask = np.uint64(len(buckets) - 1)
     for row in range(len(numbers)):
@@ -136,7 +136,7 @@ def _remove(numbers: Numbers, buckets: Numbers, highs: Words, lows: Words) -> No
         buckets[bucket] = _REMOVED
 
 
-@compiled
+@borrowing
 def _insert_all(numbers: Numbers, buckets: Numbers, highs: Words, lows: Words) -> None:
     mask = np.uint64(len(buckets) - 1)
     for row in range(len(numbers)):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing
 from penstock.sampling.policy_program import (
     ALWAYS,
     AND,
@@ -88,7 +88,7 @@ def asking(program: PolicyProgram, registers: Registers, shards: int) -> Asking:
     return Asking(program.nodes, registers, np.zeros(program.depth + 1, STACKED), shards)
 
 
-@compiled
+@borrowing
 def evaluate(ask: Asking, trace: Trace) -> tuple[int, int, float, bool]:
     """The answer, the number of the policy that gave it, the trace's weight, and whether a placeholder is to leave."""
     top = 0
@@ -100,7 +100,7 @@ def evaluate(ask: Asking, trace: Trace) -> tuple[int, int, float, bool]:
     return PENDING, NO_POLICY, 1.0, False
 
 
-@compiled
+@borrowing
 def _ask_tree(ask: Asking, trace: Trace, top: int) -> tuple[int, float, bool]:
     nodes, stack, open_ = ask.nodes, ask.stack, 0
     node = top
@@ -129,7 +129,7 @@ def _ask_tree(ask: Asking, trace: Trace, top: int) -> tuple[int, float, bool]:
         node = following
 
 
-@compiled
+@borrowing
 def _take_answer(asked: np.void, node: np.void, trace: Trace, answer: int, weight: float, emits: bool) -> bool:
     """Take what the next part says; whether the others need not be asked."""
     kind = node["kind"]
@@ -157,7 +157,7 @@ def _take_answer(asked: np.void, node: np.void, trace: Trace, answer: int, weigh
     return True
 
 
-@compiled
+@borrowing
 def _ask_leaf(node: np.void, register: np.void, trace: Trace, shards: int) -> tuple[int, float]:
     kind, weight = node["kind"], 1.0
     if kind == CONDITION or kind == INVERTED:
@@ -185,7 +185,7 @@ def _ask_leaf(node: np.void, register: np.void, trace: Trace, shards: int) -> tu
     return (SAMPLED if met else PENDING), weight
 
 
-@compiled
+@borrowing
 def hash_id(salted: np.uint64, high: np.uint64, low: np.uint64) -> np.uint64:
     """FNV-1a of the salt and the 16 bytes of the id."""
     for word in (high, low):
@@ -194,12 +194,12 @@ def hash_id(salted: np.uint64, high: np.uint64, low: np.uint64) -> np.uint64:
     return salted
 
 
-@compiled
+@borrowing
 def weight_of_rate(rate: float) -> float:
     return 100.0 / rate if 0.0 < rate < 100.0 else 1.0
 
 
-@compiled
+@borrowing
 def _lasts(trace: Trace, least: int, most: int) -> bool:
     if trace.start == _NONE or trace.end < trace.start:
         return False
@@ -207,7 +207,7 @@ def _lasts(trace: Trace, least: int, most: int) -> bool:
     return bool(lasted >= least if most == 0 else least < lasted <= most)
 
 
-@compiled
+@borrowing
 def _take_from_limit(node: np.void, left: np.void, amount: int, now: int, shards: int) -> bool:
     """Whether a limit has so much left for a trace; if so it is taken.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing
 from penstock.holding.item_chains import FIRST, NONE, Chains, drop_items, take_first, take_items
 from penstock.sampling.ask_policies import Asking
 from penstock.sampling.fold_units import Units
@@ -132,7 +132,7 @@ def new_decided(units: int, known: int, followed: bool) -> Decided:
     return Decided(np.empty(2 * units + known if followed else 0, TRACE), np.zeros(1, np.int64))
 
 
-@compiled
+@borrowing
 def note_decision(work: Work, number: int) -> None:
     """Tell those who follow what is decided on a trace."""
     decided = work.decided
@@ -141,7 +141,7 @@ def note_decision(work: Work, number: int) -> None:
         decided.used[0] += 1
 
 
-@compiled
+@borrowing
 def let_go(work: Work, number: int) -> None:
     """All items of a trace that wait leave, oldest first."""
     leaving, tally = work.leaving, work.tally
@@ -155,7 +155,7 @@ def let_go(work: Work, number: int) -> None:
     tally[Tally.HELD.value] -= fresh
 
 
-@compiled
+@borrowing
 def end_wait(work: Work, number: int, policy: int, reason: int, emits: bool) -> None:
     """The items of a trace that wait are dropped: but for the placeholder, and in a dry run none is."""
     leaving, tally = work.leaving, work.tally
@@ -178,7 +178,7 @@ def end_wait(work: Work, number: int, policy: int, reason: int, emits: bool) -> 
     tally[reason] += dropped + fresh
 
 
-@compiled
+@borrowing
 def skip_unit(work: Work, unit: np.void, policy: int, reason: int, emits: bool) -> None:
     """The new spans of a unit are dropped: but for the placeholder, and in a dry run none is."""
     count = unit["count"]
@@ -194,7 +194,7 @@ def skip_unit(work: Work, unit: np.void, policy: int, reason: int, emits: bool) 
     work.tally[reason] += count
 
 
-@compiled
+@borrowing
 def pass_unit(work: Work, unit: np.void, count: int) -> None:
     """So many of the new spans of a unit leave, from the first on."""
     leaving = work.leaving
@@ -204,7 +204,7 @@ def pass_unit(work: Work, unit: np.void, count: int) -> None:
     work.tally[Tally.PASSED.value] += count
 
 
-@compiled
+@borrowing
 def end_group(leaving: Leaving, bits: np.uint32, weight: float) -> None:
     """All that left since the last group leaves like this."""
     group = leaving.used[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing
 from penstock.holding.item_chains import FIRST, NONE, chain_items
 from penstock.sampling.ask_policies import Asking, Trace, evaluate, hash_id, weight_of_rate
 from penstock.sampling.batch_work import (
@@ -47,7 +47,7 @@ from penstock.sampling.trace_homes import (
 from penstock.sampling.trace_keys import unscramble_one
 
 
-@compiled
+@borrowing
 def decide_all(work: Work) -> None:
     """Bring the homes to their limits, which may have changed, and decide on all units."""
     if not work.rules.has_secondary:
@@ -83,7 +83,7 @@ def decide_all(work: Work) -> None:
             _shrink(work, home)
 
 
-@compiled
+@borrowing
 def _leave_secondary(work: Work) -> None:
     """Where there is no secondary home any more, its traces wait with the others, as the newest of them."""
     homes = work.homes
@@ -95,7 +95,7 @@ def _leave_secondary(work: Work) -> None:
         record_move(work.journal, homes.traces, number)
 
 
-@compiled
+@borrowing
 def release_up_to(work: Work, stamp: int) -> None:
     """Evict every trace of which an item waits at or before a point in the order of the log: those of the primary home
     first, each home from its oldest on."""
@@ -115,7 +115,7 @@ def release_up_to(work: Work, stamp: int) -> None:
             number = newer
 
 
-@compiled
+@borrowing
 def flush_waiting(work: Work) -> None:
     """Let all leave that waits, undecided: the primary home first, each from its oldest trace on."""
     for home in (PRIMARY, SECONDARY):
@@ -126,7 +126,7 @@ def flush_waiting(work: Work) -> None:
             number = work.homes.traces[number]["newer"]
 
 
-@compiled
+@borrowing
 def _judge(
     unit: np.void, known: np.void, ask: Asking, rules: Rules, tally: Numbers
 ) -> tuple[int, int, float, bool, int]:
@@ -171,7 +171,7 @@ def _judge(
     return answer, policy, weight, emits, Tally.NOT_SAMPLED.value
 
 
-@compiled
+@borrowing
 def _home_to_wait_in(known: np.void, answer: int, policy: int, has_secondary: bool) -> int:
     """A trace is low as long as one policy says so again and again. Else it is in the primary home, and stays there."""
     if answer != LOW_PRIORITY or not has_secondary:
@@ -181,7 +181,7 @@ def _home_to_wait_in(known: np.void, answer: int, policy: int, has_secondary: bo
     return PRIMARY
 
 
-@compiled
+@borrowing
 def _add_to(known: np.void, unit: np.void, low_policy: int, sticky_bits: np.uint64) -> None:
     """Add to what is known of a trace that waits what its new spans say."""
     waits = known["count"] > 0
@@ -196,7 +196,7 @@ def _add_to(known: np.void, unit: np.void, low_policy: int, sticky_bits: np.uint
     known["policy"] = low_policy
 
 
-@compiled
+@borrowing
 def _earlier(one: np.uint64, other: np.uint64) -> np.uint64:
     """The earlier start; 0 is none."""
     if one == np.uint64(0):
@@ -204,7 +204,7 @@ def _earlier(one: np.uint64, other: np.uint64) -> np.uint64:
     return one if other == np.uint64(0) else min(one, other)
 
 
-@compiled
+@borrowing
 def _settle(
     work: Work, unit: np.void, number: int, answer: int, policy: int, weight: float, emits: bool, reason: int
 ) -> None:
@@ -229,7 +229,7 @@ def _settle(
     _shrink(work, home)
 
 
-@compiled
+@borrowing
 def _follow(work: Work, unit: np.void, number: int) -> None:
     """Treat a unit as its trace was treated."""
     trace = work.homes.traces[number]
@@ -245,7 +245,7 @@ def _follow(work: Work, unit: np.void, number: int) -> None:
         skip_unit(work, unit, trace["policy"], Tally.LATE_DROPPED.value, False)
 
 
-@compiled
+@borrowing
 def _shrink(work: Work, home: int) -> None:
     """Evict the oldest traces of a home until it has no more than it may."""
     homes, ends = work.homes, work.homes.ends

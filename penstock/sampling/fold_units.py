@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing, compiled
 from penstock.holding.item import ITEM, Items, sorted_by_log
 from penstock.sampling.decision_names import MOST_ORIGINS
 from penstock.sampling.span_item import DECIDED_NOT_SAMPLED, DECIDED_SAMPLED, NO_THRESHOLD, SPAN_ITEM
@@ -102,7 +102,7 @@ def items_of(spans: Items) -> Items:
     return np.ascontiguousarray(spans).view(_ITEM_OF_SPAN)
 
 
-@compiled
+@borrowing
 def _is_in_order(spans: Items) -> bool:
     for row in range(1, len(spans)):
         before, span = spans[row - 1], spans[row]
@@ -120,7 +120,7 @@ def _is_in_order(spans: Items) -> bool:
     return True
 
 
-@compiled
+@borrowing
 def _fold(spans: _Columns, units: npt.NDArray[np.void], unit_of: Numbers, buckets: npt.NDArray[np.int32]) -> int:
     count = 0
     mask = np.uint64(len(buckets) - 1)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing, compiled
 from penstock.holding.item import Items
 from penstock.holding.item_chains import NONE, Chains, chain_items, drop_items
 from penstock.sampling.fold_units import Units
@@ -83,7 +83,7 @@ def written(journal: Journal, units: Units, items: Items) -> tuple[Moves, Items]
     return Moves(kinds, rows[kinds == MOVE], keys, owners[waits]), items[waits]
 
 
-@compiled
+@borrowing
 def record_move(journal: Journal, traces: Rows, number: int) -> int:
     """Write down where a trace is now and what is known of it; the number of the move."""
     move = record(journal, MOVE)
@@ -92,14 +92,14 @@ def record_move(journal: Journal, traces: Rows, number: int) -> int:
     return move
 
 
-@compiled
+@borrowing
 def record_key(journal: Journal, kind: int, high: np.uint64, low: np.uint64) -> None:
     row = journal.rows[record(journal, kind)]
     row["high"] = high
     row["low"] = low
 
 
-@compiled
+@borrowing
 def record(journal: Journal, kind: int) -> int:
     move = int(journal.used[0])
     journal.kinds[move] = kind

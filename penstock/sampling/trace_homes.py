@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing, compiled
 
 TRACE = np.dtype(
     [
@@ -137,7 +137,7 @@ class TraceTable:
         return rows
 
 
-@compiled
+@borrowing
 def find_trace(homes: Homes, high: np.uint64, low: np.uint64) -> int:
     """The number of a trace, or -1."""
     buckets, mask = homes.buckets, np.uint64(len(homes.buckets) - 1)
@@ -153,13 +153,13 @@ def find_trace(homes: Homes, high: np.uint64, low: np.uint64) -> int:
     return _NONE
 
 
-@compiled
+@borrowing
 def _find_all(homes: Homes, high: Words, low: Words, numbers: Numbers) -> None:
     for row in range(len(high)):
         numbers[row] = find_trace(homes, high[row], low[row])
 
 
-@compiled
+@borrowing
 def new_trace(homes: Homes, high: np.uint64, low: np.uint64) -> int:
     """A number for a key that has none. There must be room."""
     number = int(homes.ends[NOWHERE, OLDEST])
@@ -172,14 +172,14 @@ def new_trace(homes: Homes, high: np.uint64, low: np.uint64) -> int:
     return number
 
 
-@compiled
+@borrowing
 def move_to_newest(homes: Homes, number: int, home: int) -> None:
     """Make a trace, wherever it is, the newest of a home."""
     take_out(homes, number)
     put_newest(homes, number, home)
 
 
-@compiled
+@borrowing
 def settle(homes: Homes, number: int, home: int, policy: int, weight: float) -> None:
     """Make a trace the newest of those of a decision. Nothing else is known of it then."""
     take_out(homes, number)
@@ -190,7 +190,7 @@ def settle(homes: Homes, number: int, home: int, policy: int, weight: float) -> 
     put_newest(homes, number, home)
 
 
-@compiled
+@borrowing
 def put_newest(homes: Homes, number: int, home: int) -> None:
     """Make a trace that is in no home the newest of one."""
     traces, ends = homes.traces, homes.ends
@@ -210,7 +210,7 @@ def put_newest(homes: Homes, number: int, home: int) -> None:
     homes.used[number] = homes.clock[0]
 
 
-@compiled
+@borrowing
 def take_out(homes: Homes, number: int) -> None:
     """Take a trace out of its home, if it is in one. What is known of it may change only then."""
     traces, ends = homes.traces, homes.ends
@@ -232,7 +232,7 @@ def take_out(homes: Homes, number: int) -> None:
     trace["home"] = NOWHERE
 
 
-@compiled
+@borrowing
 def forget(homes: Homes, number: int) -> None:
     """Remove a trace that is decided."""
     take_out(homes, number)
@@ -241,7 +241,7 @@ def forget(homes: Homes, number: int) -> None:
     homes.ends[NOWHERE, OLDEST] = number
 
 
-@compiled
+@borrowing
 def _clear(trace: np.void) -> None:
     trace["count"] = 0
     trace["bytes"] = 0
@@ -255,7 +255,7 @@ def _clear(trace: np.void) -> None:
     trace["policy"] = 0
 
 
-@compiled
+@borrowing
 def _index(buckets: Words, low: np.uint64, number: int) -> None:
     mask = np.uint64(len(buckets) - 1)
     tag = low & _SLOT
@@ -265,7 +265,7 @@ def _index(buckets: Words, low: np.uint64, number: int) -> None:
     buckets[bucket] = tag << _TAG_BITS | np.uint64(number)
 
 
-@compiled
+@borrowing
 def _unindex(buckets: Words, low: np.uint64, number: int) -> None:
     """Empty a trace's bucket, and move up what stands behind it only because it was not empty."""
     mask = np.uint64(len(buckets) - 1)
@@ -284,7 +284,7 @@ def _unindex(buckets: Words, low: np.uint64, number: int) -> None:
     buckets[hole] = _EMPTY
 
 
-@compiled
+@borrowing
 def _index_all(homes: Homes, old: int) -> None:
     """After growing: index the traces that there are, and list the new rows as not in use."""
     for home in range(PRIMARY, HOMES):

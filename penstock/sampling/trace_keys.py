@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import compiled
+from penstock.compiled import borrowing, compiled
 
 Words = npt.NDArray[np.uint64]
 RoundKeys = tuple[np.uint64, ...]
@@ -39,14 +39,14 @@ def unscramble(high: Words, low: Words, keys: RoundKeys) -> tuple[Words, Words]:
     return _unscramble_all(np.array(high), np.array(low), keys)
 
 
-@compiled
+@borrowing
 def scramble_one(high: np.uint64, low: np.uint64, keys: RoundKeys) -> tuple[np.uint64, np.uint64]:
     for turn in range(_ROUNDS):
         high, low = low, high ^ _mix(low, keys[2 * turn], keys[2 * turn + 1])
     return high, low
 
 
-@compiled
+@borrowing
 def unscramble_one(high: np.uint64, low: np.uint64, keys: RoundKeys) -> tuple[np.uint64, np.uint64]:
     for back in range(_ROUNDS):
         turn = _ROUNDS - 1 - back
@@ -54,7 +54,7 @@ def unscramble_one(high: np.uint64, low: np.uint64, keys: RoundKeys) -> tuple[np
     return high, low
 
 
-@compiled
+@borrowing
 def _mix(word: np.uint64, first: np.uint64, second: np.uint64) -> np.uint64:
     word = (word ^ first) * np.uint64(0xFF51AFD7ED558CCD)
     word = (word ^ word >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
