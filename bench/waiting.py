@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,7 @@ def shares_of_passes(setting: Setting, log_dir: Path, step: Step = GATHER) -> st
 
 
 def seconds_of_passes(setting: Setting, log_dir: Path, step: Step) -> npt.NDArray[np.float64]:
-    """What scan, decide and release take for the last third of a partition."""
+    """What scan, decide and release take of the processor for the last third of a partition."""
     raw = {
         "name": "bench", "data_dir": str(setting.folder / "data"), "sources": {SOURCE: {"type": "file", "path": "x"}},
         "routes": {"out": {"from": SOURCE, "steps": [step], "to": {"type": "null"}}},
@@ -166,18 +166,18 @@ def seconds_of_passes(setting: Setting, log_dir: Path, step: Step) -> npt.NDArra
 def _seconds_of_passes(
     plan: RoutePlan, log: LocalLog, stretch: Stretch, states: Sequence[HoldingState]
 ) -> npt.NDArray[np.float64]:
-    times = [perf_counter()]
+    times = [process_time()]
     (packed,) = run_scan(plan, log, log.read(stretch.partition, stretch.start, stretch.end), stretch, SOURCE)
-    times.append(perf_counter())
+    times.append(process_time())
     kind = plan.holding_step().item_type
     found = [
         decide(state, unpack_rows([row["items"]], kind)) for state, row in zip(states, packed.to_pylist(), strict=True)
     ]
     rows = [row for decision in found for row in _rows(decision)]
-    times.append(perf_counter())
+    times.append(process_time())
     for task in {row["task"] for row in rows}:
         run_release(plan, log, [pa.RecordBatch.from_pylist([row for row in rows if row["task"] == task])])
-    times.append(perf_counter())
+    times.append(process_time())
     return np.diff(times)
 
 

@@ -71,7 +71,8 @@ class ItemChains:
         place, needed = self.used, self.used + len(items)
         if needed > len(self.items):
             room = max(2 * len(self.items), needed)
-            self.items = np.concatenate([self.items[:place], np.empty(room - place, ITEM)])
+            before, self.items = self.items, np.empty(room, ITEM)
+            _copy_items(before[:place], self.items, 0)
             self._following = np.concatenate([self._following[:place], np.empty(room - place, np.int64)])
         _copy_items(items, self.items, place)
         self._following[place:needed] = GONE
@@ -85,7 +86,7 @@ class ItemChains:
         and what stands behind it."""
         found = np.empty(len(self), np.int64)
         rows = found[: _take_all(self.chains, numbers, found)]
-        return self.items[rows[rows < since]], self.items[rows[rows >= since]]
+        return self.items.take(rows[rows < since]), self.items.take(rows[rows >= since])
 
     @property
     def sparse(self) -> bool:
@@ -106,18 +107,18 @@ class ItemChains:
         return live
 
     def all_items(self) -> Items:
-        items: Items = self.items[: self.used][self.is_live()]
+        items: Items = self.items[: self.used].compress(self.is_live())
         return items
 
     def parts(self, size: int) -> Iterator[Items]:
         """The same, in parts of so many."""
         places = np.flatnonzero(self.is_live())
-        yield from (self.items[places[at : at + size]] for at in range(0, len(places), size))
+        yield from (self.items.take(places[at : at + size]) for at in range(0, len(places), size))
 
     def first_items(self) -> tuple[Numbers, Items]:
         """The numbers that have items, and the first item of each."""
         numbers = np.flatnonzero(self._ends[:, FIRST] != NONE)
-        return numbers, self.items[self._ends[numbers, FIRST]]
+        return numbers, self.items.take(self._ends[numbers, FIRST])
 
     def set_times(self, now: int, start: int) -> None:
         """Give all untimed items from this place on a time."""

@@ -73,12 +73,13 @@ class SeenKeys:
         Nothing waits, so ticks and releases change nothing."""
         if len(items) == 0:
             return Decision(items, 0)
-        in_order = items[sorted_by_log(items)]
+        in_order = items.take(sorted_by_log(items))
         numbers = self._numbers(in_order)
         fresh = _see(numbers, np.ascontiguousarray(in_order["time"]), self._times, self._window)
         self._now = int(in_order["time"][-1])
         passed = int(fresh.sum())
-        return Decision(in_order[fresh], passed, skipped=len(fresh) - passed, change=self._change(np.unique(numbers)))
+        change = self._change(np.unique(numbers))
+        return Decision(in_order.compress(fresh), passed, skipped=len(fresh) - passed, change=change)
 
     def _change(self, touched: Numbers) -> StateChange:
         added = self._rows(touched)

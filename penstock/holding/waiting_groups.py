@@ -68,10 +68,10 @@ class WaitingGroups:
         """Of each key, everything up to the last item that closes it goes on, with what waited of it. ``ticks`` are
         times: what has waited long enough by the last of them goes on too. So does, with its whole group, what stands
         at or before one of ``releases``, points in the order of the log."""
-        rows = items[sorted_by_key(items)]
+        rows = items.take(sorted_by_key(items))
         goes = _up_to_last_close(rows)
-        closed, stays = rows[goes], rows[~goes]
-        stays = stays[sorted_by_log(stays)]
+        closed, stays = rows.compress(goes), rows.compress(~goes)
+        stays = stays.take(sorted_by_log(stays))
         stays["time"] = UNTIMED
         ticked = len(self._held) > 0 and max(ticks, default=self._now) > self._now
         if ticked:
@@ -91,7 +91,7 @@ class WaitingGroups:
             let_go=len(gone),
             held=len(stays) - len(late),
             waiting=len(self._held),
-            change=self._change(_keys(gone), stays[~_has_key_of(stays, late)], ticked),
+            change=self._change(_keys(gone), stays.compress(~_has_key_of(stays, late)), ticked),
             holds=self._held.lowest_offsets(),
         )
 

@@ -79,10 +79,10 @@ def in_log_order(spans: Items) -> Items:
     order = spans["order"]
     if (order[1:] < order[:-1]).any():
         # Spans come as a few rows that are each in order: a stable sort merges these in no time.
-        spans = spans[np.argsort(order, kind="stable")]
+        spans = spans.take(np.argsort(order, kind="stable"))
     if _is_in_order(spans):
         return spans
-    return spans[sorted_by_log(spans)]
+    return spans.take(sorted_by_log(spans))
 
 
 def fold(spans: Items) -> Units:

@@ -78,9 +78,9 @@ def written(journal: Journal, units: Units, items: Items) -> tuple[Moves, Items]
     owners = np.full(len(items), NONE, np.int64)
     owners[units.rows] = np.repeat(units.units["move"], units.units["count"])
     waits = np.flatnonzero(owners != NONE)
-    keyed = rows[(kinds == REFRESH) | (kinds == RELEASE)]
+    keyed = rows.compress((kinds == REFRESH) | (kinds == RELEASE))
     keys = np.stack([keyed["high"], keyed["low"]], axis=1)
-    return Moves(kinds, rows[kinds == MOVE], keys, owners[waits]), items[waits]
+    return Moves(kinds, rows.compress(kinds == MOVE), keys, owners[waits]), items.take(waits)
 
 
 @borrowing

@@ -276,7 +276,7 @@ class Sampler:
 
     def _left(self, leaving: Leaving) -> Items:
         places, groups = leaving.used.tolist()
-        rows = self._chains.items[leaving.places[:places]]
+        rows = self._chains.items.take(leaving.places[:places])
         left = np.empty(places, LEAVING_SPAN)
         for name in ITEM.names or ():
             left[name] = rows[name]

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from penstock.holding.item import ITEM, KEY, Items
 from penstock.holding.item_chains import NONE
+from penstock.holding.item_columns import ItemColumns
 from penstock.holding.key_table import KeyTable, Numbers
-from penstock.holding.packed_rows import KEY_COLUMNS, pack_rows, unpack_rows
+from penstock.holding.packed_rows import KEY_COLUMNS, pack_columns, pack_rows, unpack_rows
 from penstock.sampling.journal import EMPTY, MOVE, WAIT, Moves
 from penstock.sampling.span_item import NO_POLICY
 from penstock.sampling.trace_homes import TRACE, Rows, Words
@@ -64,10 +65,11 @@ class Blob:
 
 def encode(header: Header, moves: Moves, items: Items) -> bytes:
     text = json.dumps(asdict(header)).encode()
-    kinds, keys, owned = np.empty(len(moves.kinds), _KIND), np.empty(len(moves.keys), KEY), _owned(moves.owners, items)
+    kinds, keys = np.empty(len(moves.kinds), _KIND), np.empty(len(moves.keys), KEY)
+    owned = ItemColumns(_OWNED_ITEM, {"owner": moves.owners, **{name: items[name] for name in ITEM.names or ()}})
     kinds["kind"] = moves.kinds
     keys["high"], keys["low"] = moves.keys[:, 0], moves.keys[:, 1]
-    parts = (pack_rows(kinds), pack_rows(moves.rows, _LINKS), pack_rows(keys), pack_rows(owned, KEY_COLUMNS))
+    parts = (pack_rows(kinds), pack_rows(moves.rows, _LINKS), pack_rows(keys), pack_columns(owned, KEY_COLUMNS))
     return b"".join([_HEAD.pack(VERSION, len(text), *map(len, parts)), text, *parts])
 
 
@@ -119,14 +121,6 @@ def renumbered(rows: Rows, then: Header, now: Header) -> Rows:
                 met = masks >> np.uint64(bit) & np.uint64(1)
                 rows["kept_mask"] |= met << np.uint64(list(now.conditions).index(condition))
     return rows
-
-
-def _owned(owners: Numbers, items: Items) -> npt.NDArray[np.void]:
-    owned = np.empty(len(items), _OWNED_ITEM)
-    owned["owner"] = owners
-    for name in ITEM.names or ():
-        owned[name] = items[name]
-    return owned
 
 
 def _with_keys(owned: npt.NDArray[np.void], moves: Moves) -> Items:

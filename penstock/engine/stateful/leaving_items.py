@@ -15,7 +15,7 @@ class LeavingItems:
     def __init__(self, items: Items) -> None:
         records = items["partition"].astype(np.int64) * PLACES_PER_PARTITION + items["offset"]
         order = np.lexsort((items["item"], records))
-        self.items = items[order]
+        self.items = items.take(order)
         self._records = records[order]
 
     def of(self, rows: pa.RecordBatch) -> Items:

@@ -79,8 +79,8 @@ def decide(state: HoldingState, items: Items) -> Decision:
     special = (bits & (CONTROL | BYPASS)) != 0
     if not special.any():
         return state.decide(items, (), ())
-    decision = state.decide(items[~special], ticks, releases, items[(bits & COMMAND) != 0])
-    passing = _as_released(items[(bits & BYPASS) != 0], decision.released.dtype)
+    decision = state.decide(items.compress(~special), ticks, releases, items.compress((bits & COMMAND) != 0))
+    passing = _as_released(items.compress((bits & BYPASS) != 0), decision.released.dtype)
     if len(passing) == 0:
         return decision
     released = np.concatenate([decision.released, passing])

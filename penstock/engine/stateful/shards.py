@@ -82,7 +82,7 @@ def slices(released: Items) -> Iterator[tuple[int, Items]]:
     once for all shards. Yields the number of the task's rows, as of a shard, and the items."""
     places = (released["partition"] + (released["offset"] >> OFFSETS_PER_SLICE_BITS)) % SHARDS
     for place, number in enumerate(shard_numbers()):
-        items = released[places == place]
+        items = released.compress(places == place)
         for at in range(0, len(items), ITEMS_PER_ROW):
             yield number, items[at : at + ITEMS_PER_ROW]
 
