@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.compiled import Bytes, compiled
+from penstock.compiled import Bytes, borrowing
 from penstock.json.find import Found, Spans, find
 from penstock.json.paths import Path
 from penstock.json.strings import has_escape, unescape
@@ -51,7 +51,7 @@ class FieldKeys:
         return high, low, kept
 
 
-@compiled
+@borrowing
 def _hash_all(
     buf: Bytes,
     kind: npt.NDArray[np.int8],
@@ -85,7 +85,7 @@ def _hash_all(
         high[row], low[row] = finish_hash(state)
 
 
-@compiled
+@borrowing
 def _absorb_number(state: State, buf: Bytes, start: int, end: int, scratch: npt.NDArray[np.uint8]) -> State:
     """As its digits without zeros around them, its sign and the power of ten of its last digit."""
     negative = buf[start] == _MINUS
@@ -114,7 +114,7 @@ def _absorb_number(state: State, buf: Bytes, start: int, end: int, scratch: npt.
     return absorb_text(state, scratch, 0, kept)
 
 
-@compiled
+@borrowing
 def _exponent(buf: Bytes, start: int, end: int) -> int:
     """No number that can be told apart has an exponent beyond the largest."""
     negative = buf[start] == _MINUS

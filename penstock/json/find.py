@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.compiled import Bytes, compiled
+from penstock.compiled import Bytes, borrowing, compiled
 from penstock.json.containers import value_end, value_start
 from penstock.json.documents import Documents, documents
 from penstock.json.paths import Path
@@ -243,14 +243,14 @@ def _find_all(
             _forget(kind, spans, record, place)
 
 
-@compiled
+@borrowing
 def _forget(kind: npt.NDArray[np.int8], spans: npt.NDArray[np.int64], record: int, place: int) -> None:
     kind[record, place] = 0
     for which in range(4):
         spans[which, record, place] = -1
 
 
-@compiled
+@borrowing
 def child_of(
     buf: Bytes, start: int, stop: int, node: int, keys: Bytes, key_starts: Spans, after: Spans, scratch: Bytes
 ) -> int:
@@ -261,7 +261,7 @@ def child_of(
     return _plain_child(buf, start, stop, node, keys, key_starts, after)
 
 
-@compiled
+@borrowing
 def _plain_child(buf: Bytes, start: int, stop: int, node: int, keys: Bytes, key_starts: Spans, after: Spans) -> int:
     child = node + 1
     while child < after[node]:

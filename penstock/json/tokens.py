@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from penstock.compiled import Bytes, compiled, inlined
+from penstock.compiled import Bytes, borrowing, inlined
 from penstock.json.words import BACKSLASHES, HIGH_BITS, LOW_BITS, QUOTES, SPACES, first_marked_byte, load_word
 
 
@@ -71,7 +71,7 @@ def skip_whitespace(buf: Bytes, i: int, end: int) -> int:
     return i
 
 
-@compiled
+@borrowing
 def document_start(buf: Bytes, i: int, end: int) -> int:
     """Where a document's value begins: after a byte order mark and whitespace."""
     if end - i >= 3 and buf[i] == 0xEF and buf[i + 1] == 0xBB and buf[i + 2] == 0xBF:
@@ -79,7 +79,7 @@ def document_start(buf: Bytes, i: int, end: int) -> int:
     return skip_whitespace(buf, i, end)
 
 
-@compiled
+@borrowing
 def value_kind(buf: Bytes, start: int, end: int) -> int:
     """The ``Kind`` of the well-formed value at ``[start, end)``."""
     c = buf[start]
@@ -138,7 +138,7 @@ def plain_end(buf: Bytes, i: int, end: int) -> int:
     return i
 
 
-@compiled
+@borrowing
 def scalar_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the string, number or word at ``i``, or ``~position``."""
     if i >= end:
@@ -161,7 +161,7 @@ def scalar_end(buf: Bytes, i: int, end: int) -> int:
     return number_end(buf, i, end)
 
 
-@compiled
+@borrowing
 def exponent_at(buf: Bytes, i: int, end: int) -> int:
     """The exponent of a well-formed number whose ``e`` is at ``i``; 0 if the number ends there."""
     if i == end:
@@ -177,7 +177,7 @@ def exponent_at(buf: Bytes, i: int, end: int) -> int:
     return -power if down else power
 
 
-@compiled
+@borrowing
 def number_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the number at ``i``, or ``~position``. ``01`` ends after its zero."""
     if i < end and buf[i] == _MINUS:
@@ -207,14 +207,14 @@ def number_end(buf: Bytes, i: int, end: int) -> int:
     return i
 
 
-@compiled
+@borrowing
 def _digits_end(buf: Bytes, i: int, end: int) -> int:
     while i < end and buf[i] >= _ZERO and buf[i] <= _NINE:
         i += 1
     return i
 
 
-@compiled
+@borrowing
 def hex_digit(byte: np.uint8) -> int:
     """The value of a hexadecimal digit, or -1."""
     c = int(byte)
@@ -227,7 +227,7 @@ def hex_digit(byte: np.uint8) -> int:
     return -1
 
 
-@compiled
+@borrowing
 def _special_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the escape or the UTF-8 character at ``i``, or -1 (a bare control character, or a broken one)."""
     c = buf[i]
@@ -238,7 +238,7 @@ def _special_end(buf: Bytes, i: int, end: int) -> int:
     return -1
 
 
-@compiled
+@borrowing
 def _escape_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the escape at ``i`` (a backslash), or -1."""
     if i + 1 >= end:
@@ -256,7 +256,7 @@ def _escape_end(buf: Bytes, i: int, end: int) -> int:
     return -1
 
 
-@compiled
+@borrowing
 def _character_end(buf: Bytes, i: int, end: int) -> int:
     """The index after the UTF-8 character at ``i`` (a byte over 0x7F), or -1: overlong forms and surrogates too."""
     c = buf[i]
