@@ -73,6 +73,7 @@ chaos: setup  ## Kill everything, again and again: count every event, compare mi
 	$(RUN)/python -m tests.chaos --misfortunes 50
 	$(RUN)/python -m tests.chaos.waiting --kills 50
 	$(RUN)/python -m tests.chaos.mirror --seconds 60
+	$(RUN)/python -m tests.chaos.export --events 10000 --kills 3
 	$(RUN)/python -m tests.chaos.state --kills 20
 	$(RUN)/python -m tests.chaos.state --outage 60
 	$(RUN)/python -m tests.chaos.state --fairness

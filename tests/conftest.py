@@ -48,6 +48,7 @@ SLOWEST = (
     "chaos/test_conservation.py",
     "cli/test_lost_workers.py",
     "engine/stateful/test_holding_routes.py",
+    "chaos/test_export.py",
     "chaos/test_waiting.py",
     "cli/test_run.py",
     "abuse/test_abuse.py",

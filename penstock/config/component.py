@@ -169,6 +169,12 @@ class DestinationConfig(ComponentConfig):
         return False
 
     @property
+    def gathers_for(self) -> float | None:
+        """How old the oldest record of a batch may become, in seconds, before it is delivered; ``None``: it is
+        delivered as soon as possible."""
+        return None
+
+    @property
     def place(self) -> tuple[object, ...]:
         """What tells one target from another; empty if nothing does."""
         return ()

@@ -194,7 +194,11 @@ class RouteConfig(ComponentConfig):
     @property
     def interval(self) -> float:
         """Seconds from one batch to the next."""
-        return DEFAULT_EVERY[self.mode] if self.every is None else self.every
+        if self.every is not None:
+            return self.every
+        oldest = self.to.gathers_for if self.mode is RouteMode.STREAM else None
+        # A batch takes its time, too.
+        return DEFAULT_EVERY[self.mode] if oldest is None else max(oldest / 2, oldest - 1.0)
 
     @property
     def step_configs(self) -> list[tuple[str, StepConfig]]:

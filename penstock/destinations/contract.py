@@ -278,9 +278,23 @@ class TableBook:
     """What the engine remembers about a route's tables, for people to query and for engines to agree on. This one
     records nothing, for a caller who writes alone and never asks."""
 
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        """Hold a lock over all processes that share the ledger, for targets that have none of their own."""
+    def lock(self, name: str, lease: float | None = None) -> AbstractContextManager[None]:
+        """Hold a lock over all processes that share the ledger, for targets that have none of their own. ``lease``: the
+        seconds for which a holder that was killed keeps it; all who want it say the same."""
         return nullcontext()
+
+    def client_id(self) -> str:
+        """What tells the route from all others at a target, for as long as its ledger lives."""
+        return "local"
+
+    def note_progress(self, batch: Batch, progress: Mapping[str, str]) -> None:
+        """Note how far parts of a batch are, by their names and in the destination's own words, until the batch is
+        settled; an empty text forgets one. When it returns, a crash does not undo it. Notes of number 0, which no batch
+        has, stay until they are forgotten."""
+
+    def progress(self, batch: Batch) -> Mapping[str, str]:
+        """What was noted of a batch by an earlier attempt."""
+        return {}
 
     def note_change(self, table: str, statement: str) -> None:
         """Note a schema change that was just made."""
@@ -367,9 +381,11 @@ class Destination(ABC, Generic[ConfigT]):
         """This destination, if it has tables whose schema can be inspected, planned and changed."""
         return None
 
-    def look_after(self) -> None:
+    def look_after(self) -> Collection[str]:
         """Called about once a second while the route runs, also if nothing comes, and perhaps while ``write`` runs: for
-        what is due by the clock alone."""
+        what is due by the clock alone. Returns groups that wait and are due at once, whatever they said: what they wait
+        for has happened."""
+        return ()
 
     def open_states(self) -> AbstractContextManager[SourceStates] | None:
         """Its database, if it keeps the state of sources there, which can be listed and forgotten. To open it raises

@@ -153,7 +153,8 @@ class Engine:
             history=pipeline.history(),
         )
         in_rounds = config.mode is RouteMode.BATCH
-        pace = Pace(config.interval, config.max_records, config.max_bytes, self._once, in_rounds)
+        gathers = config.to.gathers_for is not None and not in_rounds
+        pace = Pace(config.interval, config.max_records, config.max_bytes, self._once, in_rounds, gathers)
         backoff = Backoff(first=pipeline.config.engine.restart_backoff, cap=pipeline.config.engine.restart_backoff_max)
         return RouteRunner(spark, delivery, pipeline.layout, pace, backoff)
 

@@ -13,9 +13,10 @@ from penstock.errors import PenstockError
 
 @contextmanager
 def crash_at(point: str) -> Iterator[None]:
-    """The block ends with an error at ``point``. One that never gets there fails the test: nothing was tried."""
+    """The block ends with an error at ``point``; at ``point@3`` when it gets there the third time. One that never gets
+    there fails the test: nothing was tried."""
     before, faults._armed = faults._armed, faults.parse(f"{point}=raise")
-    fault = faults._armed[point]
+    (fault,) = faults._armed.values()
     try:
         yield
     except (PenstockError, faults.InjectedFault):

@@ -158,7 +158,7 @@ def queued(number: int, name: str, due: bool = True, begun: int | None = None, r
 @pytest.mark.parametrize(
     ("queue", "put_off", "together", "one_by_one"),
     [
-        ([queued(1, "x"), queued(2, "x"), queued(3, "y")], (), [1, 2, 3], [1, 3]),
+        ([queued(1, "x"), queued(2, "x"), queued(3, "y")], (), [1, 2, 3], [1, 2, 3]),
         ([queued(1, "x", due=False), queued(2, "x"), queued(3, "y")], (), [1, 2, 3], [3]),
         ([queued(1, "x", due=False), queued(2, "x", due=False)], (), [], []),
         ([queued(1, "x"), queued(2, "y", begun=7), queued(3, "z", begun=7, due=False)], (), [2, 3], [2, 3]),

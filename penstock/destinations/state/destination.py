@@ -99,17 +99,18 @@ class StateDestination(Destination[StateConfig]):
         where = "the PostgreSQL database" if self.config.path is None else str(self.config.path)
         return f"{where} can be used; it has the state of {sources} sources"
 
-    def look_after(self) -> None:
+    def look_after(self) -> Collection[str]:
         """Find the sources that have fallen silent."""
         now = time.monotonic()
         if now < self._inactive_checked + self._check_every or self._outage.reason() is not None:
-            return
+            return ()
         self._inactive_checked = now
         # It can wait for its next turn; what waits at the database cannot, and is tried after this.
         with suppress(TransientError), self.open_database() as store:
             silent = timedelta(seconds=self.config.inactive_after)
             for source in store.set_inactive(silent, self.config.on_inactive):
                 _log.info("source %s has been silent for %s and is inactive", source, silent)
+        return ()
 
     def open_states(self) -> AbstractContextManager[SourceStates]:
         return self.open_database()

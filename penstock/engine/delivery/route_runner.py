@@ -87,6 +87,10 @@ ONCE_TRIES = 5
 ONCE_TRIES_WHEN_BUSY = 20
 """How often, if only a Python process of Spark's was slow to start."""
 
+LOOK_EVERY = 0.25
+"""Seconds between looks whether there is enough for a batch."""
+ENOUGH_BYTES = 8 << 20
+
 _STARTING = threading.Lock()
 """Held while a query starts: it takes the session's settings at that moment."""
 
@@ -105,6 +109,13 @@ class Pace:
     """Deliver what is in the log now, then end."""
     in_rounds: bool = False
     """Deliver everything in the log, in as many batches as it needs, then wait until the next round is due."""
+    gathers: bool = False
+    """``every`` is how long a batch waits for more; it begins sooner if there is enough."""
+
+    @property
+    def look_every(self) -> float:
+        """How often an idle route looks for records."""
+        return min(self.every, LOOK_EVERY) if self.gathers else self.every
 
 
 class RouteRunner(threading.Thread):
@@ -273,7 +284,8 @@ class RouteRunner(threading.Thread):
         may_wait = self.plan.holding is not None or destination.capabilities.leaves_waiting
         if not may_wait or self.halted or not self._may_retry.is_set():
             return
-        destination.look_after()
+        if due := destination.look_after():
+            self._ledger.wake(self.plan.name, due)
         if not self._postponed.has_due():
             return
         # Before the first batch: it may be long until one comes.
@@ -428,7 +440,7 @@ class RouteRunner(threading.Thread):
             # Spark's own interval uses the wall clock: setting that back would make it sleep for hours. So Spark goes
             # on at once, `_run_batch` keeps the pace, and `pollingDelay` is how often an idle query looks.
             writer = writer.trigger(processingTime="0 seconds")
-        settings = {"spark.sql.streaming.pollingDelay": f"{max(1, round(pace.every * 1000))}ms"}
+        settings = {"spark.sql.streaming.pollingDelay": f"{max(1, round(pace.look_every * 1000))}ms"}
         if plan.holding:
             settings["spark.sql.shuffle.partitions"] = str(SHARDS)
         with _STARTING, _settings(self._spark, settings):
@@ -529,7 +541,21 @@ class RouteRunner(threading.Thread):
             self._delivery.patience.reset()
             clean_stage(self.plan.stage_dir)
         if not (self._pace.once or self._pace.in_rounds):
-            self._delivery.stopping.wait(max(0.0, began + self._pace.every - time.monotonic()))
+            self._wait_for_more(began + self._pace.every)
+
+    def _wait_for_more(self, until: float) -> None:
+        """Wait until the next batch is due."""
+        stopping, pace = self._delivery.stopping, self._pace
+        while (left := until - time.monotonic()) > 0 and not stopping.wait(min(left, pace.look_every)):
+            if pace.gathers and self._has_enough():
+                return
+
+    def _has_enough(self) -> bool:
+        """Whether the log has so much for this route that a batch need not wait for more."""
+        log, found = self._delivery.log, 0
+        for partition, position in self._ledger.offsets(self.plan.name).items():
+            found += log.reader(partition).measure(position.committed, log.bounds(partition).end)[1]
+        return found >= ENOUGH_BYTES
 
     def stalled_for(self) -> float:
         """Seconds without progress of the current batch's tasks; 0 if none run."""

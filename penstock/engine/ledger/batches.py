@@ -185,7 +185,8 @@ class Batches(WaitingTables, Summaries):
             connection.execute(sa.delete(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.end <= end))
             begun = sa.update(t.acknowledged).filter_by(**passed).where(t.acknowledged.c.first < end)
             connection.execute(begun.values(first=end))
-        connection.execute(sa.delete(t.deliveries).filter_by(route=route, number=batch.number))
+        for table in (t.deliveries, t.progress):
+            connection.execute(sa.delete(table).filter_by(route=route, number=batch.number))
         self._count_settled(connection, route, batch.number, s, s.items, s.items_waiting)
         for table in (t.batches, t.deliveries):
             old = table.c.number <= batch.number - KEPT_BATCHES
@@ -239,7 +240,8 @@ class Batches(WaitingTables, Summaries):
             postponed = self._insert_postponed(connection, route, s.postponed, kept.tried())
             for partition in partitions:
                 self._update_hold(connection, route, partition)
-            connection.execute(sa.delete(self._t.deliveries).filter_by(route=route, number=number))
+            for table in (self._t.deliveries, self._t.progress):
+                connection.execute(sa.delete(table).filter_by(route=route, number=number))
             self._count_settled(connection, route, number, s, 0, s.items_waiting - items)
         return postponed, superseded
 

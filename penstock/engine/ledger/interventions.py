@@ -167,6 +167,7 @@ class Interventions(Batches):
             if steps_hold := self._held_by_steps(connection, route):
                 self._move_waiting_to_skipped(connection, route, steps_hold, REWOUND)
             self._forget_marks_of(connection, route, come_again)
+            connection.execute(sa.delete(t.progress).filter_by(route=route, number=0))
             again = {p: (start, standing.positions[p].committed) for p, start in targets.items()}
             self._record(connection, Act.REWIND, route, operator, again)
             self._set_state(connection, route, RouteState.STOPPED)

@@ -43,6 +43,7 @@ class Tables:
             [sa.Column("merged", big, nullable=False, server_default="0")],
             [sa.Column("marked", integer, nullable=False, server_default="0")],
         )
+        self.progress = table("progress", _key(route=text, number=big, name=text), _values(state=text))
         self.table_totals = table("table_totals", _key(route=text, target=text), _values(rows=big, merged=big))
         self.skips = table("skips", _key(route=text, step=text), _values(items=big))
         self.step_counts = table("step_counts", _key(route=text, name=text), _values(value=big))

@@ -121,6 +121,11 @@ class PostponedItems(Database):
             for piece in pieces:
                 self._begin_retry(connection, route, self._insert_postponed(connection, route, piece, kept))
 
+    def wake(self, route: str, names: Collection[str]) -> None:
+        """All groups of these names are due at once."""
+        with self.writing() as connection:
+            self._wake(connection, route, names)
+
     @property
     def _queue(self) -> tuple[sa.ColumnElement[int], ...]:
         """The order in which groups were postponed first."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from penstock.engine import events
 from penstock.engine.ledger import Ledger
 from penstock.engine.ledger.database import put_row
 from penstock.engine.ledger.target_locks import LEASE, hold_lock
+
+_CLIENTS = uuid.UUID("6f1b7f5e-2f0a-4d0e-9a52-7c1e8a3b9d44")
+"""The namespace of the ids under which routes are known to targets."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,26 @@ class RouteBook(TableBook):
         self.changed_tables: set[str] = set()
         """The tables of which a change was noted through this object."""
 
-    def lock(self, name: str) -> AbstractContextManager[None]:
+    def lock(self, name: str, lease: float | None = None) -> AbstractContextManager[None]:
         """Hold a lock over all engines that share the ledger; see ``penstock.engine.ledger.target_locks``."""
-        return hold_lock(self._ledger, name, self._patience, self._lease)
+        return hold_lock(self._ledger, name, self._patience, self._lease if lease is None else lease)
+
+    def client_id(self) -> str:
+        return uuid.uuid5(_CLIENTS, f"{self._ledger.scope}/{self._route}").hex
+
+    def note_progress(self, batch: Batch, progress: Mapping[str, str]) -> None:
+        place = {"route": batch.route, "number": batch.number}
+        t = self._t.progress
+        with self._ledger.writing() as connection:
+            connection.execute(sa.delete(t).filter_by(**place).where(t.c.name.in_(list(progress))))
+            rows = [{**place, "name": name, "state": state} for name, state in progress.items() if state]
+            if rows:
+                connection.execute(sa.insert(t), rows)
+
+    def progress(self, batch: Batch) -> dict[str, str]:
+        t = self._t.progress
+        found = self._ledger.rows(sa.select(t.c.name, t.c.state).filter_by(route=batch.route, number=batch.number))
+        return {row.name: row.state for row in found}
 
     def note_change(self, table: str, statement: str) -> None:
         faults.reach("ledger.schema_change")

@@ -1,7 +1,7 @@
 """Which of the groups that wait at the destination are tried next, together.
 
-What was begun comes first, with all that it had: it may be at the destination. No group of a name is tried before an
-older one, nor beside a retry that has some of that name.
+What was begun comes first, with all that it had: it may be at the destination. No group of a name is tried without the
+older ones, nor beside a retry that has some of that name.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ def choose_groups(queue: Sequence[QueuedGroup], put_off: Collection[int], confla
 
 
 def _oldest_of_each(queue: Sequence[QueuedGroup], due: Collection[int]) -> list[QueuedGroup]:
+    """Of each name whose oldest group is due the oldest ones, as many as fit: those behind wait for it alone."""
     chosen: list[QueuedGroup] = []
-    seen: set[str] = set()
+    goes_on: dict[str, bool] = {}
     items = 0
     for group in queue:
         fits = not chosen or (len(chosen) < MOST_GROUPS and items + group.rows <= MOST_ITEMS)
-        if group.id in due and group.group not in seen and fits:
+        goes_on[group.group] = goes_on.get(group.group, group.id in due) and fits
+        if goes_on[group.group]:
             chosen.append(group)
             items += group.rows
-        seen.add(group.group)
     return chosen
 
 

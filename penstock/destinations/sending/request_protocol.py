@@ -1,12 +1,12 @@
 """What a sender is given, and what it says afterwards.
 
 Rows belong to keys. The rows of a key go out in their order, in requests of one or more rows, one request at a time;
-the next one is built and sent only after the answer to the one before is noted. Keys do not wait for each other.
+the next one is sent only after the answer to the one before is noted. Keys do not wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -30,6 +30,11 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class NoAnswer(Exception):
+    """No connection, or none that lasted until the answer was read. Says why, without secrets. Nobody knows whether
+    the request was accepted."""
+
+
 class Verdict(Enum):
     """What an answer means for the rows of its request."""
 
@@ -47,6 +52,9 @@ class Judgement:
     verdict: Verdict
     message: str = ""
     """Why it was not accepted, for people. Without secrets."""
+    status: int = 0
+    wait: float | None = None
+    """Seconds after which the server asks to be tried again."""
     counted: Mapping[str, int] = field(default_factory=dict)
     """What the answer says of numbers (bytes charged, say), to be added up."""
 
@@ -64,14 +72,8 @@ class RequestProtocol(Protocol):
     def judge(self, answer: Answer) -> Judgement:
         """Called in the event loop: quick."""
 
-
-class Work(NamedTuple):
-    """What is to be sent of a key."""
-
-    key: str
-    rows: int
-    start: int = 0
-    """Rows before this one were accepted earlier."""
+    def place(self, key: str, row: int) -> tuple[int, int, int]:
+        """Partition, offset and item of a row."""
 
 
 class Refused(NamedTuple):
@@ -80,11 +82,22 @@ class Refused(NamedTuple):
     message: str
 
 
-class Late(NamedTuple):
-    """Rows whose request is still in flight though the call has ended."""
+@dataclass(frozen=True)
+class Progress:
+    """Up to which row a key is settled, and which of these rows were refused."""
 
-    start: int
-    end: int
+    settled: int = 0
+    refused: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be sent of a key."""
+
+    key: str
+    rows: int
+    known: Progress = Progress()
+    """What was settled earlier."""
 
 
 @dataclass(frozen=True)
@@ -92,21 +105,15 @@ class Sent:
     """What became of a key's rows. Rows from ``settled`` on were not sent, or not accepted yet."""
 
     key: str
-    settled: int
-    """Rows before this one are accepted or refused."""
-    refused: Sequence[Refused] = ()
+    progress: Progress
     reason: str = ""
     """Why the rest was not sent; empty if there is none."""
     due: float = 0.0
     """Seconds until it is to be tried again."""
-    exhausted: bool = False
-    """The first request of the rest has failed for longer than it is to be sent again (``RetryOptions.for_``)."""
-    first_request: int = 0
-    """How many rows that request has, if it is exhausted."""
-    late: Late | None = None
-    counted: Mapping[str, int] = field(default_factory=dict)
+    exhausted: int | None = None
+    """Up to which row the first request of the rest goes, if that has failed for longer than it is to be sent again."""
 
 
-NoteProgress = Callable[[Mapping[str, int]], None]
+NoteProgress = Callable[[Mapping[str, Progress]], None]
 """Told, before the next request of a key is sent, up to which row the key is settled. Several keys at a time, in a
 thread. What was told is known after a crash."""

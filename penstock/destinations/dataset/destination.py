@@ -1,0 +1,78 @@
+"""Events to the DataSet ``addEvents`` API: at least once, in order inside each session.
+
+The API has no transactions, and nobody can ask what it has. What was accepted is noted before the session's next
+request, so a batch that is tried again sends only what was not. Twice come events whose answer was lost, or that were
+in flight when Penstock was killed; they carry the same delivery id.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock import __version__
+from penstock.destinations.contract import Batch, Stager, TableBook
+from penstock.destinations.dataset.add_events import AddEvents, bytes_around
+from penstock.destinations.dataset.config import DatasetConfig, OnFailing
+from penstock.destinations.dataset.event_mapping import EventMapper
+from penstock.destinations.dataset.stager import TABLE, EventStager
+from penstock.destinations.sending.compression import Compression
+from penstock.destinations.sending.keyed_rows import KeyedRows
+from penstock.destinations.sending.request_protocol import RequestProtocol
+from penstock.destinations.sending.route_sender import SenderSettings
+from penstock.destinations.sending.sending_destination import SendingDestination
+from penstock.sessions.adaptive_limit import AdaptiveLimit
+from penstock.sessions.request_size import SEND_ABOVE, Limits
+
+
+class DatasetDestination(SendingDestination[DatasetConfig]):
+    table = TABLE
+
+    def stager(self, directory: Path, casts: Mapping[str, str]) -> Stager:
+        config = self.config
+        room = config.max_size - bytes_around(config.token.get_secret_value())
+        mapper = EventMapper(
+            config.group_by,
+            config.server_host or socket.gethostname(),
+            config.max_sessions_per_key,
+            config.id_attribute,
+            room,
+        )
+        return EventStager(directory, mapper)
+
+    def check(self) -> str:
+        return f"events go to {self.config.url}/api/addEvents; the API has no request that changes nothing"
+
+    @property
+    def settings(self) -> SenderSettings:
+        config = self.config
+        return SenderSettings(
+            config.retry.schedule,
+            AdaptiveLimit(config.max_parallel_outgoing),
+            config.timeout,
+            config.patience,
+            config.error_state_timeout,
+            config.ca,
+        )
+
+    @property
+    def gives_up(self) -> bool:
+        return self.config.on_error is OnFailing.DEAD_LETTER
+
+    def protocol(self, batch: Batch, staged: KeyedRows, book: TableBook) -> RequestProtocol:
+        config, client_id = self.config, book.client_id()
+        headers = {"Content-Type": "application/json", "User-Agent": f"penstock/{__version__} (client {client_id})"}
+        packing = Compression(config.compression.value)
+        if packing is not Compression.NONE:
+            headers["Content-Encoding"] = packing.value
+        return AddEvents(
+            staged,
+            f"{config.url}/api/addEvents",
+            config.token.get_secret_value(),
+            client_id,
+            headers,
+            Limits(config.max_size, min(SEND_ABOVE, config.max_size)),
+            packing,
+            config.compression_level,
+        )

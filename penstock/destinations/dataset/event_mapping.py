@@ -1,0 +1,235 @@
+"""An event of the log as one of addEvents: its session, and its bytes.
+
+``ts``, ``sev``, ``thread`` and ``log`` are taken out of the event; what is left becomes attributes, nested fields under
+names that are joined by dots. A document that has the form of addEvents already, ``ts`` and ``attrs``, is taken as it
+is. Attributes by which events are grouped move to the session, once for all of its events.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from penstock.sessions.session_keys import LOG_FILE, SERVER_HOST, key_fields, session_key, share_of
+from penstock.sessions.trim import TooLarge, trim_attributes
+
+ORIGINAL_HOST = "__origServerHost"
+DEFAULT_SEVERITY = 3
+_HIGHEST = 6
+_TEXTS = {
+    "fine": 0, "finest": 0, "trace": 1, "debug": 2, "info": 3, "information": 3, "warn": 4, "warning": 4, "error": 5,
+    "fatal": 6, "critical": 6, "emergency": 6,
+}  # fmt: skip
+_FRACTION = re.compile(r"[.,](\d+)")
+_NANOS = re.compile(r"\d{1,19}")
+
+BAD_EVENT = "bad_event"
+TOO_LARGE = "too_large"
+
+
+class BrokenRule(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class MappedEvent(NamedTuple):
+    key: str
+    session_info: bytes
+    thread: bytes | None
+    log: bytes | None
+    body: bytes
+    is_trimmed: bool
+
+
+@dataclass(frozen=True)
+class EventMapper:
+    group_by: tuple[str, ...]
+    server_host: str
+    """Of events that name none."""
+    shares: int = 1
+    """Over how many sessions a key is spread."""
+    id_attribute: str | None = None
+    most: int = 0
+    """Bytes that an event may have in a request, with its thread, its log and its session's information."""
+
+    def map_event(self, data: bytes, micros: int, place: tuple[int, int, int]) -> MappedEvent:
+        """The event in ``data``, which came to the log at this time (µs since 1970) at this place. Raises
+        ``BrokenRule``."""
+        fields = _read(data)
+        if _has_form(fields):
+            attributes = dict(fields["attrs"])
+            ts, severity = str(fields["ts"]), _take_severity({"sev": fields.get("sev")})
+            thread, log = fields.get("thread"), fields.get("log")
+            host = _text(fields.get(SERVER_HOST))
+        else:
+            attributes = flatten(fields)
+            ts = _take_time(attributes, micros)
+            severity = _take_severity(attributes)
+            thread, log = _take_object(attributes, fields, "thread"), _take_object(attributes, fields, "log")
+            host = None
+        host = self._take_host(attributes, host)
+        file = _text(attributes.get(LOG_FILE))
+        if log is None and file:
+            log = {"id": file, "attrs": {}}
+        fields_of_key = key_fields(self.group_by)
+        values = {**attributes, SERVER_HOST: host}
+        key = share_of(session_key(fields_of_key, values), place[1] + place[2], self.shares)
+        grouped = {name: values[name] for name in fields_of_key if values.get(name) is not None}
+        for name in grouped:
+            attributes.pop(name, None)
+        info = orjson.dumps({SERVER_HOST: host, **grouped})
+        thread_id, thread_bytes = _definition(thread, "name")
+        log_id, log_bytes = _definition(log, "attrs")
+        event: dict[str, object] = {} if thread_id is None else {"thread": thread_id}
+        event |= {"sev": severity, "ts": ts}
+        event |= {} if log_id is None else {"log": log_id}
+        if self.id_attribute is not None:
+            partition, offset, item = place
+            attributes[self.id_attribute] = f"{partition}-{offset}" + (f"-{item}" if item else "")
+        body = orjson.dumps({**event, "attrs": attributes})
+        room = self.most - len(info) - sum(len(each) + 1 for each in (thread_bytes, log_bytes) if each is not None)
+        if len(body) + 1 <= room:
+            return MappedEvent(key, info, thread_bytes, log_bytes, body, False)
+        around = len(orjson.dumps({**event, "attrs": None})) - len(b"null")
+        return MappedEvent(key, info, thread_bytes, log_bytes, self._trim(event, attributes, room - around - 1), True)
+
+    def _trim(self, event: Mapping[str, object], attributes: dict[str, object], most: int) -> bytes:
+        kept = {name: attributes.pop(name) for name in (self.id_attribute,) if name in attributes}
+        spare = sum(len(orjson.dumps({name: value})) for name, value in kept.items())
+        try:
+            trimmed = trim_attributes(attributes, most - spare)
+        except TooLarge:
+            raise BrokenRule(
+                TOO_LARGE,
+                f"without any value of its attributes it still has more than the {self.most} bytes of a request",
+            ) from None
+        return orjson.dumps({**event, "attrs": {**trimmed, **kept}})
+
+    def _take_host(self, attributes: dict[str, object], host: str | None) -> str:
+        """The host of an event: its own, its attributes', or the one of events that name none."""
+        own = _text(attributes.pop(SERVER_HOST, None))
+        original = attributes.get(ORIGINAL_HOST)
+        return host or own or _text(original) or self.server_host
+
+
+def flatten(fields: Mapping[str, Any]) -> dict[str, object]:
+    """Objects in objects as fields whose names are joined by dots. Of two with one name the later one gets ``_``."""
+    found: dict[str, object] = {}
+    _flatten_into(found, "", fields)
+    return found
+
+
+def _flatten_into(found: dict[str, object], prefix: str, fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        full = prefix + name
+        if isinstance(value, dict) and value:
+            _flatten_into(found, f"{full}.", value)
+            continue
+        while full in found:
+            full += "_"
+        found[full] = value
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(data)
+    except ValueError:
+        fields = _read_loosely(data)
+    if not isinstance(fields, dict):
+        raise BrokenRule(BAD_EVENT, "it is not a JSON object")
+    return fields
+
+
+def _read_loosely(data: bytes) -> Any:
+    """JSON with halves of characters, which have no place in UTF-8: they are replaced."""
+    try:
+        return orjson.loads(json.dumps(json.loads(data), ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise BrokenRule(BAD_EVENT, f"not JSON: {error}") from None
+
+
+def _has_form(fields: Mapping[str, Any]) -> bool:
+    ts = fields.get("ts")
+    return isinstance(fields.get("attrs"), dict) and isinstance(ts, str) and _NANOS.fullmatch(ts) is not None
+
+
+def _take_time(attributes: dict[str, object], micros: int) -> str:
+    stated = attributes.get("_timestamp")
+    nanos = nanoseconds(stated) if isinstance(stated, str) else None
+    if nanos is None:
+        return str(micros * 1_000)
+    del attributes["_timestamp"]
+    return str(nanos)
+
+
+def nanoseconds(text: str) -> int | None:
+    """An RFC 3339 time, since 1970; ``None`` if it is none."""
+    fraction = _FRACTION.search(text)
+    whole = text if fraction is None else text[: fraction.start()] + text[fraction.end() :]
+    try:
+        moment = datetime.fromisoformat(whole)
+        # Without a zone it would be this machine's time, whatever that is.
+        seconds = int((moment if moment.tzinfo is not None else datetime.fromisoformat(f"{whole}Z")).timestamp())
+    except (ValueError, OverflowError):
+        return None
+    return seconds * 1_000_000_000 + (0 if fraction is None else int(fraction[1][:9].ljust(9, "0")))
+
+
+def _take_severity(attributes: dict[str, object]) -> int:
+    for name in ("sev", "severity"):
+        if (found := _level(attributes.get(name))) is not None:
+            del attributes[name]
+            return found
+    return DEFAULT_SEVERITY
+
+
+def _level(value: object) -> int | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if text in _TEXTS:
+            return _TEXTS[text]
+        value = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else None
+    return value if isinstance(value, int) and 0 <= value <= _HIGHEST else None
+
+
+def _take_object(attributes: dict[str, object], fields: Mapping[str, Any], name: str) -> Any:
+    """The field with this name, if it is an object with an id, or for a thread its id."""
+    value = fields.get(name)
+    if isinstance(value, dict) and _text(value.get("id")):
+        for inner in flatten({name: value}):
+            attributes.pop(inner, None)
+        return value
+    if name == "thread" and isinstance(value, (str, int)) and not isinstance(value, bool) and _text(value):
+        del attributes[name]
+        return _text(value)
+    return None
+
+
+def _definition(value: Any, about: str) -> tuple[str | None, bytes | None]:
+    """The id of a thread or a log, and how a request lists it. ``about``: what it has beside its id."""
+    if value is None:
+        return None, None
+    if not isinstance(value, dict):
+        text = _text(value)
+        return text, orjson.dumps({"id": text, about: text if about == "name" else {}})
+    text = _text(value.get("id"))
+    default: object = text if about == "name" else {}
+    known = value.get(about, default)
+    return text, orjson.dumps({"id": text, about: flatten(known) if isinstance(known, dict) else known})
+
+
+def _text(value: object) -> str | None:
+    """A text, or a number as one; ``None`` for nothing."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
