@@ -24,7 +24,8 @@ HOMES = {f"penstock.{name}": f"{home}.{name}" for name, home in _HOMES.items()}
 """What the public face gives, and where that truly is."""
 
 LAYERS = {
-    "__version__": 0, "backoff": 0, "boot": 0, "compiled": 0, "durable": 0, "errors": 0, "faults": 0, "heartbeat": 0,
+    "__version__": 0, "backoff": 0, "boot": 0, "compiled": 0, "durable": 0, "errors": 0,
+    "failing_targets": 0, "faults": 0, "heartbeat": 0,
     "pandas_on_demand": 0, "parent_death": 0, "redaction": 0, "stop_signals": 0,
     "record": 1, "registry": 1, "config": 1, "outcome": 1, "items": 1,
     "json": 2, "flatten": 2, "otlp": 2, "siphash": 2, "holding": 2, "sampling": 2,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.engine.ledger import WaitingTable
     from penstock.engine.operate.status import PipelineStatus, RouteStatus, UnderWay
     from penstock.engine.pipeline import Pipeline
+    from penstock.failing_targets import FailingTarget
 
 REFRESH = 1.0
 
@@ -130,9 +131,14 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         },
         "held_by_steps": route.held_by_steps,
         "waits_at_destination": route.postponed,
+        "failing": None if route.failing is None else _failing_object(route.failing),
         "held_bytes": route.held_bytes,
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
+
+
+def _failing_object(failing: FailingTarget) -> dict[str, JsonValue]:
+    return {"count": failing.count, "refuses": failing.refuse, "keys": [asdict(key) for key in failing.keys]}
 
 
 def _batch_object(batch: UnderWay) -> dict[str, JsonValue]:
@@ -170,6 +176,8 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
         if route.postponed:
             records = counted(route.postponed, "record")
             yield f"{route.route}: {records} of committed batches are not at the destination yet, and are tried again"
+        if route.failing is not None:
+            yield from _failing_lines(route.failing)
         for name, waiting in route.waiting.items():
             yield _waiting_line(route.route, name, waiting)
     yield from overflow_lines(found)
@@ -196,6 +204,16 @@ def _batch_line(route: str, batch: UnderWay) -> str:
     there = f"; {counted(batch.rows, 'row')} of it at the destination already" if batch.rows else ""
     records = counted(batch.records, "record")
     return f"{route}: batch {batch.batch} with {records} is under way since {moment_of(batch.since)}{there}"
+
+
+def _failing_lines(failing: FailingTarget) -> Iterator[str]:
+    oldest = failing.keys[0]
+    yield (
+        f"{failing.route}: {counted(failing.count, 'key')} fail; for longest {printable(oldest.name)}, for"
+        f" {oldest.seconds:.0f} s: {printable(oldest.reason)}"
+    )
+    if failing.refuse:
+        yield f"{failing.route}: {' and '.join(failing.sources)} refuse what comes meanwhile: {failing.refuse}"
 
 
 def _waiting_line(route: str, name: str, waiting: WaitingTable) -> str:

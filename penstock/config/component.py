@@ -143,6 +143,17 @@ def offered_by(offer: Offer) -> str:
     return " and ".join(card.name for card in cards if offer in card.config_class().offers)
 
 
+class IntakeLimits(NamedTuple):
+    """When sources refuse what comes, while a destination does not take what it is given."""
+
+    age: float
+    """Seconds for which something has failed."""
+    bytes: int | None
+    """How much of the log waits for the route; ``None``: however much."""
+    retry_after: float
+    """What senders are told to wait."""
+
+
 class DestinationConfig(ComponentConfig):
     """Base of every destination's options; each subclass narrows ``type`` to its own name."""
 
@@ -167,6 +178,11 @@ class DestinationConfig(ComponentConfig):
     def last_record_wins(self) -> bool:
         """Whether the order in which records are delivered decides the final value of a row."""
         return False
+
+    @property
+    def refuses_intake(self) -> IntakeLimits | None:
+        """When sources refuse what comes, because it does not take what it is given; ``None``: never."""
+        return None
 
     @property
     def gathers_for(self) -> float | None:

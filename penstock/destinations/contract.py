@@ -237,6 +237,15 @@ class Receipt:
         return bool(self.tables) and all(table.repeated for table in self.tables)
 
 
+class FailingRows(NamedTuple):
+    """Rows of a key that a target does not take, though it is asked again and again."""
+
+    seconds: float
+    """For how long."""
+    failures: int
+    reason: str
+
+
 class TargetPosition(NamedTuple):
     """How far a target says that it is in a partition of the log."""
 
@@ -386,6 +395,11 @@ class Destination(ABC, Generic[ConfigT]):
         what is due by the clock alone. Returns groups that wait and are due at once, whatever they said: what they wait
         for has happened."""
         return ()
+
+    def failing(self) -> Mapping[str, FailingRows]:
+        """What the target does not take at the moment, by key. Asked about once a second, perhaps while ``write``
+        runs."""
+        return {}
 
     def open_states(self) -> AbstractContextManager[SourceStates] | None:
         """Its database, if it keeps the state of sources there, which can be listed and forgotten. To open it raises

@@ -51,6 +51,7 @@ _DECISIONS = Counter(
     ["route", "policy", "decision", "decision_from"],
 )
 _STEP_LEVELS = Gauge("penstock_step_level", "How much that step has of what, by its own names.", ["route", "name"])
+_FAILING = Gauge("penstock_failing_keys", "Keys (sessions) that a destination does not take at the moment.", ["route"])
 _BUNDLES = Counter("penstock_bundles_total", "Bundles of state by what became of them.", ["route", "kind", "outcome"])
 _STATE_ROWS = Counter(
     "penstock_state_rows_total", "Rows of state that were compared and changed.", ["route", "kind", "change"]
@@ -123,6 +124,10 @@ def _count_bundles(route: str, kind: str, tally: Tally) -> None:
     for step, bundles in tally.delays.items():
         for _ in range(bundles):
             _DELAYS.labels(route, kind).observe(longest_of(step))
+
+
+def keys_failing(route: str, keys: int) -> None:
+    _FAILING.labels(route).set(keys)
 
 
 def batch_known(route: str) -> None:

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from penstock.config.component import DestinationConfig
+from penstock.config.component import DestinationConfig, IntakeLimits
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.quantities import ByteSize, Duration
+from penstock.destinations.sending.reject_options import Reject
 from penstock.destinations.sending.retry_options import RetryOptions
 from penstock.sessions.request_size import MOST_BYTES
 
@@ -81,6 +82,11 @@ class DatasetConfig(DestinationConfig):
         description="What becomes of a request that was sent again for as long as `retry.for` says: `wait` keeps its"
         " events in the log and goes on trying, `dead_letter` puts them into the failed store.",
     )
+    reject_when_failing: Reject = Field(
+        default=None,
+        description="Let sources answer 503 while sessions fail: after an `age`, or once so many `bytes` wait. `true`"
+        " is an age of 60 s.",
+    )
     error_state_timeout: Duration = Field(
         default=600.0, gt=0, description="A session without a new error for so long no longer counts as failing."
     )
@@ -140,6 +146,10 @@ class DatasetConfig(DestinationConfig):
         if self.ca is not None and not self.url.startswith("https:"):
             raise ValueError("ca is for a url that begins with https")
         return self
+
+    @property
+    def refuses_intake(self) -> IntakeLimits | None:
+        return None if self.reject_when_failing is None else self.reject_when_failing.limits
 
     @property
     def gathers_for(self) -> float | None:

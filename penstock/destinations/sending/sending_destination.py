@@ -7,6 +7,7 @@ some wait do so behind them. Once the oldest are accepted, the others follow at 
 from __future__ import annotations
 
 import logging
+import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from penstock.destinations.contract import (
     Capabilities,
     ConfigT,
     Destination,
+    FailingRows,
     Part,
     Receipt,
     TableBook,
@@ -103,6 +105,13 @@ class SendingDestination(Destination[ConfigT]):
 
     def look_after(self) -> Collection[str]:
         return self._sender.take_woken()
+
+    def failing(self) -> Mapping[str, FailingRows]:
+        now = time.monotonic()
+        return {
+            key: FailingRows(now - error.since, error.failures, error.reason)
+            for key, error in self._sender.failing().items()
+        }
 
     @cached_property
     def _lease(self) -> SenderLease:

@@ -22,6 +22,7 @@ from penstock.engine import events
 from penstock.engine.delivery.batch_pieces import Ranges, offset_count, remaining
 from penstock.engine.delivery.batch_writer import wait_for_destination
 from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, StateBehind, Stopped, clean_stage
+from penstock.engine.delivery.failing_report import FailingReport
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import read_task_reports
 from penstock.engine.delivery.task_report import BatchReport, TaskReport, add_up
@@ -164,6 +165,7 @@ class RouteRunner(threading.Thread):
         """Whether the state of the route's holding step was found not to belong to its ledger."""
         self.finished = False
         self.halted = False
+        self._failing = FailingReport(layout.run, self.plan, delivery.ledger, delivery.log)
 
     @property
     def plan(self) -> RoutePlan:
@@ -184,6 +186,7 @@ class RouteRunner(threading.Thread):
         finally:
             self._ended.set()
             self._delivery.retry_wanted.set()
+            self._failing.end()
 
     def _keep_retrying(self) -> None:
         try:
@@ -284,6 +287,7 @@ class RouteRunner(threading.Thread):
         may_wait = self.plan.holding is not None or destination.capabilities.leaves_waiting
         if not may_wait or self.halted or not self._may_retry.is_set():
             return
+        self._failing.update(destination)
         if due := destination.look_after():
             self._ledger.wake(self.plan.name, due)
         if not self._postponed.has_due():

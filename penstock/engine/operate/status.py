@@ -10,6 +10,7 @@ from penstock.engine.delivery.route_positions import positions_at
 from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals, WaitingTable
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.presence import engine_pid, engine_silence, stalled_routes
+from penstock.failing_targets import FailingTarget, failing_targets
 
 LEFT = "not in the config"
 """The state of a route that the ledger knows and the config no longer has. It keeps its offsets until it is dropped."""
@@ -64,6 +65,8 @@ class RouteStatus:
     """Tables that were unavailable when their batches were committed; the retry lane tries them again."""
     postponed: int = 0
     """Records that the destination does not take yet."""
+    failing: FailingTarget | None = None
+    """What its destination does not take at the moment, if an engine runs and says so."""
     held_bytes: int = 0
     """About how much of the log, as records have it in memory, is kept for what waits."""
 
@@ -144,6 +147,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
         halt=account.standing.halt,
         waiting=account.waiting,
         postponed=account.postponed,
+        failing=next((each for each in failing_targets(pipeline.layout.run) if each.route == route), None),
         held_bytes=sum(place.held_bytes for place in places),
     )
 

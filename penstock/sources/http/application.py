@@ -103,6 +103,9 @@ class Application(ABC, Generic[EndpointT]):
             raise responses.Refused(responses.closing(responses.NOT_READY))
         if self.readiness.disk_is_full:
             raise responses.Refused(responses.closing(responses.LOG_FULL))
+        if (refusal := self.readiness.refusal) is not None:
+            failing = responses.destination_failing(refusal.refuse, refusal.retry_after)
+            raise responses.Refused(responses.closing(failing))
 
     def _page(self, scope: Scope) -> Answer:
         page = self.pages.get(scope.path)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from time import monotonic
 
+from penstock.failing_targets import FailingTarget, failing_targets
 from penstock.heartbeat import SILENT, read_beat
 
 FAILURE_MEMORY_SECONDS = 5.0
@@ -24,6 +25,14 @@ class Readiness:
         self._failed_at = -FAILURE_MEMORY_SECONDS
         self.run_dir: Path | None = None
         """Where the engine writes its heartbeat."""
+        self.refusal: FailingTarget | None = None
+        """A target that fails, for which what comes is refused, at the last check."""
+
+    def check_targets(self, source: str) -> None:
+        """Look whether a route from this source wants it to refuse what comes."""
+        targets = [] if self.run_dir is None else failing_targets(self.run_dir)
+        refusing = [each for each in targets if each.refuse and source in each.sources]
+        self.refusal = max(refusing, key=lambda each: each.retry_after, default=None)
 
     @property
     def engine(self) -> str:
@@ -51,6 +60,8 @@ class Readiness:
             return "stopping"
         if self.disk_is_full:
             return "the disk is full; events are taken again when there is room"
+        if self.refusal is not None:
+            return self.refusal.refuse
         if monotonic() - self._failed_at < FAILURE_MEMORY_SECONDS:
             return "the log could not be written a moment ago"
         return None

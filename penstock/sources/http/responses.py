@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from math import ceil
 from typing import NamedTuple
 
 import orjson
@@ -70,6 +71,12 @@ def ready(engine: str) -> Answer:
 def retry_later(code: str, message: str) -> Answer:
     """503: nothing was stored, and the same request may work soon."""
     return refusal(HTTPStatus.SERVICE_UNAVAILABLE, code, message, ("retry-after", str(RETRY_AFTER_SECONDS)))
+
+
+def destination_failing(why: str, seconds: float) -> Answer:
+    """503, because the sender is to keep what the pipeline cannot deliver."""
+    message = f"{why}; nothing was stored; send it again"
+    return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "destination_failing", message, ("retry-after", str(ceil(seconds))))
 
 
 def _unauthorized(code: str, message: str) -> Answer:

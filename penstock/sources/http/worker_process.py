@@ -106,7 +106,7 @@ async def _serve(job: Job, config_class: type[ConfigT], make: Make[ConfigT]) -> 
         return
     if not collector.readiness.stopping:
         Thread(target=_watch, args=(connections,), daemon=True).start()
-        sweep = asyncio.create_task(_run_periodic_checks(collector, server, job.log_dir, tally_path))
+        sweep = asyncio.create_task(_run_periodic_checks(collector, server, job, tally_path))
         await collector.open_other_ports()
         await server.serve()
         await collector.close_other_ports()
@@ -181,14 +181,15 @@ async def _own_partition(
     return None, None
 
 
-async def _run_periodic_checks(collector: AnyApplication, server: Server, log_dir: Path, tally_path: Path) -> None:
+async def _run_periodic_checks(collector: AnyApplication, server: Server, job: Job, tally_path: Path) -> None:
     readiness, saved = collector.readiness, True
     while True:
         if readiness.stopping:
             # A stop that came while the server was starting was lost.
             server.stop()  # type: ignore[no-untyped-call]
         collector.bodies.expire_late(asyncio.get_running_loop().time())
-        readiness.disk_free = shutil.disk_usage(log_dir).free
+        readiness.disk_free = shutil.disk_usage(job.log_dir).free
+        readiness.check_targets(job.source)
         saved = collector.tally.try_save(tally_path, failing=not saved)
         if not saved and readiness.problem is not None:
             readiness.commit_failed()  # nothing can be written still, although nobody may have tried

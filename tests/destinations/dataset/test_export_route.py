@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine.delivery.failing_report import FailingReport
 from penstock.engine.ledger import Totals
+from penstock.failing_targets import failing_targets
+from penstock.sources.http.readiness import Readiness
 from penstock.testing.crash import crash_at
 from penstock.testing.waiting import eventually
 from tests.destinations.dataset.export_route import ExportRoute
@@ -188,6 +191,49 @@ def test_after_a_crash_only_what_was_not_noted_is_sent_again(nth: int, server: D
     assert again & set(seen) == last, "only the request whose acceptance was not noted comes again"
     assert route.totals == Totals(items=30, loaded=30)
     assert sorted(again | set(seen)) == list(range(30))
+
+
+def test_sessions_that_fail_are_named_until_they_succeed_themselves(server: DatasetServer, tmp_path: Path) -> None:
+    route = ExportRoute(tmp_path, server, reject_when_failing={"age": "0s", "retry_after": "7s"})
+    route.deliver(["a", "b"])
+    bad = {each.session for each in server.accepted}
+    server.decide = lambda session, number: BUSY if session in bad else TAKE
+    route.deliver(["a", "b"])
+    report = FailingReport(tmp_path / "run", route.opened.plan("export"), route.opened.ledger, route.opened.log)
+    readiness = Readiness()
+    readiness.run_dir = tmp_path / "run"
+
+    def refuses() -> bool:
+        report.update(route.destination)
+        readiness.check_targets("web")
+        return readiness.refusal is not None
+
+    assert refuses()
+    assert readiness.refusal is not None
+    assert (readiness.refusal.count, readiness.refusal.retry_after) == (2, 7.0)
+    assert readiness.problem == "route export could not deliver for 0 s"
+    assert {key.reason for key in readiness.refusal.keys} == {"it answers 503: {}"}
+    bad.pop()
+    route.retry_until(lambda: len(route.destination.failing()) == 1, "one has succeeded")
+    assert refuses(), "the success of one session does not end the error of another"
+    bad.clear()
+    route.settle()
+    assert not refuses()
+    assert readiness.problem is None
+
+
+@pytest.mark.parametrize(("limits", "refuses"), [({"age": "1h"}, False), ({"age": "1h", "bytes": 1}, True)])
+def test_sources_refuse_by_age_or_by_bytes(
+    limits: dict[str, object], refuses: bool, server: DatasetServer, tmp_path: Path
+) -> None:
+    route = ExportRoute(tmp_path, server, reject_when_failing=limits)
+    server.decide = lambda session, number: BUSY
+    route.deliver(["a"])
+    FailingReport(tmp_path, route.opened.plan("export"), route.opened.ledger, route.opened.log).update(
+        route.destination
+    )
+    (target,) = failing_targets(tmp_path)
+    assert bool(target.refuse) is refuses
 
 
 def test_after_a_crash_before_the_commit_nothing_is_sent_again(server: DatasetServer, tmp_path: Path) -> None:
