@@ -125,6 +125,7 @@ SAME_NAME = {
     "failed": "cli|engine",
     "event_mapping": "destinations/(dataset|ga4)",
     "file": "sources|destinations",
+    "http": "sources|destinations",
     "log": r"\.|cli/log_verbs",
     "mirror": "destinations/sql|testing",
     "mirror_applier": r"destinations/\w+",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from penstock.destinations.sending.compression import Compression, compress
+from penstock.destinations.sending.compression import compress
 from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import Answer, Judgement, Request, Verdict
+from penstock.destinations.sending.sending_options import Packing
 from penstock.sessions.request_size import Limits, cut_request
 from penstock.sessions.retry_after import retry_after
 from penstock.sessions.session_keys import session_name
@@ -43,7 +44,7 @@ class AddEvents:
     client_id: str
     headers: Mapping[str, str]
     limits: Limits
-    compression: Compression
+    compression: Packing
     level: int
 
     def cut(self, key: str, start: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -11,30 +10,12 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from penstock.config.component import DestinationConfig, IntakeLimits
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.quantities import ByteSize, Duration
-from penstock.destinations.sending.reject_options import Reject
-from penstock.destinations.sending.retry_options import RetryOptions
+from penstock.destinations.sending.sending_options import OnFailing, Packing, Reject, RetryOptions
 from penstock.sessions.request_size import MOST_BYTES
 
 LEAST_BYTES = 1024
 """Of a request: one that is smaller has no room for an event."""
 _LEVELS = {"gzip": range(4), "zstd": range(1, 20), "none": range(20)}
-
-
-class Packing(StrEnum):
-    """How requests are compressed."""
-
-    GZIP = "gzip"
-    ZSTD = "zstd"
-    NONE = "none"
-
-
-class OnFailing(StrEnum):
-    """What becomes of events that were not accepted for as long as they are sent again."""
-
-    WAIT = "wait"
-    """They stay in the log, and the route stays on them."""
-    DEAD_LETTER = "dead_letter"
-    """The request that fails goes to the failed store, and the next one is tried."""
 
 
 class DatasetConfig(DestinationConfig):

@@ -14,14 +14,14 @@ from pathlib import Path
 from penstock import __version__
 from penstock.destinations.contract import Batch, Stager, TableBook
 from penstock.destinations.dataset.add_events import AddEvents, bytes_around
-from penstock.destinations.dataset.config import DatasetConfig, OnFailing
+from penstock.destinations.dataset.config import DatasetConfig
 from penstock.destinations.dataset.event_mapping import EventMapper
 from penstock.destinations.dataset.stager import TABLE, EventStager
-from penstock.destinations.sending.compression import Compression
 from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import RequestProtocol
 from penstock.destinations.sending.route_sender import SenderSettings
 from penstock.destinations.sending.sending_destination import SendingDestination
+from penstock.destinations.sending.sending_options import OnFailing, Packing
 from penstock.sessions.adaptive_limit import AdaptiveLimit
 from penstock.sessions.request_size import SEND_ABOVE, Limits
 
@@ -63,9 +63,8 @@ class DatasetDestination(SendingDestination[DatasetConfig]):
     def protocol(self, batch: Batch, staged: KeyedRows, book: TableBook) -> RequestProtocol:
         config, client_id = self.config, book.client_id()
         headers = {"Content-Type": "application/json", "User-Agent": f"penstock/{__version__} (client {client_id})"}
-        packing = Compression(config.compression.value)
-        if packing is not Compression.NONE:
-            headers["Content-Encoding"] = packing.value
+        if config.compression is not Packing.NONE:
+            headers["Content-Encoding"] = config.compression.value
         return AddEvents(
             staged,
             f"{config.url}/api/addEvents",
@@ -73,6 +72,6 @@ class DatasetDestination(SendingDestination[DatasetConfig]):
             client_id,
             headers,
             Limits(config.max_size, min(SEND_ABOVE, config.max_size)),
-            packing,
+            config.compression,
             config.compression_level,
         )

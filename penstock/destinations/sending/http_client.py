@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import aiohttp
+from yarl import URL
 
 from penstock.destinations.sending.request_protocol import Answer, NoAnswer, Request
 
@@ -43,7 +44,11 @@ class HttpClient:
         assert self._session is not None, "it was opened"
         try:
             async with self._session.request(
-                request.method, request.url, data=request.body, headers=request.headers, allow_redirects=False
+                request.method,
+                URL(request.url, encoded=True),
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,
             ) as response:
                 body = await response.content.read(MOST_ANSWER)
                 while len(body) < MOST_ANSWER and (more := await response.content.read(MOST_ANSWER - len(body))):

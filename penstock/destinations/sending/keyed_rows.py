@@ -38,11 +38,10 @@ KEYED_SCHEMA: pa.Schema = pa.schema(
     ]
 )
 """``about``: what the requests of a key say once; it is there in one of its rows in each batch at least. ``body``: the
-row's bytes and a comma."""
+row's bytes and what separates it from the next."""
 
 MOST_GATHERED = 2 << 20
 """Bytes of rows that a task sorts together."""
-_SEPARATOR = b","
 
 
 class KeyedRow(NamedTuple):
@@ -57,7 +56,9 @@ class KeyedRow(NamedTuple):
 class KeyedRowFile:
     """Made with its first rows."""
 
-    def __init__(self, directory: Path, table: str) -> None:
+    def __init__(self, directory: Path, table: str, separator: bytes = b",") -> None:
+        """``separator``: the byte behind each row."""
+        self._separator = separator
         self._path = directory / f"{uuid.uuid4().hex}.rows"
         self._table = table
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
@@ -95,7 +96,7 @@ class KeyedRowFile:
             [row.key for row in rows],
             [row.about if starts_key else None for row, starts_key in zip(rows, starts, strict=True)],
             *([row.definitions[kind] for row in rows] for kind in range(len(DEFINITIONS))),
-            [row.body + _SEPARATOR for row in rows],
+            [row.body + self._separator for row in rows],
         ]
         arrays = [pa.array(column, kind) for column, kind in zip(columns, KEYED_SCHEMA.types, strict=True)]
         self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=KEYED_SCHEMA))
@@ -112,7 +113,7 @@ class _Definitions:
 
     @cached_property
     def sizes(self) -> Numbers:
-        return np.array([len(text) + len(_SEPARATOR) for text in self.texts], np.int64)
+        return np.array([len(text) + 1 for text in self.texts], np.int64)
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class KeyedRows:
         return pa.RecordBatch.from_arrays([partitions, *others], schema=PLACE_SCHEMA)
 
     def bodies(self, key: str, start: int, end: int) -> list[memoryview]:
-        """The bytes of these rows, each with a comma behind it, in a few stretches of mapped files."""
+        """The bytes of these rows, each with its separator behind it, in a few stretches of mapped files."""
         rows = self.keys[key][start:end]
         of = np.searchsorted(self._firsts, rows, "right") - 1
         breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(of) != 0)) + 1
