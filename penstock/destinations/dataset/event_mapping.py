@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
@@ -29,6 +30,8 @@ _TEXTS = {
 _FRACTION = re.compile(r"[.,](\d+)")
 _NANOS = re.compile(r"\d{1,19}")
 
+MOST_KNOWN = 10_000
+"""Sessions whose keys are remembered."""
 BAD_EVENT = "bad_event"
 TOO_LARGE = "too_large"
 
@@ -79,13 +82,8 @@ class EventMapper:
         file = _text(attributes.get(LOG_FILE))
         if log is None and file:
             log = {"id": file, "attrs": {}}
-        fields_of_key = key_fields(self.group_by)
-        values = {**attributes, SERVER_HOST: host}
-        key = share_of(session_key(fields_of_key, values), place[1] + place[2], self.shares)
-        grouped = {name: values[name] for name in fields_of_key if values.get(name) is not None}
-        for name in grouped:
-            attributes.pop(name, None)
-        info = orjson.dumps({SERVER_HOST: host, **grouped})
+        own_key, info = self._take_session(attributes, host)
+        key = share_of(own_key, place[1] + place[2], self.shares)
         thread_id, thread_bytes = _definition(thread, "name")
         log_id, log_bytes = _definition(log, "attrs")
         event: dict[str, object] = {} if thread_id is None else {"thread": thread_id}
@@ -100,6 +98,34 @@ class EventMapper:
             return MappedEvent(key, info, thread_bytes, log_bytes, body, False)
         around = len(orjson.dumps({**event, "attrs": None})) - len(b"null")
         return MappedEvent(key, info, thread_bytes, log_bytes, self._trim(event, attributes, room - around - 1), True)
+
+    @cached_property
+    def _fields_of_key(self) -> tuple[str, ...]:
+        return key_fields(self.group_by)
+
+    @cached_property
+    def _known_sessions(self) -> dict[tuple[str, ...], tuple[str, bytes]]:
+        """The keys and the information of sessions, by the names and values of their fields. Most events are of
+        a session that others had."""
+        return {}
+
+    def _take_session(self, attributes: dict[str, object], host: str) -> tuple[str, bytes]:
+        """The key of an event and what its session says; the values that it says are taken out of the event."""
+        attributes[SERVER_HOST] = host
+        grouped: dict[str, object] = {}
+        for name in self._fields_of_key:
+            if (value := attributes.pop(name, None)) is not None:
+                grouped[name] = value
+        texts = tuple(value for item in grouped.items() for value in item if isinstance(value, str))
+        # Other values are not told apart by Python as they are by JSON.
+        known = self._known_sessions.get(texts) if len(texts) == 2 * len(grouped) else None
+        if known is None:
+            known = session_key(self._fields_of_key, grouped), orjson.dumps({SERVER_HOST: host, **grouped})
+            if len(texts) == 2 * len(grouped):
+                if len(self._known_sessions) >= MOST_KNOWN:
+                    self._known_sessions.clear()
+                self._known_sessions[texts] = known
+        return known
 
     def _trim(self, event: Mapping[str, object], attributes: dict[str, object], most: int) -> bytes:
         kept = {name: attributes.pop(name) for name in (self.id_attribute,) if name in attributes}
@@ -122,6 +148,8 @@ class EventMapper:
 
 def flatten(fields: Mapping[str, Any]) -> dict[str, object]:
     """Objects in objects as fields whose names are joined by dots. Of two with one name the later one gets ``_``."""
+    if not any(isinstance(value, dict) for value in fields.values()):
+        return dict(fields)
     found: dict[str, object] = {}
     _flatten_into(found, "", fields)
     return found
