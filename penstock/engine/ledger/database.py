@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.secrets import is_secret_name
@@ -157,6 +158,15 @@ class Database:
             if connection.dialect.name != "sqlite":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+
+def put_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert rows; one whose key is there replaces that one."""
+    make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    statement = make(table)
+    key = [column.name for column in table.primary_key]
+    others = {name: statement.excluded[name] for name in rows[0] if name not in key}
+    connection.execute(statement.on_conflict_do_update(index_elements=key, set_=others), list(rows))
 
 
 def put_row(

@@ -18,7 +18,7 @@ from penstock import faults
 from penstock.destinations.contract import Batch, Owner, TableBook
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
-from penstock.engine.ledger.database import put_row
+from penstock.engine.ledger.database import put_row, put_rows
 from penstock.engine.ledger.target_locks import LEASE, hold_lock
 
 _CLIENTS = uuid.UUID("6f1b7f5e-2f0a-4d0e-9a52-7c1e8a3b9d44")
@@ -73,11 +73,13 @@ class RouteBook(TableBook):
     def note_progress(self, batch: Batch, progress: Mapping[str, str]) -> None:
         place = {"route": batch.route, "number": batch.number}
         t = self._t.progress
+        rows = [{**place, "name": name, "state": state} for name, state in progress.items() if state]
+        forgotten = [name for name, state in progress.items() if not state]
         with self._ledger.writing() as connection:
-            connection.execute(sa.delete(t).filter_by(**place).where(t.c.name.in_(list(progress))))
-            rows = [{**place, "name": name, "state": state} for name, state in progress.items() if state]
             if rows:
-                connection.execute(sa.insert(t), rows)
+                put_rows(connection, t, rows)
+            if forgotten:
+                connection.execute(sa.delete(t).filter_by(**place).where(t.c.name.in_(forgotten)))
 
     def progress(self, batch: Batch) -> dict[str, str]:
         t = self._t.progress
