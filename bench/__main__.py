@@ -31,6 +31,7 @@ BENCHMARKS = (
     "waiting",
     "conflation",
     "state_rows",
+    "sessions",
     "sampling",
     "latency",
     "memory",
