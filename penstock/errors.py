@@ -63,6 +63,11 @@ class ContradictionError(PenstockError):
     right."""
 
 
+class TargetWentBackError(PenstockError):
+    """The destination has lost what it had, because an older copy of it was put back. Nothing was written; the route
+    has to start again, where it asks how far the destination is."""
+
+
 class SourceUnavailable(PenstockError):
     """What a source reads from cannot be reached now. The same may work later."""
 

@@ -54,6 +54,8 @@ class Processed(NamedTuple):
     version: Version
     place: Place | None = None
     """The bundle that it came from, if that is known: the same bundle is not another one of the same version."""
+    is_there: bool = True
+    """Whether its rows are; those of a source that fell silent may have gone. Nothing can rest on what is not there."""
 
 
 class Unit(NamedTuple):

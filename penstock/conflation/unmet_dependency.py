@@ -29,6 +29,8 @@ def unmet_dependency(
     if needed is None:
         return None
     there = processed.get(needed.kind)
+    if there is not None and not there.is_there:
+        there = None
     if needed.implicit:
         # What a source had written before it was started again says nothing of what it has now.
         if there is not None and there.version.incarnation >= bundle.version.incarnation:

@@ -18,6 +18,9 @@ A destination says which of two things went wrong, and the engine acts on it:
   as a batch of its own, down to the single refused records. A destination that can do better finds the rows itself and
   names them in its receipt; one that writes table by table must do so once a table has its rows.
 
+A destination that notices that it has gone back, because an older copy of the target was put back, raises
+``TargetWentBackError``: the route starts again, and asks for ``position``.
+
 A third thing is not an error: *not yet*, for some of the rows, while others are taken. The limit of one key, an object
 that others must come before. A destination that ``leaves_waiting`` names such rows in its receipt, in groups, and the
 engine gives them to it again when they are due, in a batch without a range.
@@ -393,7 +396,7 @@ class Destination(ABC, Generic[ConfigT]):
     def look_after(self) -> Collection[str]:
         """Called about once a second while the route runs, also if nothing comes, and perhaps while ``write`` runs: for
         what is due by the clock alone. Returns groups that wait and are due at once, whatever they said: what they wait
-        for has happened."""
+        for has happened. May raise ``TargetWentBackError``, as ``write`` may."""
         return ()
 
     def failing(self) -> Mapping[str, FailingRows]:

@@ -219,6 +219,10 @@ def target_behind(route: str, back_to: Mapping[int, int]) -> None:
     )  # fmt: skip
 
 
+def target_went_back(route: str, reason: str) -> None:
+    log.warning("route %s: %s", route, reason)
+
+
 def target_lacks_records(route: str, gone: Ranges) -> None:
     log.error(
         "route %s: its target needs %s, and the log no longer has them: put the missing segments back and start again,"

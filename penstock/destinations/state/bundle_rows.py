@@ -160,6 +160,19 @@ def _require(found: Found, place: int, path: Path, kind: int, wanted: str) -> No
 
 
 def typed_rows(lists: Sequence[RowList], rules: RowRules) -> tuple[pa.Table, tuple[Column, ...]]:
+    """All rows of the lists as one table, each with its whole key, whose values are of one kind."""
+    table, columns = flat_rows(lists, rules)
+    for name in rules.key if columns else ():
+        number = table.schema.get_field_index(name)
+        if columns[number].json:
+            # Values of several kinds: the same number may be spelled as text, and is the same key.
+            table = table.set_column(number, name, plain_text(_array(table, name)))
+            text = Column(name, columns[number].paths, InnerType.STRING)
+            columns = (*columns[:number], text, *columns[number + 1 :])
+    return table, columns
+
+
+def flat_rows(lists: Sequence[RowList], rules: RowRules) -> tuple[pa.Table, tuple[Column, ...]]:
     """All rows of the lists as one table, each with its whole key."""
     documents = pa.concat_arrays([found.documents for found in lists]) if lists else pa.array([], pa.binary())
     if not len(documents):
@@ -174,18 +187,12 @@ def typed_rows(lists: Sequence[RowList], rules: RowRules) -> tuple[pa.Table, tup
         _refuse(f"{_place(lists, flat.empty[0].as_py())} has no value for the key column '{rules.key[0]}'")
     if UNMAPPED in flat.table.column_names:
         _refuse_leftovers(flat.table.column(UNMAPPED), lists)
-    table, columns = flat.table, list(flat.columns)
     for name in rules.key:
-        number = table.schema.get_field_index(name)
-        missing = 0 if number < 0 else pc.index(table.column(number).is_null(), True).as_py()
+        number = flat.table.schema.get_field_index(name)
+        missing = 0 if number < 0 else pc.index(flat.table.column(number).is_null(), True).as_py()
         if missing >= 0:
             _refuse(f"{_place(lists, missing)} has no value for the key column '{name}'")
-        if columns[number].json:
-            # Values of several kinds: the same number may be spelled as text, and is the same key.
-            text = plain_text(_array(table, name))
-            table = table.set_column(number, name, text)
-            columns[number] = Column(name, columns[number].paths, InnerType.STRING)
-    return table, tuple(columns)
+    return flat.table, flat.columns
 
 
 def _with_names(

@@ -26,7 +26,7 @@ from penstock.conflation.positions import Positions
 from penstock.conflation.unit_state import Work
 from penstock.conflation.unmet_dependency import Parked
 from penstock.conflation.version import Version
-from penstock.destinations.state.bundle_rows import RowRules, rows_of_pack
+from penstock.destinations.state.bundle_rows import RowRules, rows_of_bundle, rows_of_pack
 from penstock.destinations.state.joined_rows import rows_of_each
 from penstock.destinations.state.joined_writes import JoinedWrites, JoinHistory
 from penstock.destinations.state.staged_bundles import StagedBundles
@@ -72,10 +72,13 @@ class History:
     refused: Failures = field(default_factory=Failures)
     not_now: Failures = field(default_factory=Failures)
     joined: JoinHistory = field(default_factory=JoinHistory)
+    given_up: set[SourceKind] = field(default_factory=set)
+    """Kinds of sources whose last bundle was given up."""
 
     def has_failed(self, work: Work) -> bool:
         """Whether a kind of a source was not taken the last time."""
-        return self.refused.has_noted(work) or self.not_now.has_noted(work)
+        was_given_up = (work.unit.source, work.kind.name) in self.given_up
+        return was_given_up or self.refused.has_noted(work) or self.not_now.has_noted(work)
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ class BundleWriter:
         rules, history = self._rules[works[0].kind.name], self._history.joined
         rows = rows_of_each([self._staged.data(work.bundles[0]) for work in works], rules.rows)
         if rows is None:
-            return [Separated()] * len(works)
+            return self._write_sound(works)
         *others, last = zip(works, rows, strict=True)
         # All of them are noted at once: so they are as far as the last one.
         positions = self._positions_after(works)
@@ -150,6 +153,23 @@ class BundleWriter:
             self._note_written(work)
         at = time.time()
         return [Written(each, at) for each in changed]
+
+    def _write_sound(self, works: Sequence[Work]) -> Sequence[WriteEnd]:
+        """Of works whose rows cannot be made together, leave out those whose rows cannot be made at all."""
+        are_sound = [self._has_rows(work) for work in works]
+        sound = [work for work, is_sound in zip(works, are_sound, strict=True) if is_sound]
+        if len(sound) in (0, len(works)):
+            self._history.joined.shrink()
+            return [Separated()] * len(works)
+        ends = iter(self.write(sound))
+        return [next(ends) if is_sound else Separated() for is_sound in are_sound]
+
+    def _has_rows(self, work: Work) -> bool:
+        try:
+            rows_of_bundle(self._staged.data(work.bundles[0]), self._rules[work.kind.name].rows)
+        except RefusedError:
+            return False
+        return True
 
     def _write_alone(self, work: Work) -> WriteEnd:
         rules = self._rules[work.kind.name]
@@ -206,6 +226,7 @@ class BundleWriter:
 
     def _note_written(self, work: Work) -> None:
         self._processed[work.unit.source, work.kind.name] = work.processed
+        self._history.given_up.discard((work.unit.source, work.kind.name))
         self._settle(work)
 
     def _size(self, work: Work) -> int:
@@ -218,6 +239,7 @@ class BundleWriter:
         except TransientError as error:
             raise Away(str(error)) from error
         self._settle(work)
+        self._history.given_up.add((work.unit.source, work.kind.name))
         return GivenUp(code, why)
 
     def _settle(self, work: Work) -> None:

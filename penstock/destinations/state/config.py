@@ -13,6 +13,7 @@ from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.database_url import PostgresUrl
 from penstock.config.value_types.quantities import Duration
 from penstock.conflation.kinds import Dependency, Kind, Kinds, Match, Sync
+from penstock.destinations.state.store.own_tables import OWN_TABLES
 from penstock.json.paths import parse_path
 
 MOST_WORKERS = 100
@@ -160,6 +161,11 @@ class StateConfig(DestinationConfig):
         tables: dict[str, KindConfig] = {}
         wholes: dict[str, KindConfig] = {}
         for kind in self.kinds:
+            if kind.table.lower() in OWN_TABLES:
+                raise ValueError(
+                    f"kinds: the table '{kind.table}' of '{kind.name}' is one that Penstock keeps itself; give the kind"
+                    " another table"
+                )
             if kind.sync is Sync.COMPLETE and (whole := wholes.setdefault(kind.table, kind)) is not kind:
                 raise ValueError(
                     f"kinds: '{whole.name}' and '{kind.name}' are complete and share the table '{kind.table}': each"

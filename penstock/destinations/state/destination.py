@@ -39,7 +39,9 @@ from penstock.destinations.state.bundle_rows import MAX_NAME, RowRules
 from penstock.destinations.state.bundle_tallies import bundle_tallies
 from penstock.destinations.state.bundle_writer import BundleWriter, History, TableRules, load_compiled
 from penstock.destinations.state.config import KindConfig, StateConfig
+from penstock.destinations.state.listening import Listening
 from penstock.destinations.state.outage import Outage
+from penstock.destinations.state.position_watch import PositionWatch
 from penstock.destinations.state.receipt import Settled, table_receipt
 from penstock.destinations.state.shared_store import SharedStore
 from penstock.destinations.state.staged_bundles import StagedBundles, load_staged
@@ -67,6 +69,8 @@ class StateDestination(Destination[StateConfig]):
         self._history = History()
         self._slow = SlowUnits()
         self._outage = Outage()
+        self._watch = PositionWatch()
+        self._listening = Listening()
         self._inactive_checked = time.monotonic()
         self._check_every = config.inactive_after / INACTIVE_CHECKS
         self._seen: dict[str, float] = {}
@@ -88,6 +92,8 @@ class StateDestination(Destination[StateConfig]):
             return {}
         with self.open_database() as store:
             needs, told = store.positions(route), store.positions(_told(route))
+        # Whoever asks goes back to there.
+        self._watch.forget()
         return {partition: TargetPosition(needs[partition], told.get(partition, 0)) for partition in needs}
 
     def check(self) -> str:
@@ -100,17 +106,26 @@ class StateDestination(Destination[StateConfig]):
         return f"{where} can be used; it has the state of {sources} sources"
 
     def look_after(self) -> Collection[str]:
-        """Find the sources that have fallen silent."""
+        """Find the sources that have fallen silent, and a database that has gone back."""
         now = time.monotonic()
+        self._listening.take_turn()
         if now < self._inactive_checked + self._check_every or self._outage.reason() is not None:
             return ()
         self._inactive_checked = now
-        # It can wait for its next turn; what waits at the database cannot, and is tried after this.
-        with suppress(TransientError), self.open_database() as store:
-            silent = timedelta(seconds=self.config.inactive_after)
-            for source in store.set_inactive(silent, self.config.on_inactive):
-                _log.info("source %s has been silent for %s and is inactive", source, silent)
+        try:
+            with self.open_database() as store:
+                self._watch.check(store)
+                if self._listening.has_lasted(self.config.inactive_after):
+                    self._set_inactive(store)
+        except TransientError:
+            # It can wait for its next turn; what waits at the database cannot, and is tried after this.
+            self._listening.interrupt()
         return ()
+
+    def _set_inactive(self, store: StateStore) -> None:
+        silent = timedelta(seconds=self.config.inactive_after)
+        for source in store.set_inactive(silent, self.config.on_inactive):
+            _log.info("source %s has been silent for %s and is inactive", source, silent)
 
     def open_states(self) -> AbstractContextManager[SourceStates]:
         return self.open_database()
@@ -146,10 +161,14 @@ class StateDestination(Destination[StateConfig]):
     def _write_ready(self, shared: SharedStore, batch: Batch, staged: StagedBundles) -> Settled:
         store, kinds, busy = shared.store, self.config.declared, self._slow.busy()
         try:
+            self._watch.check(store)
             known = store.known({bundle.source for bundle in staged.bundles})
         except TransientError as error:
             self._outage.begin(str(error))
             return self._leave_all(batch, staged, str(error))
+        if batch.ranges and time.time() - staged.received(staged.bundles[-1]) > self.config.inactive_after / 2:
+            # The route is far behind: what came since is not known yet.
+            self._listening.interrupt()
         late = self._slow.take_ended()
         in_flight = {(work.unit.source, work.kind.name) for work in busy.values()}
         elsewhere = compare_with_waiting(kinds, staged.bundles, batch.waiting_groups, known.processed, in_flight)
@@ -179,12 +198,14 @@ class StateDestination(Destination[StateConfig]):
         result = pool.run(list(units.values()))
         if result.away:
             self._outage.begin(result.away)
+            self._listening.interrupt()
         else:
             self._outage.end()
             with suppress(TransientError):
                 # After bundles that nobody needed no transaction has noted it.
                 store.note_positions(batch.route, writer.positions())
                 store.note_positions(_told(batch.route), batch.read_upto)
+                self._watch.note(store, batch.route, _told(batch.route))
                 if batch.ranges:
                     written = {work.unit.source for work, end in result.ended if isinstance(end, Written)}
                     self._note_seen(store, {bundle.source for bundle in staged.bundles} - written)
@@ -196,11 +217,14 @@ class StateDestination(Destination[StateConfig]):
             return
         waits = compare_with_waiting(self.config.declared, [], batch.waiting_groups, {}, set()).places
         with suppress(TransientError), self.open_database() as store:
+            self._watch.check(store)
             store.note_positions(batch.route, Positions(batch.read_upto, waits).after(()))
             store.note_positions(_told(batch.route), batch.read_upto)
+            self._watch.note(store, batch.route, _told(batch.route))
 
     def _leave_all(self, batch: Batch, staged: StagedBundles, reason: str) -> Settled:
         """Everything waits, of which only the newest is needed."""
+        self._listening.interrupt()
         kinds = self.config.declared
         in_flight = {(work.unit.source, work.kind.name) for work in self._slow.busy().values()}
         elsewhere = compare_with_waiting(kinds, staged.bundles, batch.waiting_groups, {}, in_flight)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.conflation.fold_rows import Said, object_numbers
 from penstock.conflation.kinds import Sync
-from penstock.destinations.state.bundle_rows import RowList, RowRules, find_in_data, typed_rows
+from penstock.destinations.state.bundle_rows import RowList, RowRules, find_in_data, flat_rows
 from penstock.destinations.state.store.contract import StateRows
 from penstock.errors import RefusedError
 from penstock.json.arrow_text import gathered
@@ -26,7 +26,8 @@ from penstock.json.tokens import ARRAY
 
 
 def rows_of_each(datas: Sequence[bytes], rules: RowRules) -> Sequence[StateRows] | None:
-    """The rows of complete bundles, or of deltas; ``None`` if anything is to be refused in any of them."""
+    """The rows of complete bundles, or of deltas; ``None`` if anything is to be refused in any of them, or if their
+    keys are of several kinds."""
     where = parse_path(rules.pointer)
     try:
         found = find_in_data(datas, [where])
@@ -37,8 +38,11 @@ def rows_of_each(datas: Sequence[bytes], rules: RowRules) -> Sequence[StateRows]
     documents, counts = _elements(found)
     whose = np.repeat(np.arange(len(datas)), counts)
     try:
-        table, columns = typed_rows([RowList(0, Said.PUT, rules.pointer, documents)], rules)
+        table, columns = flat_rows([RowList(0, Said.PUT, rules.pointer, documents)], rules)
     except RefusedError:
+        return None
+    if any(column.json and column.name in rules.key for column in columns):
+        # What another source calls its objects must not decide which of this one's are the same.
         return None
     objects = [table.column(name).combine_chunks() for name in rules.key] if table.num_rows else []
     numbers = object_numbers([pa.array(whose), *objects], len(whose))

@@ -59,7 +59,7 @@ from penstock.engine.spark.spark_steps import apply_spark_steps
 from penstock.engine.stateful.route_control import RouteControl
 from penstock.engine.stateful.shards import SHARDS
 from penstock.engine.stateful.state_recovery import cannot_catch_up, give_up_state, recover_state
-from penstock.errors import ContradictionError, LedgerUnavailable, TransientError
+from penstock.errors import ContradictionError, LedgerUnavailable, TargetWentBackError, TransientError
 from penstock.log.read_ranges import offsets_to_json
 from penstock.log.record_order import Offsets
 from penstock.outcome import check_count
@@ -153,6 +153,8 @@ class RouteRunner(threading.Thread):
         self._retried_at = -TRIALS_KEPT
         self._may_retry = threading.Event()
         """Set once the target was asked how far it is: it may have to get again what waits."""
+        self._start_again = threading.Event()
+        """Set if the target has gone back while nothing was delivered: it has to be asked again."""
         self._ended = threading.Event()
         self._query: StreamingQuery | None = None
         self._idle = IdleTimer()
@@ -222,6 +224,9 @@ class RouteRunner(threading.Thread):
                     events.route_started(route)
                     announced = True
                 self._query.awaitTermination()
+                if self._start_again.is_set() and not stopping.is_set():
+                    self._start_again.clear()
+                    continue
                 if (self._pace.once or self._pace.in_rounds) and not stopping.is_set():
                     self._release_log()
                 if self._pace.in_rounds and not self._pace.once:
@@ -237,6 +242,13 @@ class RouteRunner(threading.Thread):
                     announced = False
                     continue
                 if isinstance(self._cause, _BeginAnew):
+                    self._cause = None
+                    unmute_query_errors(self._spark, self.plan.name)
+                    continue
+                if self._start_again.is_set() or isinstance(self._cause, TargetWentBackError):
+                    if not self._start_again.is_set():
+                        events.target_went_back(route, str(self._cause))
+                    self._start_again.clear()
                     self._cause = None
                     unmute_query_errors(self._spark, self.plan.name)
                     continue
@@ -288,8 +300,17 @@ class RouteRunner(threading.Thread):
         if not may_wait or self.halted or not self._may_retry.is_set():
             return
         self._failing.update(destination)
-        if due := destination.look_after():
-            self._ledger.wake(self.plan.name, due)
+        try:
+            if due := destination.look_after():
+                self._ledger.wake(self.plan.name, due)
+            self._retry_due()
+        except TargetWentBackError as error:
+            events.target_went_back(self.plan.name, str(error))
+            self._start_again.set()
+            if self._query is not None:
+                self._query.stop()
+
+    def _retry_due(self) -> None:
         if not self._postponed.has_due():
             return
         # Before the first batch: it may be long until one comes.

@@ -45,6 +45,10 @@ class Database:
     written: list[tuple[str, str, str]] = field(default_factory=list)
     """Source, kind and version of every change that was made."""
     changed: list[RowsChanged] = field(default_factory=list)
+    transactions: list[int] = field(default_factory=list)
+    """How many changes were made in each."""
+    inactive: list[str] = field(default_factory=list)
+    """Every source that there was, each time that silent ones were looked for."""
     seen: set[str] = field(default_factory=set)
     away: bool = False
     before_write: Callable[[StateChange], None] = lambda change: None
@@ -170,6 +174,7 @@ class MemoryStore(StateStore):
 
     def set_inactive(self, silent_for: timedelta, rule: OnInactive) -> Sequence[str]:
         self._check()
+        self._database.inactive += sorted({source for source, _ in self._database.versions})
         return []
 
     def positions(self, route: str) -> Mapping[int, int]:
@@ -200,6 +205,7 @@ class MemorySession(StateSession):
                 found.before_write(change)
                 found.check_here()
             with found.lock:
+                found.transactions.append(len(changes))
                 return [self._change(change) for change in changes]
         finally:
             with found.lock:

@@ -515,7 +515,9 @@ class StoreContract:
         target.write(change([row(1)], "0.5"))
         with target.open() as store:
             store.set_inactive(timedelta(0), OnInactive.DELETE)
-            assert store.known(["hub1"]).processed == {("hub1", "clusters"): Processed(Version(0, 4))}
+            assert store.known(["hub1"]).processed == {
+                ("hub1", "clusters"): Processed(Version(0, 4), None, is_there=False)
+            }
         assert target.write(change([row(1)], "0.5")).inserted == 1
         assert target.write(change([row(1)], "0.5")).already
 

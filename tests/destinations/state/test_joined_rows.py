@@ -32,6 +32,12 @@ def test_each_bundle_has_its_own_rows() -> None:
     assert all(each.prunes and each.only_puts for each in rows)
 
 
+@pytest.mark.parametrize("other", [0.5, "1", True])
+def test_what_another_source_calls_its_objects_does_not_decide_which_are_the_same(other: object) -> None:
+    assert rows_of_each([text({"id": 1}), text({"id": other})], RULES) is None
+    assert rows_of_bundle(text({"id": 1}), RULES).table.column("id").to_pylist() == [1]
+
+
 def test_deltas_say_nothing_of_objects_that_they_lack() -> None:
     rows = rows_of_each([GOOD, GOOD], RowRules("/items", ("id",), Sync.DELTA))
     assert rows is not None

@@ -59,6 +59,7 @@ def test_what_is_not_said_has_a_sensible_value() -> None:
             "give them the same key",
         ),
         ([CLUSTERS, {**POLICIES, "table": "clusters"}], {}, "each would delete the rows of the other"),
+        ([{**CLUSTERS, "table": "Transport"}], {}, "is one that Penstock keeps itself; give the kind another table"),
         ([CLUSTERS], {"workers": 0}, "workers"),
         ([CLUSTERS], {"max_attempts": 0}, "max_attempts"),
         ([CLUSTERS], {"on_inactive": "burn"}, "'keep', 'mark' or 'delete'"),

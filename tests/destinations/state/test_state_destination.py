@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.destinations.state.store.contract import StateChange
+from penstock.testing.waiting import eventually
 from tests.destinations.state.bundles import Bench, config, items
 from tests.destinations.state.memory_store import Database, MemoryDestination, refuse
 
@@ -251,3 +252,31 @@ def test_a_source_that_sends_nothing_new_is_not_silent(bench: Bench, database: D
     bench.add("CC0.1@0.1", "hub2")
     bench.deliver()
     assert database.seen == {"hub1", "hub2"}
+
+
+def test_one_bad_source_does_not_keep_the_others_from_being_written_together(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(MemoryDestination(config(workers=1), database), tmp_path / "stage")
+    for turn in (1, 2):
+        bench.add(f"A0.{turn}", "bad", items({"v": "no key"}))
+        for number in range(20):
+            bench.add(f"A0.{turn}", f"hub{number}")
+        bench.deliver()
+        assert database.transactions == [20] * turn
+    assert bench.counts["failed"] == 2
+
+
+def test_sources_are_not_silent_because_the_database_was_away(database: Database, tmp_path: Path) -> None:
+    bench = Bench(MemoryDestination(config(inactive_after="3s"), database), tmp_path / "stage")
+    bench.destination._check_every = 0.0
+    bench.deliver("A0.1")
+    eventually(lambda: (bench.destination.look_after(), database.inactive)[1], "silent sources are looked for")
+    database.away = True
+    bench.deliver("A0.2")
+    database.away, database.inactive = False, []
+    bench.destination._outage.end()
+    bench.destination.look_after()
+    assert database.inactive == []
+    bench.retry()
+    eventually(lambda: (bench.destination.look_after(), database.inactive)[1], "silent sources are looked for again")

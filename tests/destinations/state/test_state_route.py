@@ -23,7 +23,7 @@ from penstock.engine.ledger import Operator, Totals
 from penstock.engine.operate.conflated_routes import conflation_status, forget_source, pending_bundles
 from penstock.engine.operate.offset_control import plan_rewind, rewind
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TargetWentBackError
 from penstock.log.read_ranges import Stretch
 from penstock.record import entries
 from penstock.testing.crash import crash_at
@@ -293,6 +293,55 @@ def test_an_older_copy_of_the_database_gets_again_what_it_lacks(
     assert route.read == back_to
     route.deliver()
     assert route.versions == versions
+
+
+@pytest.mark.parametrize("route", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("notices", ["the next batch", "nobody brings anything"])
+def test_a_database_that_goes_back_while_the_route_runs_is_noticed_before_it_is_written(
+    route: Route, notices: str
+) -> None:
+    path = route.destination.config.path
+    assert path is not None
+    route.deliver("A0.1")
+    copy = {file: file.read_bytes() for file in path.parent.glob("state.duckdb*")}
+    route.deliver("A0.2 C0.1")
+    for file in path.parent.glob("state.duckdb*"):
+        file.unlink()
+    for file, content in copy.items():
+        file.write_bytes(content)
+    if notices == "the next batch":
+        with pytest.raises(TargetWentBackError, match="stood at offset 3 of partition 0, and stands at 1"):
+            route.deliver("C0.2")
+    else:
+        route.destination._check_every = 0.0
+        with pytest.raises(TargetWentBackError, match="An older copy of it was put back"):
+            route.destination.look_after()
+    assert route.versions == {"A": "0.1"}
+    opened = route.opened
+    return_to_position(opened.ledger, opened.log, opened.plan("state"), route.destination)
+    route.read = opened.ledger.offsets("state")[0].committed
+    assert route.read == 1
+    route.deliver()
+    assert route.versions == {"A": "0.2", "C": "0.2" if notices == "the next batch" else "0.1"}
+    assert route.totals.waiting == 0
+
+
+def test_nothing_rests_on_rows_that_went_with_their_source(route: Route) -> None:
+    route.deliver("A0.1")
+    options = {"inactive_after": "1ms", "on_inactive": "delete"}
+    config = route.destination.config
+    silent = StateDestination(type(config).model_validate({**config.model_dump(), "kinds": KINDS, **options}))
+
+    def is_empty() -> bool:
+        silent.look_after()
+        return route.ask("SELECT count(*) FROM a") == [(0,)]
+
+    eventually(is_empty, "its rows are deleted")
+    route.deliver("I0.1")
+    assert (route.versions, route.totals.waiting) == ({"A": "0.1"}, 1)
+    assert [each.reason for each in pending_bundles(route.opened)] == ["waits for any A of incarnation 0"]
+    route.deliver("A0.1")
+    assert (route.versions, route.totals.waiting) == ({"A": "0.1", "I": "0.1"}, 0)
 
 
 def test_an_older_ledger_beside_a_newer_database_writes_nothing_again(route: Route) -> None:

@@ -10,15 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 
 from penstock.destinations.sql.dialect import Dialect
+from penstock.destinations.state.store.own_tables import COLUMNS, PARKED, SEEN, TRANSPORT, VERSIONS
 from penstock.flatten.inner_types import InnerType
-
-VERSIONS = "penstock_versions"
-SEEN = "penstock_seen"
-PARKED = "penstock_parked"
-COLUMNS = "penstock_columns"
-TRANSPORT = "transport"
-OWN_TABLES = (VERSIONS, SEEN, PARKED, COLUMNS, TRANSPORT)
-"""No kind may have one of these for its table."""
 
 
 class KindIs(StrEnum):

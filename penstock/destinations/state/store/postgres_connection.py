@@ -17,9 +17,10 @@ from penstock.destinations.postgres.error_translation import About, as_penstock_
 from penstock.destinations.postgres.mirror_applier import Cursor
 from penstock.destinations.postgres.session import Connection, PostgresSession
 from penstock.destinations.sql.schema.schema_operations import Key, Table, TypedColumn
-from penstock.destinations.state.store.bookkeeping import COLUMNS, Bookkeeping
+from penstock.destinations.state.store.bookkeeping import Bookkeeping
 from penstock.destinations.state.store.diff_statements import SAID, STAGED
 from penstock.destinations.state.store.fit_state import StateTable
+from penstock.destinations.state.store.own_tables import COLUMNS
 from penstock.destinations.state.store.state_connection import Answer, Plan, Staged, StateConnection, Statement, Value
 from penstock.flatten.values.to_json import as_text
 

@@ -62,8 +62,9 @@ class SqlStateStore(StateStore):
         processed, parked = {}, {}
         for source, kind, incarnation, generation, state, *where in versions.rows:
             there, said = read_version((incarnation, generation, state))
-            place = None if said is KindIs.DELETED else Place(*map(_int, where))
-            processed[str(source), str(kind)] = Processed(there, place)
+            is_there = said is not KindIs.DELETED
+            place = Place(*map(_int, where)) if is_there else None
+            processed[str(source), str(kind)] = Processed(there, place, is_there)
         for source, kind, incarnation, generation, reason in given_up.rows:
             parked[str(source), str(kind)] = Parked(Version(_int(incarnation), _int(generation)), str(reason))
         return Known(processed, parked)
