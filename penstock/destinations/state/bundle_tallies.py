@@ -14,7 +14,7 @@ from penstock.conflation.bundle import Bundle
 from penstock.conflation.unit_state import Work
 from penstock.destinations.state.receipt import Settled
 from penstock.destinations.state.waiting_bundles import group_name
-from penstock.destinations.state.write_ends import WriteEnd, Written
+from penstock.destinations.state.writing.write_ends import WriteEnd, Written
 
 
 def bundle_tallies(settled: Settled, is_new: bool) -> Mapping[str, Mapping[str, int]]:

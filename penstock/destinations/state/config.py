@@ -13,7 +13,7 @@ from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.database_url import PostgresUrl
 from penstock.config.value_types.quantities import Duration
 from penstock.conflation.kinds import Dependency, Kind, Kinds, Match, Sync
-from penstock.destinations.state.store.own_tables import OWN_TABLES
+from penstock.destinations.state.store.reserved_tables import OWN_TABLES
 from penstock.json.paths import parse_path
 
 MOST_WORKERS = 100

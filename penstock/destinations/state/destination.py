@@ -37,7 +37,6 @@ from penstock.destinations.contract import (
 from penstock.destinations.source_states import SourceStates
 from penstock.destinations.state.bundle_rows import MAX_NAME, RowRules
 from penstock.destinations.state.bundle_tallies import bundle_tallies
-from penstock.destinations.state.bundle_writer import BundleWriter, History, TableRules, load_compiled
 from penstock.destinations.state.config import KindConfig, StateConfig
 from penstock.destinations.state.listening import Listening
 from penstock.destinations.state.outage import Outage
@@ -49,8 +48,9 @@ from penstock.destinations.state.stager import BundleStager
 from penstock.destinations.state.store.contract import StateStore
 from penstock.destinations.state.store.places import DuckdbPlace, PostgresPlace, open_store
 from penstock.destinations.state.waiting_bundles import compare_with_waiting
-from penstock.destinations.state.write_ends import Written
-from penstock.destinations.state.writer_pool import PoolResult, SlowUnits, WriterPool
+from penstock.destinations.state.writing.bundle_writer import BundleWriter, History, TableRules, load_compiled
+from penstock.destinations.state.writing.write_ends import Written
+from penstock.destinations.state.writing.writer_pool import PoolResult, SlowUnits, WriterPool
 from penstock.errors import PenstockError, TransientError
 from penstock.flatten.column_naming import column_name
 from penstock.json.paths import parse_path

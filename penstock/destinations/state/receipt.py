@@ -14,8 +14,8 @@ from penstock.conflation.unit_state import UnitState, Waiting, Work
 from penstock.destinations.contract import Superseded, TableReceipt, WaitingRows
 from penstock.destinations.state.staged_bundles import TABLE, StagedBundles
 from penstock.destinations.state.waiting_bundles import Elsewhere, SourceKind, WaitingPack, group_name
-from penstock.destinations.state.write_ends import GivenUp, NotTaken, WriteEnd, Written
-from penstock.destinations.state.writer_pool import BUSY, PoolResult
+from penstock.destinations.state.writing.write_ends import GivenUp, NotTaken, WriteEnd, Written
+from penstock.destinations.state.writing.writer_pool import BUSY, PoolResult
 from penstock.outcome import PLACE_SCHEMA, failure_batch
 
 SOON = 1.0

@@ -17,8 +17,8 @@ from penstock.conflation.kinds import Sync
 from penstock.conflation.unmet_dependency import Parked
 from penstock.conflation.version import Version, parse_version
 from penstock.destinations.state.bundle_rows import RowRules
-from penstock.destinations.state.joined_rows import rows_of_each
 from penstock.destinations.state.store.contract import OnInactive, RestsOn, RowsChanged, StateChange
+from penstock.destinations.state.writing.joined_rows import rows_of_each
 from penstock.errors import RefusedError, TransientError
 from tests.destinations.state.store_contract import Row, Target, change, data_of, known, row
 

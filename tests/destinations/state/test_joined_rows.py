@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.conflation.kinds import Sync
 from penstock.destinations.state.bundle_rows import RowRules, rows_of_bundle
-from penstock.destinations.state.joined_rows import rows_of_each
+from penstock.destinations.state.writing.joined_rows import rows_of_each
 from penstock.errors import RefusedError
 
 RULES = RowRules("/items", ("id",), Sync.COMPLETE)

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.conflation.bundle import Unit
 from penstock.conflation.unit_state import UnitState, Work
-from penstock.destinations.state.joined_writes import MOST, JoinedWrites, JoinHistory
 from penstock.destinations.state.store.contract import RowsChanged, StateChange
-from penstock.destinations.state.write_ends import Away, NotTaken, Separated, WriteEnd, Written
-from penstock.destinations.state.writer_pool import BUSY, NO_CONNECTION, PoolResult, SlowUnits, WriterPool
+from penstock.destinations.state.writing.joined_writes import MOST, JoinedWrites, JoinHistory
+from penstock.destinations.state.writing.write_ends import Away, NotTaken, Separated, WriteEnd, Written
+from penstock.destinations.state.writing.writer_pool import BUSY, NO_CONNECTION, PoolResult, SlowUnits, WriterPool
 from penstock.testing.waiting import eventually
 from tests.conflation.samples import KINDS, bundle
 from tests.destinations.state.bundles import Bench, config

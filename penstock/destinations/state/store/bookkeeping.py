@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from penstock.destinations.sql.dialect import Dialect
-from penstock.destinations.state.store.own_tables import COLUMNS, PARKED, SEEN, TRANSPORT, VERSIONS
+from penstock.destinations.state.store.reserved_tables import COLUMNS, PARKED, SEEN, TRANSPORT, VERSIONS
 from penstock.flatten.inner_types import InnerType
 
 

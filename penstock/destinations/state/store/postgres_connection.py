@@ -20,7 +20,7 @@ from penstock.destinations.sql.schema.schema_operations import Key, Table, Typed
 from penstock.destinations.state.store.bookkeeping import Bookkeeping
 from penstock.destinations.state.store.diff_statements import SAID, STAGED
 from penstock.destinations.state.store.fit_state import StateTable
-from penstock.destinations.state.store.own_tables import COLUMNS
+from penstock.destinations.state.store.reserved_tables import COLUMNS
 from penstock.destinations.state.store.state_connection import Answer, Plan, Staged, StateConnection, Statement, Value
 from penstock.flatten.values.to_json import as_text
 

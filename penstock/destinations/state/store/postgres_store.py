@@ -14,9 +14,9 @@ from penstock.destinations.postgres.connect import connect
 from penstock.destinations.postgres.dialect import PostgresDialect, postgres_dialect
 from penstock.destinations.state.store.bookkeeping import PARTITION
 from penstock.destinations.state.store.contract import StateStore
-from penstock.destinations.state.store.own_tables import OWN_TABLES, TRANSPORT
 from penstock.destinations.state.store.places import PostgresPlace
 from penstock.destinations.state.store.postgres_connection import PostgresStateConnection, postgres_books
+from penstock.destinations.state.store.reserved_tables import OWN_TABLES, TRANSPORT
 from penstock.destinations.state.store.sql_store import SqlStateStore
 
 

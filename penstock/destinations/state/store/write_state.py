@@ -29,7 +29,7 @@ from penstock.destinations.state.store.contract import SOURCE, RowsChanged, Stat
 from penstock.destinations.state.store.diff_statements import SAID, DiffStatements
 from penstock.destinations.state.store.fit_state import FittedState, StateTable, fit_state, plan_table
 from penstock.destinations.state.store.noted_positions import NotedPositions
-from penstock.destinations.state.store.own_tables import OWN_TABLES
+from penstock.destinations.state.store.reserved_tables import OWN_TABLES
 from penstock.destinations.state.store.state_connection import Answer, StateConnection, Statement, Value
 from penstock.errors import PenstockError, RefusedError, TransientError
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from penstock.conflation.bundle import Unit
 from penstock.conflation.fair_queue import FairQueue
 from penstock.conflation.unit_state import UnitState, Work
-from penstock.destinations.state.joined_writes import JoinedWrites
-from penstock.destinations.state.write_ends import Away, Divided, NotTaken, Separated, WriteEnd
+from penstock.destinations.state.writing.joined_writes import JoinedWrites
+from penstock.destinations.state.writing.write_ends import Away, Divided, NotTaken, Separated, WriteEnd
 
 _log = logging.getLogger("penstock")
 

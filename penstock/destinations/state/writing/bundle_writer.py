@@ -27,12 +27,20 @@ from penstock.conflation.unit_state import Work
 from penstock.conflation.unmet_dependency import Parked
 from penstock.conflation.version import Version
 from penstock.destinations.state.bundle_rows import RowRules, rows_of_bundle, rows_of_pack
-from penstock.destinations.state.joined_rows import rows_of_each
-from penstock.destinations.state.joined_writes import JoinedWrites, JoinHistory
 from penstock.destinations.state.staged_bundles import StagedBundles
 from penstock.destinations.state.store.contract import RestsOn, StateChange, StateRows, StateSession, StateStore
 from penstock.destinations.state.waiting_bundles import SourceKind
-from penstock.destinations.state.write_ends import Away, Divided, GivenUp, NotTaken, Separated, WriteEnd, Written
+from penstock.destinations.state.writing.joined_rows import rows_of_each
+from penstock.destinations.state.writing.joined_writes import JoinedWrites, JoinHistory
+from penstock.destinations.state.writing.write_ends import (
+    Away,
+    Divided,
+    GivenUp,
+    NotTaken,
+    Separated,
+    WriteEnd,
+    Written,
+)
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 
 Changed = TypeVar("Changed")
