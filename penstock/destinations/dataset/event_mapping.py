@@ -12,11 +12,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
 
+from penstock.destinations.sending.verbatim_json import dumps, has_long_numbers, loads
 from penstock.sessions.session_keys import LOG_FILE, SERVER_HOST, key_fields, session_key, share_of
 from penstock.sessions.trim import TooLarge, trim_attributes
 
@@ -29,6 +31,9 @@ _TEXTS = {
 }  # fmt: skip
 _FRACTION = re.compile(r"[.,](\d+)")
 _NANOS = re.compile(r"\d{1,19}")
+
+_DIGITS_OF_64_BITS = 19
+"""An integer with fewer fits for certain."""
 
 MOST_KNOWN = 10_000
 """Sessions whose keys are remembered."""
@@ -168,18 +173,37 @@ def _flatten_into(found: dict[str, object], prefix: str, fields: Mapping[str, An
 
 def _read(data: bytes) -> dict[str, Any]:
     try:
-        fields = orjson.loads(data)
-    except ValueError:
+        fields = _parse(data)
+    except (ValueError, RecursionError):
         fields = _read_loosely(data)
     if not isinstance(fields, dict):
         raise BrokenRule(BAD_EVENT, "it is not a JSON object")
     return fields
 
 
+def _parse(data: bytes) -> Any:
+    """JSON, in which a number that a double or 64 bits cannot hold stays as it is written."""
+    found = orjson.loads(data)
+    if has_long_numbers(data):
+        return json.loads(data, parse_float=_exact_float, parse_int=_exact_integer)
+    return found
+
+
+def _exact_float(text: str) -> float | orjson.Fragment:
+    number = float(text)
+    return number if Decimal(repr(number)) == Decimal(text) else orjson.Fragment(text.encode())
+
+
+def _exact_integer(text: str) -> int | orjson.Fragment:
+    if len(text) < _DIGITS_OF_64_BITS:
+        return int(text)
+    return orjson.Fragment(text.encode())
+
+
 def _read_loosely(data: bytes) -> Any:
     """JSON with halves of characters, which have no place in UTF-8: they are replaced."""
     try:
-        return orjson.loads(json.dumps(json.loads(data), ensure_ascii=False).encode(errors="replace"))
+        return _parse(dumps(loads(data)).encode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise BrokenRule(BAD_EVENT, f"not JSON: {error}") from None
 

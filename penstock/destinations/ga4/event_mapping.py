@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.config import Ga4Config
-from penstock.destinations.ga4.verbatim_json import WrittenNumber, dumps, loads
+from penstock.destinations.sending.verbatim_json import WrittenNumber, dumps, loads
 from penstock.json.paths import Path, parse_path
 
 COLLECTORS = frozenset(("_timestamp", "source_ip", "api_key", "src", "eventn_ctx"))

@@ -8,7 +8,7 @@ from itertools import islice
 
 from penstock.destinations.ga4 import limits
 from penstock.destinations.ga4.staged_events import Staged
-from penstock.destinations.ga4.verbatim_json import dumps
+from penstock.destinations.sending.verbatim_json import dumps
 
 WINDOW = 5_000
 """How many events are grouped by owner at a time: as many are held in memory."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from penstock.destinations.contract import Order, Part, RecordIds
 from penstock.destinations.ga4.event_mapping import Event
-from penstock.destinations.ga4.verbatim_json import dumps, loads
+from penstock.destinations.sending.verbatim_json import dumps, loads
 
 Place = tuple[int, int, int, int]
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.http.config import Form, HttpConfig
 from penstock.destinations.sending.keyed_rows import KeyedRow, KeyedRowFile
+from penstock.destinations.sending.verbatim_json import has_long_numbers, loads
 from penstock.destinations.sql.stage.template import EventTemplate
 from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
 
@@ -114,7 +115,9 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, int, int], bytes |
 def _read(data: bytes) -> dict[str, object]:
     try:
         record = orjson.loads(data)
-    except ValueError as error:
+        if has_long_numbers(data):
+            record = loads(data)
+    except (ValueError, RecursionError) as error:
         raise BrokenRule(BAD_RECORD, f"not JSON: {error}") from None
     if not isinstance(record, dict):
         raise BrokenRule(BAD_RECORD, "it is not a JSON object")

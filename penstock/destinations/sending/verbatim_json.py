@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
+_MANY_DIGITS = re.compile(rb"(?:^|[:\[,\s])-?\d(?:\.?\d){15}")
 _LONG = 300
 """Digits of an integer that may be beyond a double."""
 
@@ -25,6 +27,11 @@ class WrittenNumber(float):
         return self.text
 
     __repr__ = __str__
+
+
+def has_long_numbers(data: bytes) -> bool:
+    """Whether there may be a number that a double, or 64 bits, cannot hold as it is written."""
+    return _MANY_DIGITS.search(data) is not None
 
 
 def loads(text: str | bytes) -> Any:

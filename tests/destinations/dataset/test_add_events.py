@@ -67,6 +67,30 @@ def test_an_event_of_the_log_becomes_one_of_the_api(event: Any, part: str, expec
     assert mapped(event)[part] == expected
 
 
+@pytest.mark.parametrize(
+    "number",
+    ["1", "1.5", "-0.1", "9223372036854775807", "18446744073709551616", "123456789012345678901234567890",
+     "12345678901234567.89", "0.12345678901234567891", "-1234567890.1234567891"],
+)  # fmt: skip
+def test_numbers_keep_their_digits(number: str) -> None:
+    mapper = EventMapper((), "default", most=100_000)
+    found = mapper.map_event(f'{{"n": [{number}], "m": {number}}}'.encode(), 0, (0, 5, 0))
+    attributes = json.loads(found.body, parse_float=str, parse_int=str)["attrs"]
+    assert attributes == {"n": [number], "m": number}
+
+
+def test_half_a_character_does_not_cost_the_digits_of_a_number() -> None:
+    mapper = EventMapper((), "default", most=100_000)
+    found = mapper.map_event(b'{"t": "\\ud800", "n": 12345678901234567.89}', 0, (0, 5, 0))
+    assert b"12345678901234567.89" in found.body
+
+
+def test_events_with_different_long_numbers_are_of_different_sessions() -> None:
+    mapper = EventMapper(("n",), "default", most=100_000)
+    keys = {mapper.map_event(f'{{"n": 1234567890123456789{end}}}'.encode(), 0, (0, 5, 0)).key for end in range(5)}
+    assert len(keys) == 5
+
+
 def test_grouped_fields_move_to_the_session() -> None:
     found = mapped({"service": "s", "k8s": {"pod": "p"}, "n": 1}, group_by=("service", "k8s.pod"))
     assert found["info"] == {"serverHost": "default", "service": "s", "k8s.pod": "p"}
