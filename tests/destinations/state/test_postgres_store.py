@@ -194,6 +194,18 @@ def test_writers_who_need_other_columns_at_once_all_get_them(target: Target) -> 
     assert found[5] == ("hub5", "x", None, 5, 5)
 
 
+def test_a_source_that_has_just_come_with_many_rows_is_rewritten_fast(target: Target) -> None:
+    """The database knows nothing of it yet: its statistics are those of many small sources."""
+    write_together(target, joined({f"small{number}": [row(1)] for number in range(1_000)}))
+    target.ask("ANALYZE clusters")
+    target.write(change([row(number) for number in range(20_000)], source="large"))
+    newer = change([row(number, "new") for number in range(20_000)], "0.2", source="large")
+    with target.open() as store, store.session() as session:
+        # A statement that goes through the new rows once for each old one takes longer than this.
+        (done,) = session.write_together([newer], 5.0)
+    assert done.updated == 20_000
+
+
 @pytest.mark.parametrize("rows", [10, 600], ids=["few rows", "many rows"])
 @pytest.mark.parametrize("operation", ["INSERT", "DELETE"])
 def test_a_trigger_that_ignores_rows_is_told(target: Target, rows: int, operation: str) -> None:

@@ -120,6 +120,9 @@ class PostgresStateConnection(StateConnection):
     def gains_by_append(self, rows: int) -> bool:
         return rows > _FEW
 
+    def forbid_nested_loops(self, rows: int) -> Sequence[Statement]:
+        return [Statement(_NO_NESTED_LOOPS)] if rows > _FEW else []
+
     def append(self, table: Table, rows: pa.Table, by: Sequence[str]) -> None:
         self._copy(self.dialect.relation(table.name), rows, by)
 
@@ -168,6 +171,7 @@ _COMPARED = frozenset((
     "timestamp with time zone", "timestamp without time zone", "date", "uuid", "jsonb",
 ))  # fmt: skip
 """Types whose equal values are the same. Others (citext, json, points) are compared as text."""
+_NO_NESTED_LOOPS = "SELECT set_config('enable_nestloop', 'off', true)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(hashtextextended(%(name)s, 0))"
 _SHAPE = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a',

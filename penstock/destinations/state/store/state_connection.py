@@ -82,6 +82,11 @@ class StateConnection(ABC):
         """Put rows where statements of this transaction can select them. The columns have the types of the table's, by
         the table's names; ``SAID`` is a small integer."""
 
+    def forbid_nested_loops(self, rows: int) -> Sequence[Statement]:
+        """What keeps later statements of this transaction from going through so many staged rows once for every row
+        of a source. An engine does that if it does not know yet that a source has many."""
+        return ()
+
     @abstractmethod
     def append(self, table: Table, rows: pa.Table, by: Sequence[str]) -> None:
         """Put rows into the table, whose key columns are ``by``."""

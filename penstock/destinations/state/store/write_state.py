@@ -210,7 +210,9 @@ class SqlStateSession(StateSession):
         given = {**staged.values, **whose}
         asked = [Statement(text, given) for text in texts if text is not None]
         checked = [Statement(statements.select_ignored(rows.prunes), given)] if found.guarded else []
-        answers = iter(connection.ask(*asked, *checked, *positions))
+        # All rows of the source are read anyway.
+        planned = connection.forbid_nested_loops(staged_rows.num_rows) if rows.prunes and not several else ()
+        answers = iter(connection.ask(*planned, *asked, *checked, *positions)[len(planned) :])
         deleted, updated, inserted = (
             Counter[str]() if text is None else _count(sources, next(answers)) for text in texts
         )
