@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.conflation.version import Version
-from penstock.destinations.state.store.contract import RestsOn, RowsChanged
+from penstock.destinations.state.store.contract import RestsOn, RowsChanged, StateChange
 from penstock.destinations.state.store.places import PostgresPlace, open_store
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 from tests.destinations.state.joined_contract import (
@@ -192,6 +192,26 @@ def test_writers_who_need_other_columns_at_once_all_get_them(target: Target) -> 
     found = target.ask("SELECT source, name, c0, c5, shared FROM clusters ORDER BY source")
     assert found[0] == ("hub0", "1", 0, None, 0)
     assert found[5] == ("hub5", "x", None, 5, 5)
+
+
+def test_a_reader_who_stays_long_delays_a_new_column_and_nobody_else(target: Target) -> None:
+    target.write(change([row(1)], source="hub1"), change([row(1)], source="hub2"))
+
+    def write(newer: StateChange) -> RowsChanged:
+        with store.session() as session:
+            return session.write(newer)
+
+    with psycopg.connect(target.place.url) as reader, target.open(2) as store, ThreadPoolExecutor(2) as pool:  # type: ignore[union-attr]
+        schema = target.place.database_schema  # type: ignore[union-attr]
+        reader.execute(f'SELECT * FROM "{schema}".clusters'.encode())
+        wider = change([row(1, zone="b")], "0.2", source="hub1")
+        waits = pool.submit(write, wider)
+        wait_for(lambda: waiting_for_locks(target))
+        assert pool.submit(write, change([row(1, "new")], "0.2", source="hub2")).result(5).updated == 1
+        with pytest.raises(TransientError):
+            waits.result(5)
+        reader.rollback()
+        assert write(wider).updated == 1
 
 
 def test_a_source_that_has_just_come_with_many_rows_is_rewritten_fast(target: Target) -> None:

@@ -82,6 +82,8 @@ class PostgresStateConnection(StateConnection):
         with session.lock_schema(name, NULL_TABLE_BOOK):
             needed = plan(_table_of(name, self.ask(self._shape_of(name))[0].rows))
             try:
+                # Whoever reads the table for long keeps this waiting, and this keeps all others: not for long.
+                self.run(_WAIT_SHORTLY)
                 for operation in needed.operations:
                     self.run(self.dialect.render(operation))
                 for column in needed.newly_filled:
@@ -172,6 +174,7 @@ _COMPARED = frozenset((
 ))  # fmt: skip
 """Types whose equal values are the same. Others (citext, json, points) are compared as text."""
 _NO_NESTED_LOOPS = "SELECT set_config('enable_nestloop', 'off', true)"
+_WAIT_SHORTLY = "SELECT set_config('lock_timeout', '500ms', true)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(hashtextextended(%(name)s, 0))"
 _SHAPE = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a',
