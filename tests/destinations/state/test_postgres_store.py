@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg.conninfo import make_conninfo
 
 from penstock.conflation.version import Version
-from penstock.destinations.state.store.contract import RestsOn, RowsChanged, StateChange
+from penstock.destinations.state.store.contract import OnInactive, RestsOn, RowsChanged, StateChange
 from penstock.destinations.state.store.places import PostgresPlace, open_store
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 from tests.destinations.state.joined_contract import (
@@ -226,22 +228,156 @@ def test_a_source_that_has_just_come_with_many_rows_is_rewritten_fast(target: Ta
     assert done.updated == 20_000
 
 
-@pytest.mark.parametrize("rows", [10, 600], ids=["few rows", "many rows"])
-@pytest.mark.parametrize("operation", ["INSERT", "DELETE"])
-def test_a_trigger_that_ignores_rows_is_told(target: Target, rows: int, operation: str) -> None:
-    target.write(change([row(-1)], source="hub0"), change([row(number) for number in range(rows)], source="hub2"))
-    target.ask(
+BUNDLES = {
+    "INSERT": [row(1), row(2), row(3)],
+    "UPDATE": [row(1), row(2, "new")],
+    "DELETE": [row(1)],
+    "DELETE of all": [],
+}
+"""What must not count as written after ``[row(1), row(2)]``, by what the table ignores."""
+PARTED = (
+    "CREATE TABLE clusters (source text, id bigint, name text, PRIMARY KEY (source, id)) PARTITION BY LIST (source);"
+    "CREATE TABLE part PARTITION OF clusters DEFAULT"
+)
+
+
+def trigger(operation: str, table: str = "clusters") -> str:
+    return (
         "CREATE FUNCTION ignore() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
-        f"CREATE TRIGGER ignore BEFORE {operation} ON clusters FOR EACH ROW EXECUTE FUNCTION ignore()"
+        f"CREATE TRIGGER ignore BEFORE {operation} ON {table} FOR EACH ROW EXECUTE FUNCTION ignore()"
     )
-    other = change([row(number) for number in range(rows, 2 * rows)], "0.2", source="hub2")
-    first = change([row(number) for number in range(rows)], source="hub1")
-    for each in (other, first) if operation == "INSERT" else (other,):
-        with pytest.raises(RefusedError, match="a trigger"):
+
+
+def trigger_of_partition(operation: str) -> str:
+    return trigger(operation, "part")
+
+
+def rule(operation: str) -> str:
+    return f"CREATE RULE ignore AS ON {operation} TO clusters DO INSTEAD NOTHING"
+
+
+def policy(operation: str) -> str:
+    """Whoever owns the table sees all rows and may insert others, and changes none by the operation."""
+    allowed = {each: str(each != operation).lower() for each in ("UPDATE", "DELETE")}
+    return (
+        "ALTER TABLE clusters ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;"
+        "CREATE POLICY a ON clusters FOR SELECT USING (true); CREATE POLICY b ON clusters FOR INSERT WITH CHECK (true);"
+        f"CREATE POLICY c ON clusters FOR UPDATE USING ({allowed['UPDATE']});"
+        f"CREATE POLICY d ON clusters FOR DELETE USING ({allowed['DELETE']})"
+    )
+
+
+Guard = Callable[[str], str]
+GUARDS: Sequence[Guard] = (trigger, trigger_of_partition, rule, policy)
+
+
+@pytest.fixture
+def owned(target: Target) -> Target:
+    """A schema whose tables are made by somebody for whom policies count."""
+    role, schema = f"writer_{target.place.database_schema}", target.place.database_schema  # type: ignore[union-attr]
+    target.ask(f"CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA {schema} TO {role}")
+    target.ask(f"ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT ALL ON TABLES TO {role}")
+    url = make_conninfo(target.place.url, user=role)  # type: ignore[union-attr]
+    return replace(target, place=replace(target.place, url=url))  # type: ignore[type-var]
+
+
+def fill(target: Target, guard: Guard) -> list[tuple[Any, ...]]:
+    """Two sources with two rows each, in a partition if the guard is about one. Returns what is to be there."""
+    if guard is trigger_of_partition:
+        target.ask(PARTED)
+    write_together(target, joined({"hub1": [row(1), row(2)], "hub2": [row(1), row(2)]}))
+    return target.rows()
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
+@pytest.mark.parametrize("operation", BUNDLES)
+@pytest.mark.parametrize("guard", GUARDS)
+def test_what_a_table_ignores_is_not_written(owned: Target, guard: Guard, operation: str, together: bool) -> None:
+    before = fill(owned, guard)
+    owned.ask(guard(operation.partition(" ")[0]))
+    newer = joined({"hub1": BUNDLES[operation], "hub2": BUNDLES[operation]}, "0.2")
+    if guard is policy and operation == "INSERT":
+        owned.ask("DROP POLICY b ON clusters")
+    # To tell whose rows it has changed, PostgreSQL wants more of a rule than to do nothing.
+    ignored = pytest.raises(
+        (RefusedError, TableRefusedError), match=r"a trigger, a rule or a policy|RETURNING|row-level"
+    )
+    with owned.open() as store, store.session() as session, ignored:
+        session.write_together(newer, 60) if together else session.write(newer[0])
+    assert owned.rows() == before
+    assert known(owned, "hub1", "hub2") == dict.fromkeys([("hub1", "clusters"), ("hub2", "clusters")], Version(0, 1))
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_what_a_hybrid_deletes_is_not_ignored(owned: Target, guard: Guard) -> None:
+    before = fill(owned, guard)
+    owned.ask(guard("DELETE"))
+    with pytest.raises(RefusedError, match="a trigger, a rule or a policy"):
+        owned.write(hybrid("0.1", "0.2", {"delete": [{"id": 1}]}))
+    assert owned.rows() == before
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_source_is_not_forgotten_while_a_table_keeps_its_rows(owned: Target, guard: Guard) -> None:
+    before = fill(owned, guard)
+    owned.ask(guard("DELETE"))
+    with owned.open() as store, pytest.raises(TableRefusedError, match="keeps rows of source 'hub1'"):
+        store.forget("hub1")
+    assert owned.rows() == before
+    assert known(owned) == {("hub1", "clusters"): Version(0, 1)}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_silent_source_stays_active_while_a_table_keeps_its_rows(
+    owned: Target, guard: Guard, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = fill(owned, guard)
+    owned.write(change([row(1)], source="hub3", table="free"))
+    owned.ask(guard("DELETE"))
+    with owned.open() as store:
+        assert store.set_inactive(timedelta(0), OnInactive.DELETE) == ["hub3"]
+        assert [each.active for each in store.sources()] == [True, True, False]
+    assert owned.rows() == before
+    assert "keeps rows of source 'hub1'" in caplog.text
+
+
+@pytest.mark.parametrize("rows", [20, 600], ids=["few rows", "many rows"])
+@pytest.mark.parametrize("operation", ["INSERT", "UPDATE", "DELETE"])
+def test_what_was_ignored_is_written_when_the_trigger_is_gone(target: Target, rows: int, operation: str) -> None:
+    target.write(change([row(number) for number in range(rows)]))
+    target.ask(trigger(operation))
+    # Ten are new, the others differ, and the last ten are gone.
+    newer = change([row(number, "new") for number in range(-10, rows - 10)], "0.2")
+    first = change([row(number) for number in range(rows)], source="hub2")
+    for each in (newer, first) if operation == "INSERT" else (newer,):
+        with pytest.raises(RefusedError, match="a trigger, a rule or a policy"):
             target.write(each)
-    assert target.ask("SELECT count(*) FROM clusters") == [(rows + 1,)]
+    assert target.ask("SELECT count(*), max(name) FROM clusters") == [(rows, "a")]
     target.ask("DROP TRIGGER ignore ON clusters")
-    assert target.write(other) == RowsChanged(compared=rows, inserted=rows, deleted=rows)
+    assert target.write(newer) == RowsChanged(compared=rows, inserted=10, updated=rows - 10, deleted=10)
+
+
+def test_a_trigger_may_change_values(target: Target) -> None:
+    target.write(change([row(1)], source="hub1"), change([row(1)], source="hub2"), change([row(1)], source="hub3"))
+    target.ask(
+        "CREATE FUNCTION raise_case() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.name := upper(NEW.name); RETURN NEW; END $$;"
+        "CREATE TRIGGER raise_case BEFORE INSERT OR UPDATE ON clusters FOR EACH ROW EXECUTE FUNCTION raise_case()"
+    )
+    newer = {source: [row(1, "new"), row(2)] for source in ("hub1", "hub2")}
+    done = write_together(target, joined(newer, "0.2"))
+    assert done == [RowsChanged(compared=2, inserted=1, updated=1)] * 2
+    assert target.write(change([row(1, "new")], "0.2", source="hub3")).updated == 1
+    assert [name for _, _, name in target.rows()] == ["NEW", "A", "NEW", "A", "NEW"]
+
+
+@pytest.mark.parametrize("rows", [10, 600], ids=["few rows", "many rows"])
+def test_a_table_whose_rows_are_secured_by_policies_is_filled(owned: Target, rows: int) -> None:
+    fill(owned, policy)
+    owned.ask(policy("nothing"))
+    assert owned.write(change([row(number) for number in range(rows)], source="hub3")).inserted == rows
+    newer = change([row(number, "new") for number in range(1, rows + 1)], "0.2", source="hub3")
+    assert owned.write(newer) == RowsChanged(compared=rows, inserted=1, updated=rows - 1, deleted=1)
 
 
 @pytest.mark.parametrize(

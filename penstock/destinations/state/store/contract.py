@@ -168,7 +168,8 @@ class StateStore(ABC):
 
     @abstractmethod
     def forget(self, source: str) -> int:
-        """Delete all that there is of a source, in all tables, in one transaction. Returns how many rows went."""
+        """Delete all that there is of a source, in all tables, in one transaction. Returns how many rows went. Raises
+        ``TableRefusedError`` if a table keeps rows: then nothing was deleted."""
 
     @abstractmethod
     def note_seen(self, sources: Collection[str]) -> None:
@@ -178,7 +179,8 @@ class StateStore(ABC):
     @abstractmethod
     def set_inactive(self, silent_for: timedelta, rule: OnInactive) -> Sequence[str]:
         """Mark the sources of which nothing was written or seen for so long, by the database's clock, and handle their
-        rows. Returns those that became inactive now. One that is being written meanwhile is left alone."""
+        rows. Returns those that became inactive now. One that is being written meanwhile is left alone; so is
+        one whose rows a table keeps, and the log says why."""
 
     @abstractmethod
     def positions(self, route: str) -> Mapping[int, int]:

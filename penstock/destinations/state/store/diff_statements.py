@@ -53,25 +53,17 @@ class DiffStatements:
 
     def update(self) -> str | None:
         """Updates rows that differ from the staged ones; ``None`` if a row is nothing but its key."""
-        keys = {self.table.columns[name].name for name in self.key}
-        types = {column.name: column.type for column in self.table.columns.values()}
-        values, differs = {}, []
-        for name in (column for column in self.columns if column not in keys):
-            quoted = self.dialect.identifier(name)
-            values[quoted] = f"s.{quoted}"
-            there, comes = (self.comparable(f"{row}.{quoted}", types[name]) for row in ("t", "s"))
-            differs.append(f"{there} IS DISTINCT FROM {comes}")
-        for name in self.lacking:
-            quoted = self.dialect.identifier(name)
-            values[quoted] = "NULL"
-            differs.append(f"t.{quoted} IS NOT NULL")
+        values, differing = self._differences()
         if not values:
             return None
         return (
-            f"UPDATE {self._relation} SET {assignments(values)} FROM {self._staged}"
-            f" WHERE {self._of_source} AND {self._same}{self._only(Said.PUT)} AND ({' OR '.join(differs)})"
-            f"{self._returning}"
+            f"UPDATE {self._relation} SET {assignments(values)} FROM {self._staged} WHERE {differing}{self._returning}"
         )
+
+    def count_differing(self) -> str | None:
+        """Counts the rows that ``update`` is to change; ``None`` if a row is nothing but its key."""
+        values, differing = self._differences()
+        return f"SELECT count(*) FROM {self._relation}, {self._staged} WHERE {differing}" if values else None
 
     def insert(self) -> str:
         """Inserts the staged rows whose key the table does not have."""
@@ -93,6 +85,22 @@ class DiffStatements:
             kept = f"SELECT 1 FROM {self._staged} WHERE {self._same}{self._unless(Said.DELETE)}"
             stays = f"SELECT 1 FROM {self._relation} WHERE {self._of_source} AND NOT EXISTS ({kept})"
         return f"{lacks} UNION ALL {stays} LIMIT 1" if stays else f"{lacks} LIMIT 1"
+
+    def _differences(self) -> tuple[dict[str, str], str]:
+        """What rows get that differ from the staged ones, and the condition that they differ."""
+        keys = {self.table.columns[name].name for name in self.key}
+        types = {column.name: column.type for column in self.table.columns.values()}
+        values, differs = {}, []
+        for name in (column for column in self.columns if column not in keys):
+            quoted = self.dialect.identifier(name)
+            values[quoted] = f"s.{quoted}"
+            there, comes = (self.comparable(f"{row}.{quoted}", types[name]) for row in ("t", "s"))
+            differs.append(f"{there} IS DISTINCT FROM {comes}")
+        for name in self.lacking:
+            quoted = self.dialect.identifier(name)
+            values[quoted] = "NULL"
+            differs.append(f"t.{quoted} IS NOT NULL")
+        return values, f"{self._of_source} AND {self._same}{self._only(Said.PUT)} AND ({' OR '.join(differs)})"
 
     @property
     def _relation(self) -> str:

@@ -49,7 +49,7 @@ class StateTable:
     filled: frozenset[str] = frozenset()
     """Columns that bundles have filled: in a row that lacks them they become null."""
     guarded: bool = False
-    """Whether something at the table (a trigger, a policy) may keep rows from being written or deleted."""
+    """Whether something at the table (a trigger, a rule, a policy) may keep rows from being written or deleted."""
 
     @property
     def name(self) -> str:

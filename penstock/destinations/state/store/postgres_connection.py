@@ -30,7 +30,7 @@ class PostgresStateConnection(StateConnection):
         self.dialect: PostgresDialect = dialect
         self.books = postgres_books(dialect)
         self._connection = connection
-        self._shape = _SHAPE.format(columns=dialect.relation(COLUMNS))
+        self._shape = _SHAPE.format(columns=dialect.relation(COLUMNS), guarded=_GUARDED)
 
     @property
     def is_usable(self) -> bool:
@@ -176,9 +176,11 @@ _COMPARED = frozenset((
 _NO_NESTED_LOOPS = "SELECT set_config('enable_nestloop', 'off', true)"
 _WAIT_SHORTLY = "SELECT set_config('lock_timeout', '500ms', true)"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(hashtextextended(%(name)s, 0))"
+_GUARDED = "c.relkind <> 'r' OR c.relhastriggers OR c.relhasrules OR c.relrowsecurity OR c.relhassubclass"
+"""Triggers may also be those of a partition, or of the table behind a view."""
 _SHAPE = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' OR a.attidentity = 'a',
-      f.column_name IS NOT NULL, k.conname, array_position(k.conkey, a.attnum), c.relhastriggers OR c.relrowsecurity
+      f.column_name IS NOT NULL, k.conname, array_position(k.conkey, a.attnum), {guarded}
     FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'p'
     LEFT JOIN {columns} f ON f.table_name = c.relname AND f.column_name = a.attname

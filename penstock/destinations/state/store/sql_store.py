@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -26,10 +27,14 @@ from penstock.destinations.state.store.contract import (
     StateStore,
 )
 from penstock.destinations.state.store.fit_state import StateTable, TablePlan
+from penstock.destinations.state.store.ignored_rows import check_deleted
 from penstock.destinations.state.store.noted_positions import NotedPositions
 from penstock.destinations.state.store.state_connection import StateConnection, Statement, Value
 from penstock.destinations.state.store.write_state import NUL, SqlStateSession, note_positions
+from penstock.errors import TableRefusedError
 from penstock.flatten.inner_types import InnerType
+
+_log = logging.getLogger("penstock")
 
 
 class SqlStateStore(StateStore):
@@ -100,9 +105,11 @@ class SqlStateStore(StateStore):
     def forget(self, source: str) -> int:
         with self._own() as connection, connection.transaction():
             connection.fetch(connection.books.lock_source, source=source)
-            gone = [source_rows.delete(connection.dialect, found, source) for found in _tables_of(connection, source)]
+            tables = list(_tables_of(connection, source))
+            gone = [source_rows.delete(connection.dialect, found, source) for found in tables]
             books = [Statement(text, {"source": source}) for text in connection.books.forget]
             answers = connection.ask(*gone, *books)
+            check_deleted(connection, tables, source)
         return sum(answer.affected for answer in answers[: len(gone)])
 
     def note_seen(self, sources: Collection[str]) -> None:
@@ -119,7 +126,7 @@ class SqlStateStore(StateStore):
         with self._own() as connection:
             with connection.transaction():
                 silent = connection.fetch(connection.books.silent_sources(one=False), silent_for=seconds)
-            return [str(source) for (source,) in silent if _silence(connection, str(source), seconds, rule)]
+            return [str(source) for (source,) in silent if _try_to_silence(connection, str(source), seconds, rule)]
 
     def positions(self, route: str) -> Mapping[int, int]:
         with self._own() as connection, connection.transaction():
@@ -134,6 +141,15 @@ class SqlStateStore(StateStore):
             self._noted.add(route, grown)
 
 
+def _try_to_silence(connection: StateConnection, source: str, silent_for: float, rule: OnInactive) -> bool:
+    """The same as ``_silence``; a source whose rows a table keeps is left as it is, and others go on."""
+    try:
+        return _silence(connection, source, silent_for, rule)
+    except TableRefusedError as error:
+        _log.error("source %s has fallen silent and stays active: %s", source, error)
+        return False
+
+
 def _silence(connection: StateConnection, source: str, silent_for: float, rule: OnInactive) -> bool:
     """Make one source inactive, unless it was written meanwhile."""
     books = connection.books
@@ -146,11 +162,14 @@ def _silence(connection: StateConnection, source: str, silent_for: float, rule: 
         connection.fetch(books.lock_source, source=source)
         if not connection.fetch(books.silent_sources(one=True), source=source, silent_for=silent_for):
             return False
-        for found in _tables_of(connection, source) if rule is not OnInactive.KEEP else ():
+        has_rows = list(_tables_of(connection, source)) if rule is not OnInactive.KEEP else []
+        for found in has_rows:
             if rule is OnInactive.DELETE:
                 connection.ask(source_rows.delete(connection.dialect, found, source))
             elif INACTIVE_SINCE in found.table.columns:
                 connection.ask(source_rows.mark(connection.dialect, found, source))
+        if rule is OnInactive.DELETE:
+            check_deleted(connection, has_rows, source)
         connection.run(books.set_state(KindIs.DELETED if rule is OnInactive.DELETE else KindIs.INACTIVE), source=source)
     return True
 

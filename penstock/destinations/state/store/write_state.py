@@ -28,6 +28,7 @@ from penstock.destinations.state.store.claim_version import (
 from penstock.destinations.state.store.contract import SOURCE, RowsChanged, StateChange, StateRows, StateSession
 from penstock.destinations.state.store.diff_statements import SAID, DiffStatements
 from penstock.destinations.state.store.fit_state import FittedState, StateTable, fit_state, plan_table
+from penstock.destinations.state.store.ignored_rows import difference_checks, find_kept, ignored
 from penstock.destinations.state.store.noted_positions import NotedPositions
 from penstock.destinations.state.store.reserved_tables import OWN_TABLES
 from penstock.destinations.state.store.state_connection import Answer, StateConnection, Statement, Value
@@ -96,7 +97,7 @@ class SqlStateSession(StateSession):
         if found is None or fitted is None:
             connection.ask(*positions)
             done: Mapping[str, RowsChanged] = {each.source: RowsChanged(len(each.rows.said)) for each in due}
-        elif self._is_empty(due, found, fitted):
+        elif not found.guarded and self._is_empty(due, found, fitted):
             self._append(due[0], found, fitted.puts)
             connection.ask(*positions)
             done = {due[0].source: RowsChanged(len(rows.said), inserted=fitted.puts.num_rows)}
@@ -170,6 +171,8 @@ class SqlStateSession(StateSession):
             return {each.source: RowsChanged() for each in changes}
         gone = [source_rows.delete(self._connection.dialect, found, each.source) for each in changes]
         answers = self._connection.ask(*gone, *positions)[: len(gone)]
+        if find_kept(self._connection, found, [each.source for each in changes]) is not None:
+            raise ignored(found.name)
         return {
             each.source: RowsChanged(deleted=answer.affected) for each, answer in zip(changes, answers, strict=True)
         }
@@ -209,20 +212,15 @@ class SqlStateSession(StateSession):
         whose: dict[str, Value] = {"sources": sources} if several else {"source": sources[0]}
         given = {**staged.values, **whose}
         asked = [Statement(text, given) for text in texts if text is not None]
-        checked = [Statement(statements.select_ignored(rows.prunes), given)] if found.guarded else []
+        checks = difference_checks(found, statements, rows.prunes, given)
         # All rows of the source are read anyway.
         planned = connection.forbid_nested_loops(staged_rows.num_rows) if rows.prunes and not several else ()
-        answers = iter(connection.ask(*planned, *asked, *checked, *positions)[len(planned) :])
+        answers = iter(connection.ask(*planned, *checks.before, *asked, *checks.after, *positions)[len(planned) :])
+        before = [next(answers) for _ in checks.before]
         deleted, updated, inserted = (
             Counter[str]() if text is None else _count(sources, next(answers)) for text in texts
         )
-        if checked and next(answers).rows:
-            raise RefusedError(
-                "PEN-DST-145",
-                f"the table '{found.name}' ignores rows: a trigger or a policy of it keeps one from being inserted or"
-                " deleted. Nothing of the bundle was written.",
-                "Let the table's owner allow it; the bundle is tried again.",
-            )
+        checks.check(before, updated.total(), [next(answers) for _ in checks.after])
         return {
             each.source: RowsChanged(
                 len(each.rows.said), inserted[each.source], updated[each.source], deleted[each.source]
