@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -196,24 +197,31 @@ def test_writers_who_need_other_columns_at_once_all_get_them(target: Target) -> 
     assert found[5] == ("hub5", "x", None, 5, 5)
 
 
-def test_a_reader_who_stays_long_delays_a_new_column_and_nobody_else(target: Target) -> None:
-    target.write(change([row(1)], source="hub1"), change([row(1)], source="hub2"))
+def test_a_reader_who_stays_long_delays_new_columns_and_nothing_else(target: Target) -> None:
+    target.write(*(change([row(1)], source=f"hub{number}") for number in range(5)))
 
     def write(newer: StateChange) -> RowsChanged:
         with store.session() as session:
             return session.write(newer)
 
-    with psycopg.connect(target.place.url) as reader, target.open(2) as store, ThreadPoolExecutor(2) as pool:  # type: ignore[union-attr]
+    with psycopg.connect(target.place.url) as reader, target.open(5) as store, ThreadPoolExecutor(5) as pool:  # type: ignore[union-attr]
         schema = target.place.database_schema  # type: ignore[union-attr]
         reader.execute(f'SELECT * FROM "{schema}".clusters'.encode())
-        wider = change([row(1, zone="b")], "0.2", source="hub1")
-        waits = pool.submit(write, wider)
-        wait_for(lambda: waiting_for_locks(target))
-        assert pool.submit(write, change([row(1, "new")], "0.2", source="hub2")).result(5).updated == 1
-        with pytest.raises(TransientError):
-            waits.result(5)
+        wider = [change([row(1, zone="b")], "0.2", source=f"hub{number}") for number in range(4)]
+        with ExitStack() as connected:
+            for _ in range(5):
+                connected.enter_context(store.session())
+        waits = [pool.submit(write, each) for each in wider]
+        wait_for(lambda: waiting_for_locks(target) >= 3)
+        for number in (2, 3):
+            newer = change([row(1, f"v{number}")], f"0.{number}", source="hub4")
+            assert pool.submit(write, newer).result(8).updated == 1
+        assert not all(each.done() for each in waits), "it does not wait for one after the other"
+        for each in waits:
+            with pytest.raises(TransientError):
+                each.result(8)
         reader.rollback()
-        assert write(wider).updated == 1
+        assert write(wider[0]).updated == 1
 
 
 def test_a_source_that_has_just_come_with_many_rows_is_rewritten_fast(target: Target) -> None:

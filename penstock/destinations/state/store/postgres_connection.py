@@ -79,17 +79,23 @@ class PostgresStateConnection(StateConnection):
 
     def alter(self, name: str, plan: Plan) -> None:
         session = PostgresSession(self._connection, self.dialect)
-        with session.lock_schema(name, NULL_TABLE_BOOK):
-            needed = plan(_table_of(name, self.ask(self._shape_of(name))[0].rows))
-            try:
-                # Whoever reads the table for long keeps this waiting, and this keeps all others: not for long.
-                self.run(_WAIT_SHORTLY)
-                for operation in needed.operations:
-                    self.run(self.dialect.render(operation))
-                for column in needed.newly_filled:
-                    self.run(self.books.add_filled, table_name=name, column_name=column)
-            except psycopg.Error as error:
-                raise as_penstock_error(error, About.TABLE) from error
+        with self.transaction():
+            # Of those who change the table one at a time stands among those who write to it.
+            self.run(_TAKE_TURN, name=f"{_lock_name(self.dialect, name)} change")
+            with session.lock_schema(name, NULL_TABLE_BOOK):
+                self._alter(name, plan)
+
+    def _alter(self, name: str, plan: Plan) -> None:
+        needed = plan(_table_of(name, self.ask(self._shape_of(name))[0].rows))
+        try:
+            # Whoever reads the table for long keeps this waiting, and this keeps all others: not for long.
+            self.run(_WAIT_SHORTLY)
+            for operation in needed.operations:
+                self.run(self.dialect.render(operation))
+            for column in needed.newly_filled:
+                self.run(self.books.add_filled, table_name=name, column_name=column)
+        except psycopg.Error as error:
+            raise as_penstock_error(error, About.TABLE) from error
 
     def stage(self, table: Table, rows: pa.Table) -> Staged:
         types = {column.name: column.type for column in table.columns.values()} | {SAID: "smallint"}
@@ -175,6 +181,7 @@ _COMPARED = frozenset((
 """Types whose equal values are the same. Others (citext, json, points) are compared as text."""
 _NO_NESTED_LOOPS = "SELECT set_config('enable_nestloop', 'off', true)"
 _WAIT_SHORTLY = "SELECT set_config('lock_timeout', '500ms', true)"
+_TAKE_TURN = "SELECT pg_advisory_xact_lock(hashtextextended(%(name)s, 0))"
 _SHARE = "SELECT pg_advisory_xact_lock_shared(hashtextextended(%(name)s, 0))"
 _GUARDED = "c.relkind <> 'r' OR c.relhastriggers OR c.relhasrules OR c.relrowsecurity OR c.relhassubclass"
 """Triggers may also be those of a partition, or of the table behind a view."""
