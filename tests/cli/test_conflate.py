@@ -137,6 +137,7 @@ def test_bundles_over_http_reach_postgres_and_go_on_conflating_while_it_is_away(
             " FOR EACH ROW EXECUTE FUNCTION note()"
         )
         server.stop()
+        copy = server.copy_files()
         for generation in range(2, 40):
             sources = [f"hub{number}" for number in range(5)]
             assert send(*(bundle("clusters", f"0.{generation}", {"id": "c1"}, source=each) for each in sources))
@@ -146,8 +147,18 @@ def test_bundles_over_http_reach_postgres_and_go_on_conflating_while_it_is_away(
         eventually(lambda: _pending(fresh) == 0, "nothing waits")
         found = database.ask("SELECT source, count(*), max(generation) FROM writes GROUP BY source ORDER BY source")
         assert found == [(f"hub{number}", 1, 39) for number in range(5)]
+        server.stop()
+        server.put_back(copy)
+        server.start()
+        eventually(lambda: send(bundle("clusters", "0.1", {"id": "c1"}, source="last")), "it takes")
+        eventually(lambda: versions().get("hub4 clusters") == 39, "an older copy gets again what it lacks")
+        eventually(lambda: versions().get("last clusters") == 1, "and goes on")
+    told = (fresh.folder / "stderr").read_text()
+    assert "PEN-DST-147: the database has gone back" in told
+    assert "Traceback" not in told
+    assert "at org.apache" not in told
     status = json.loads(fresh.penstock("status", "--json").out)["routes"][0]
-    assert (status["adds_up"], status["waiting"], status["in"]) == (True, 0, 3 + 38 * 5)
+    assert (status["adds_up"], status["waiting"], status["behind"]) == (True, 0, 0)
 
 
 def _pending(project: Project) -> int:

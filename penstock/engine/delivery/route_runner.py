@@ -554,8 +554,8 @@ class RouteRunner(threading.Thread):
                 self._cause = stopped
                 mute_query_errors(self._spark, self.plan.name)
                 raise
-            except _TRANSIENT as error:
-                # The route says in a line what is unavailable; Spark and its gateway would log pages of traces.
+            except (*_TRANSIENT, TargetWentBackError) as error:
+                # The route says in a line what is the matter; Spark and its gateway would log pages of traces.
                 self._cause = error
                 mute_query_errors(self._spark, self.plan.name)
                 raise Stopped from error
