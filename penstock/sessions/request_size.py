@@ -13,13 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from penstock.sessions.request_limits import MOST_BYTES, SEND_ABOVE
+
 Sizes = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
-
-MOST_BYTES = 6_225_920
-"""Of a request before compression; the service takes a little more."""
-SEND_ABOVE = 5 * 2**20
-"""A request of so many bytes is not filled any further."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def test_every_component_tells_what_it_does_and_each_option(kind: Kind, name: st
 
 
 def test_nested_options_have_dotted_names() -> None:
-    (told,) = json.loads(penstock("about", "http", "--json").out)
+    told = next(each for each in json.loads(penstock("about", "http", "--json").out) if each["kind"] == "source")
     options = {option["name"]: option for option in told["options"]}
     assert options["limits.body_bytes"]["default"] == 10_000_000
     assert options["tokens"]["required"]

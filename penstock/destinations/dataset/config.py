@@ -11,7 +11,7 @@ from penstock.config.component import DestinationConfig, IntakeLimits
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.quantities import ByteSize, Duration
 from penstock.destinations.sending.sending_options import OnFailing, Packing, Reject, RetryOptions
-from penstock.sessions.request_size import MOST_BYTES
+from penstock.sessions.request_limits import MOST_BYTES
 
 LEAST_BYTES = 1024
 """Of a request: one that is smaller has no room for an event."""

@@ -23,7 +23,8 @@ from penstock.destinations.sending.route_sender import SenderSettings
 from penstock.destinations.sending.sending_destination import SendingDestination
 from penstock.destinations.sending.sending_options import OnFailing, Packing
 from penstock.sessions.adaptive_limit import AdaptiveLimit
-from penstock.sessions.request_size import SEND_ABOVE, Limits
+from penstock.sessions.request_limits import SEND_ABOVE
+from penstock.sessions.request_size import Limits
 
 
 class DatasetDestination(SendingDestination[DatasetConfig]):

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from penstock.config.component import DestinationConfig, IntakeLimits
+from penstock.config.secrets import is_secret_name
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.quantities import ByteSize, Duration
 from penstock.destinations.sending.sending_options import OnFailing, Packing, Reject, RetryOptions
@@ -115,6 +116,10 @@ class HttpConfig(DestinationConfig):
             raise ValueError("not an address; write https://api.example.com/events; the host is no template")
         if parts.username is not None:
             raise ValueError("an address with a password; write it in headers as authorization")
+        if secret := next(
+            (name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if is_secret_name(name)), ""
+        ):
+            raise ValueError(f"an address with a secret, '{secret}'; write it in headers, which nobody is shown")
         return value
 
     @field_validator("headers", "templated_headers")

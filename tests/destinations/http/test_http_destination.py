@@ -146,6 +146,7 @@ def test_what_cannot_be_sent_fails_before_anything_is(api: RecordApi, tmp_path: 
         ({"url": "ftp://x"}, "not an address"),
         ({"url": "http://{{ host }}/"}, "the host is no template"),
         ({"url": "http://u:p@x/"}, "a password"),
+        ({"url": "http://x/?n=1&api_key=k"}, "a secret, 'api_key'; write it in headers"),
         ({"url": "http://x/{{ a"}, "url: "),
         ({"url": "http://x/", "headers": {"host": "y"}}, "set by the destination itself"),
         ({"url": "http://x/", "templated_headers": {"a b": "y"}}, "no name of a header"),
