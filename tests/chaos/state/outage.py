@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
@@ -80,6 +81,7 @@ def outage(
         fleet.stop()
         # The last bundles are taken while it is away, so that what is there when it is back is all there is.
         finish(project, fleet)
+        eventually(lambda: _is_all_read(project), f"the route has read all of it (see {project.log})", every=0.2)
         posted = fleet.posted - posted
         server.start()
         back = time.monotonic()
@@ -93,6 +95,12 @@ def outage(
     finally:
         fleet.stop()
         project.end()
+
+
+def _is_all_read(project: StateProject) -> bool:
+    """Whether nothing stands in the log that the route does not know: of what it knows the newest is written."""
+    (route,) = json.loads(project.penstock("status", "--json"))["routes"]
+    return bool(route["behind"] == route["under_way"] == 0)
 
 
 def _wait_for_all_kinds(scene: Scene, project: StateProject, fleet: Fleet) -> None:
