@@ -141,7 +141,8 @@ def test_bundles_over_http_reach_postgres_and_go_on_conflating_while_it_is_away(
         for generation in range(2, 40):
             sources = [f"hub{number}" for number in range(5)]
             assert send(*(bundle("clusters", f"0.{generation}", {"id": "c1"}, source=each) for each in sources))
-        eventually(lambda: _pending(fresh) == 5, "the newest of each source waits")
+        eventually(lambda: _is_all_read(fresh), "the route knows all that came")
+        assert _pending(fresh) == 5, "the newest of each source waits"
         server.start()
         eventually(lambda: versions().get("hub4 clusters") == 39, "all is caught up")
         eventually(lambda: _pending(fresh) == 0, "nothing waits")
@@ -159,6 +160,12 @@ def test_bundles_over_http_reach_postgres_and_go_on_conflating_while_it_is_away(
     assert "at org.apache" not in told
     status = json.loads(fresh.penstock("status", "--json").out)["routes"][0]
     assert (status["adds_up"], status["waiting"], status["behind"]) == (True, 0, 0)
+
+
+def _is_all_read(project: Project) -> bool:
+    """Whether nothing stands in the log that the route does not know."""
+    (route,) = json.loads(project.penstock("status", "--json").out)["routes"]
+    return bool(route["behind"] == route["under_way"] == 0)
 
 
 def _pending(project: Project) -> int:
