@@ -66,7 +66,7 @@ def test_many_sources_and_one_with_thousands_of_deltas_are_no_trouble() -> None:
     assert len(plan.writes) == 1_501
     assert not plan.waiting
     assert max(len(work.bundles) for work in plan.writes) == 5_000
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 20, "it takes a fraction of a second"
 
 
 def test_a_refused_bundle_is_tried_less_and_less_often_and_then_given_up() -> None:
