@@ -4,7 +4,8 @@ The longest values are cut to one common length, the greatest that fits, so that
 and short values stay whole. A text is cut between characters; any other value is replaced by the beginning of its JSON.
 What was cut is said by the event itself.
 
-Lengths are those of serialised bytes, whatever the escapes are, and every step is bounded: it always ends.
+Lengths are those of serialised bytes, whatever the escapes are, and every step is bounded: it always ends, and the time
+grows with the event, however many attributes it has.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ def trim_attributes(attributes: Attributes, most: int) -> dict[str, object]:
     whole = len(orjson.dumps(attributes))
     if whole <= most:
         return dict(attributes)
+    # One that has come with an event speaks of an earlier cut; there is room for one.
+    attributes = {name: value for name, value in attributes.items() if name != TRIMMED}
     lengths = {name: len(orjson.dumps(value)) for name, value in attributes.items()}
     longest_first = sorted(lengths, key=lambda name: -lengths[name])
-    for count in range(1, len(longest_first) + 1):
-        cut = longest_first[:count]
-        note = {name: lengths[name] for name in cut}
-        kept: dict[str, object] = {name: value for name, value in attributes.items() if name not in note}
-        least = len(orjson.dumps({**kept, **dict.fromkeys(cut, ""), TRIMMED: note}))
+    least = len(orjson.dumps({**attributes, TRIMMED: {}}))
+    for count, name in enumerate(longest_first, 1):
+        least += len(orjson.dumps({name: lengths[name]})) - len("{}") + (count > 1) - (lengths[name] - len('""'))
         room = (most - least) // count
         # While the next one is longer than what these are cut to, it is cut, too.
         following = lengths[longest_first[count]] if count < len(longest_first) else 0
         if least <= most and (room + 2 >= following or count == len(longest_first)):
-            return _with_cut_values(attributes, note, most - least)
+            return _with_cut_values(attributes, {each: lengths[each] for each in longest_first[:count]}, most - least)
     raise TooLarge
 
 

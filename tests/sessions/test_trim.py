@@ -41,6 +41,17 @@ def test_it_takes_little_time_whatever_the_text_is() -> None:
     assert time.process_time() - began < 5
 
 
+def test_time_grows_with_the_attributes_and_not_with_their_square() -> None:
+    attributes = {f"name{number:06d}": "x" * 60 for number in range(60_000)}
+    most = size(attributes) * 85 // 100
+    began = time.process_time()
+    trimmed = trim_attributes(attributes, most)
+    with pytest.raises(TooLarge):
+        trim_attributes(attributes, most // 4)
+    assert time.process_time() - began < 20, "it takes a fraction of a second"
+    assert most - len(attributes) <= size(trimmed) <= most
+
+
 def test_what_fits_is_left_as_it_is() -> None:
     attributes = {"a": "x" * 100, "b": 1}
     assert trim_attributes(attributes, size(attributes)) == attributes
