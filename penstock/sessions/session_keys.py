@@ -27,7 +27,11 @@ def key_fields(group_by: Sequence[str]) -> tuple[str, ...]:
 
 def session_key(fields: Sequence[str], values: Mapping[str, Value]) -> str:
     """The key of an event with these values; a field without a value counts as an empty text."""
-    text = "".join(f"{field}:{value_text(values.get(field))}{_DELIMITER}" for field in fields)
+    texts = [value_text(values.get(field)) for field in fields]
+    text = "".join(f"{field}:{text}{_DELIMITER}" for field, text in zip(fields, texts, strict=True))
+    if any(_DELIMITER in each for each in texts):
+        # Otherwise a value could be written so that its event comes under the key, and the values, of another.
+        text += ",".join(str(len(each)) for each in texts)
     return hashlib.md5(text.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
 
 

@@ -66,6 +66,9 @@ def test_values_that_are_no_texts_count_as_json(one: dict[str, object], other: d
         ({"a": "x", "b": ""}, {"a": "", "b": "x"}),
         ({"a": "ä"}, {"a": "a"}),
         ({"a": "\ud800"}, {"a": "\ud801"}),
+        ({"a": "x___DELIM___b:y"}, {"a": "x", "b": "y___DELIM___b:"}),
+        ({"a": "x___DELIM___b:y"}, {"a": "x", "b": "y"}),
+        ({"a": "", "b": "___DELIM___b:"}, {"a": "___DELIM___b:", "b": ""}),
     ],
 )
 def test_other_values_are_another_session(one: dict[str, object], other: dict[str, object]) -> None:

@@ -25,6 +25,8 @@ import pyarrow as pa
 from aiohttp import web
 
 MOST_BYTES = 6 * 1024 * 1024
+LATEST = 2**63 - 1
+"""Nanoseconds since 1970."""
 BODY_KEYS = ["token", "session", "sessionInfo", "events", "threads", "logs"]
 EVENT_KEYS = ["thread", "sev", "ts", "log", "attrs"]
 TOKEN = "write-token"
@@ -180,6 +182,11 @@ def problem(document: Any) -> str | None:
         ids = [each["id"] for each in document[kind]]
         if len(set(ids)) < len(ids) or any(list(each) != ["id", about] for each in document[kind]):
             return f"{kind} are {document[kind]}"
+        if any(
+            type(each["id"]) is not str or type(each[about]) is not {"name": str, "attrs": dict}[about]
+            for each in document[kind]
+        ):
+            return f"{kind} are {document[kind]}"
         known[kind] = set(ids)
     for event in document["events"]:
         wrong = _event_problem(event, known)
@@ -194,7 +201,11 @@ def _event_problem(event: Any, known: dict[str, set[str]]) -> str | None:
         return f"an event has {names}"
     if type(event["sev"]) is not int or not 0 <= event["sev"] <= 6:
         return f"sev is {event['sev']!r}"
-    if not isinstance(event["ts"], str) or re.fullmatch(r"\d{1,19}", event["ts"]) is None:
+    if (
+        not isinstance(event["ts"], str)
+        or re.fullmatch(r"[0-9]{1,19}", event["ts"]) is None
+        or int(event["ts"]) > LATEST
+    ):
         return f"ts is {event['ts']!r}"
     if not isinstance(event["attrs"], dict):
         return "attrs is no object"

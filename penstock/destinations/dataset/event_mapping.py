@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from penstock.destinations.sending.verbatim_json import dumps, has_long_numbers, loads
-from penstock.sessions.session_keys import LOG_FILE, SERVER_HOST, key_fields, session_key, share_of
+from penstock.sessions.session_keys import LOG_FILE, SERVER_HOST, key_fields, session_key, share_of, value_text
 from penstock.sessions.trim import TooLarge, trim_attributes
 
 ORIGINAL_HOST = "__origServerHost"
@@ -30,7 +30,10 @@ _TEXTS = {
     "fatal": 6, "critical": 6, "emergency": 6,
 }  # fmt: skip
 _FRACTION = re.compile(r"[.,](\d+)")
-_NANOS = re.compile(r"\d{1,19}")
+_NANOS = re.compile(r"[0-9]{1,20}")
+_LATEST = 2**63 - 1
+"""Nanoseconds since 1970, as the API has them. One event with another time would cost its whole request."""
+_FORM = frozenset(("thread", "sev", "ts", "log", "attrs", SERVER_HOST))
 
 _DIGITS_OF_64_BITS = 19
 """An integer with fewer fits for certain."""
@@ -71,17 +74,25 @@ class EventMapper:
     def map_event(self, data: bytes, micros: int, place: tuple[int, int, int]) -> MappedEvent:
         """The event in ``data``, which came to the log at this time (µs since 1970) at this place. Raises
         ``BrokenRule``."""
+        try:
+            return self._map_event(data, micros, place)
+        except (orjson.JSONEncodeError, RecursionError):
+            raise BrokenRule(BAD_EVENT, "its values are nested too deep to be written as JSON") from None
+
+    def _map_event(self, data: bytes, micros: int, place: tuple[int, int, int]) -> MappedEvent:
         fields = _read(data)
         if _has_form(fields):
-            attributes = dict(fields["attrs"])
-            ts, severity = str(fields["ts"]), _take_severity({"sev": fields.get("sev")})
+            # What a source has put beside the form is kept as well, unless the event says it itself.
+            beside = {name: value for name, value in fields.items() if name not in _FORM}
+            attributes = {**flatten(beside, self.most), **fields["attrs"]} if beside else dict(fields["attrs"])
+            ts, severity = _stated_time(fields["ts"], attributes, micros), _take_severity({"sev": fields.get("sev")})
             thread, log = fields.get("thread"), fields.get("log")
             host = _text(fields.get(SERVER_HOST))
         else:
-            attributes = flatten(fields)
+            attributes = flatten(fields, self.most)
             ts = _take_time(attributes, micros)
             severity = _take_severity(attributes)
-            thread, log = _take_object(attributes, fields, "thread"), _take_object(attributes, fields, "log")
+            thread, log = (_take_object(attributes, fields, name, self.most) for name in ("thread", "log"))
             host = None
         host = self._take_host(attributes, host)
         file = _text(attributes.get(LOG_FILE))
@@ -89,8 +100,8 @@ class EventMapper:
             log = {"id": file, "attrs": {}}
         own_key, info = self._take_session(attributes, host)
         key = share_of(own_key, place[1] + place[2], self.shares)
-        thread_id, thread_bytes = _definition(thread, "name")
-        log_id, log_bytes = _definition(log, "attrs")
+        thread_id, thread_bytes = _definition(thread, "name", self.most)
+        log_id, log_bytes = _definition(log, "attrs", self.most)
         event: dict[str, object] = {} if thread_id is None else {"thread": thread_id}
         event |= {"sev": severity, "ts": ts}
         event |= {} if log_id is None else {"log": log_id}
@@ -146,29 +157,35 @@ class EventMapper:
 
     def _take_host(self, attributes: dict[str, object], host: str | None) -> str:
         """The host of an event: its own, its attributes', or the one of events that name none."""
-        own = _text(attributes.pop(SERVER_HOST, None))
+        own = value_text(attributes.pop(SERVER_HOST, None))
         original = attributes.get(ORIGINAL_HOST)
         return host or own or _text(original) or self.server_host
 
 
-def flatten(fields: Mapping[str, Any]) -> dict[str, object]:
-    """Objects in objects as fields whose names are joined by dots. Of two with one name the later one gets ``_``."""
+def flatten(fields: Mapping[str, Any], most: int) -> dict[str, object]:
+    """Objects in objects as fields whose names are joined by dots. Of two with one name the later one gets ``_``.
+    Raises ``BrokenRule`` if names alone would have more than ``most`` characters: what is nested repeats long ones."""
     if not any(isinstance(value, dict) for value in fields.values()):
         return dict(fields)
     found: dict[str, object] = {}
-    _flatten_into(found, "", fields)
+    _flatten_into(found, "", fields, most)
     return found
 
 
-def _flatten_into(found: dict[str, object], prefix: str, fields: Mapping[str, Any]) -> None:
+def _flatten_into(found: dict[str, object], prefix: str, fields: Mapping[str, Any], most: int) -> int:
+    """Returns how many characters are left."""
     for name, value in fields.items():
         full = prefix + name
         if isinstance(value, dict) and value:
-            _flatten_into(found, f"{full}.", value)
+            most = _flatten_into(found, f"{full}.", value, most)
             continue
         while full in found:
             full += "_"
         found[full] = value
+        most -= len(full)
+        if most < 0:
+            raise BrokenRule(TOO_LARGE, "the names of its attributes alone are more than a request may have")
+    return most
 
 
 def _read(data: bytes) -> dict[str, Any]:
@@ -213,10 +230,17 @@ def _has_form(fields: Mapping[str, Any]) -> bool:
     return isinstance(fields.get("attrs"), dict) and isinstance(ts, str) and _NANOS.fullmatch(ts) is not None
 
 
+def _stated_time(ts: str, attributes: dict[str, object], micros: int) -> str:
+    if int(ts) <= _LATEST:
+        return ts
+    attributes.setdefault("ts", ts)
+    return str(micros * 1_000)
+
+
 def _take_time(attributes: dict[str, object], micros: int) -> str:
     stated = attributes.get("_timestamp")
     nanos = nanoseconds(stated) if isinstance(stated, str) else None
-    if nanos is None:
+    if nanos is None or not 0 <= nanos <= _LATEST:
         return str(micros * 1_000)
     del attributes["_timestamp"]
     return str(nanos)
@@ -254,20 +278,20 @@ def _level(value: object) -> int | None:
     return value if isinstance(value, int) and 0 <= value <= _HIGHEST else None
 
 
-def _take_object(attributes: dict[str, object], fields: Mapping[str, Any], name: str) -> Any:
+def _take_object(attributes: dict[str, object], fields: Mapping[str, Any], name: str, most: int) -> Any:
     """The field with this name, if it is an object with an id, or for a thread its id."""
     value = fields.get(name)
     if isinstance(value, dict) and _text(value.get("id")):
-        for inner in flatten({name: value}):
+        for inner in flatten({name: value}, most):
             attributes.pop(inner, None)
         return value
-    if name == "thread" and isinstance(value, (str, int)) and not isinstance(value, bool) and _text(value):
+    if name == "thread" and not isinstance(value, float) and _text(value):
         del attributes[name]
         return _text(value)
     return None
 
 
-def _definition(value: Any, about: str) -> tuple[str | None, bytes | None]:
+def _definition(value: Any, about: str, most: int) -> tuple[str | None, bytes | None]:
     """The id of a thread or a log, and how a request lists it. ``about``: what it has beside its id."""
     if value is None:
         return None, None
@@ -275,13 +299,18 @@ def _definition(value: Any, about: str) -> tuple[str | None, bytes | None]:
         text = _text(value)
         return text, orjson.dumps({"id": text, about: text if about == "name" else {}})
     text = _text(value.get("id"))
-    default: object = text if about == "name" else {}
-    known = value.get(about, default)
-    return text, orjson.dumps({"id": text, about: flatten(known) if isinstance(known, dict) else known})
+    known = value.get(about)
+    if about == "name":
+        return text, orjson.dumps({"id": text, about: value_text(known) or text})
+    # The API takes an object.
+    attributes = flatten(known, most) if isinstance(known, dict) else {} if known is None else {"value": known}
+    return text, orjson.dumps({"id": text, about: attributes})
 
 
 def _text(value: object) -> str | None:
     """A text, or a number as one; ``None`` for nothing."""
     if isinstance(value, str):
         return value or None
+    if isinstance(value, orjson.Fragment):
+        return value_text(value)
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

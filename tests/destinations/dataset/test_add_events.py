@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,6 +62,25 @@ def mapped(event: Any, micros: int = 1_000_000, **options: Any) -> dict[str, Any
         ({"ts": "12", "attrs": {"a": 1}, "sev": 5}, "attrs", {"a": 1}),
         ({"ts": "12", "attrs": {"a": 1}, "sev": 5}, "ts", "12"), ({"ts": "12", "attrs": {}, "sev": 5}, "sev", 5),
         ({"ts": "x", "attrs": {"a": 1}}, "attrs", {"ts": "x", "attrs.a": 1}),
+        ({"ts": "12", "attrs": {"a": 1}, "a": 2, "b": {"c": 3}}, "attrs", {"a": 1, "b.c": 3}),
+        ({"_timestamp": "1969-12-31T23:59:59Z"}, "ts", "1000000000"),
+        ({"_timestamp": "1969-12-31T23:59:59Z"}, "attrs", {"_timestamp": "1969-12-31T23:59:59Z"}),
+        ({"_timestamp": "2262-04-11T23:47:16.854775807Z"}, "ts", "9223372036854775807"),
+        ({"_timestamp": "2262-04-11T23:47:16.854775808Z"}, "ts", "1000000000"),
+        ({"_timestamp": "9999-01-01T00:00:00Z"}, "ts", "1000000000"),
+        ({"ts": "9223372036854775807", "attrs": {}}, "ts", "9223372036854775807"),
+        ({"ts": "18446744073709551615", "attrs": {}}, "ts", "1000000000"),
+        ({"ts": "18446744073709551615", "attrs": {}}, "attrs", {"ts": "18446744073709551615"}),
+        ({"ts": "١٢", "attrs": {"a": 1}}, "ts", "1000000000"),
+        ({"log": {"id": "l", "attrs": [1]}}, "logs", {"id": "l", "attrs": {"value": [1]}}),
+        ({"log": {"id": "l", "attrs": None}}, "logs", {"id": "l", "attrs": {}}),
+        ({"thread": {"id": 7, "name": 8}}, "threads", {"id": "7", "name": "8"}),
+        ({"thread": {"id": "t", "name": {"a": [1]}}}, "threads", {"id": "t", "name": '{"a":[1]}'}),
+        ({"thread": {"id": "t", "name": None}}, "threads", {"id": "t", "name": "t"}),
+        ({"thread": 1234567890123456789}, "thread", "1234567890123456789"),
+        ({"thread": {"id": 1234567890123456789}}, "thread", "1234567890123456789"),
+        ({"serverHost": 123456789012345678901}, "info", {"serverHost": "123456789012345678901"}),
+        ({"serverHost": True}, "info", {"serverHost": "true"}), ({"serverHost": ""}, "info", {"serverHost": "default"}),
     ],
 )  # fmt: skip
 def test_an_event_of_the_log_becomes_one_of_the_api(event: Any, part: str, expected: Any) -> None:
@@ -108,6 +128,34 @@ def test_values_that_python_takes_for_the_same_are_sessions_of_their_own() -> No
 def test_what_is_no_object_is_no_event(data: bytes) -> None:
     with pytest.raises(BrokenRule):
         EventMapper((), "host", most=1_000).map_event(data, 0, (0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":' + b"[" * 300 + b"]" * 300 + b"}",
+        b'{"a":' + b"[" * 1_000 + b"]" * 1_000 + b"}",
+        b'{"a":' * 1_010 + b"1" + b"}" * 1_010,
+        b'{"log": {"id": "x", "attrs": {"a": ' + b"[" * 300 + b"]" * 300 + b"}}}",
+    ],
+)
+def test_what_is_nested_too_deep_fails_and_nothing_else_does(data: bytes, tmp_path: Path) -> None:
+    staging = Staging(DatasetDestination(DatasetConfig.model_validate(BASIC)), tmp_path)
+    (part,) = staging.stage([*events({"n": 1}), data, *events({"n": 2})])
+    assert part.rows == 2
+    (failed,) = staging.outcomes[0].failures.to_pylist()
+    assert (failed["code"], failed["message"]) == ("bad_event", "its values are nested too deep to be written as JSON")
+
+
+def test_a_long_name_is_not_multiplied_by_what_is_in_it() -> None:
+    data = json.dumps({"x" * 100_000: {f"n{number}": number for number in range(5_000)}}).encode()
+    mapper = EventMapper((), "default", most=6_000_000)
+    tracemalloc.start()
+    with pytest.raises(BrokenRule, match="names of its attributes alone"):
+        mapper.map_event(data, 0, (0, 5, 0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000
 
 
 def test_half_a_character_does_not_cost_the_event() -> None:
