@@ -132,6 +132,7 @@ def route_object(route: RouteStatus) -> dict[str, JsonValue]:
         "held_by_steps": route.held_by_steps,
         "waits_at_destination": route.postponed,
         "failing": None if route.failing is None else _failing_object(route.failing),
+        "counted": dict(route.counted),
         "held_bytes": route.held_bytes,
         "batch": None if route.under_way is None else _batch_object(route.under_way),
     }
@@ -176,6 +177,9 @@ def status_view(found: PipelineStatus) -> Iterator[RenderableType]:
         if route.postponed:
             records = counted(route.postponed, "record")
             yield f"{route.route}: {records} of committed batches are not at the destination yet, and are tried again"
+        if route.counted:
+            counts = (f"{name.replace('_', ' ')} {count(number)}" for name, number in route.counted.items())
+            yield f"{route.route}: its destination counts {', '.join(counts)}"
         if route.failing is not None:
             yield from _failing_lines(route.failing)
         for name, waiting in route.waiting.items():

@@ -135,6 +135,8 @@ class Batch:
 
 GROUP_SEPARATOR = "\x1f"
 """Between the source and the rest of a group's name."""
+OF_ALL = ""
+"""The subject of what a target counts of no group in particular."""
 
 
 @dataclass(frozen=True)
@@ -286,14 +288,21 @@ class Owner(NamedTuple):
     route: str
 
 
+class HeldLock:
+    """A lock while it is held. This one is nobody else's."""
+
+    def check(self) -> None:
+        """Raises ``TransientError`` if another process may have it by now: nothing more may be done under it."""
+
+
 class TableBook:
     """What the engine remembers about a route's tables, for people to query and for engines to agree on. This one
     records nothing, for a caller who writes alone and never asks."""
 
-    def lock(self, name: str, lease: float | None = None) -> AbstractContextManager[None]:
+    def lock(self, name: str, lease: float | None = None) -> AbstractContextManager[HeldLock]:
         """Hold a lock over all processes that share the ledger, for targets that have none of their own. ``lease``: the
         seconds for which a holder that was killed keeps it; all who want it say the same."""
-        return nullcontext()
+        return nullcontext(HeldLock())
 
     def client_id(self) -> str:
         """What tells the route from all others at a target, for as long as its ledger lives."""
@@ -403,6 +412,10 @@ class Destination(ABC, Generic[ConfigT]):
         """What the target does not take at the moment, by key. Asked about once a second, perhaps while ``write``
         runs."""
         return {}
+
+    def finish(self, patience: float) -> None:
+        """Called before the engine ends, after the last ``write``: wait for what is still under way at the target, for
+        so many seconds at most."""
 
     def open_states(self) -> AbstractContextManager[SourceStates] | None:
         """Its database, if it keeps the state of sources there, which can be listed and forgotten. To open it raises

@@ -19,7 +19,7 @@ from penstock.conflation.tally import (
     Tally,
     longest_of,
 )
-from penstock.destinations.contract import GROUP_SEPARATOR
+from penstock.destinations.contract import GROUP_SEPARATOR, OF_ALL
 from penstock.engine.delivery.batch_pieces import Ranges
 from penstock.errors import RouteError
 from penstock.sampling.decision_names import CountedDecision
@@ -52,6 +52,11 @@ _DECISIONS = Counter(
 )
 _STEP_LEVELS = Gauge("penstock_step_level", "How much that step has of what, by its own names.", ["route", "name"])
 _FAILING = Gauge("penstock_failing_keys", "Keys (sessions) that a destination does not take at the moment.", ["route"])
+_TARGET_COUNTS = Counter(
+    "penstock_target_events_total",
+    "What a destination counts besides rows, by its own names: requests, bytes charged, events trimmed.",
+    ["route", "name"],
+)
 _BUNDLES = Counter("penstock_bundles_total", "Bundles of state by what became of them.", ["route", "kind", "outcome"])
 _STATE_ROWS = Counter(
     "penstock_state_rows_total", "Rows of state that were compared and changed.", ["route", "kind", "change"]
@@ -105,10 +110,15 @@ def step_counted(route: str, counts: Mapping[str, int], levels: Mapping[str, int
         _STEP_LEVELS.labels(route, name).set(level)
 
 
-def bundles_counted(route: str, tallies: Mapping[str, Mapping[str, int]]) -> None:
-    """What a destination of state has counted, by source and kind. The metrics are by kind: sources may be many."""
+def target_counted(route: str, tallies: Mapping[str, Mapping[str, int]]) -> None:
+    """What a destination has counted: of all that it does, or of state, by source and kind. The metrics are by kind:
+    sources may be many."""
+    for name, count in tallies.get(OF_ALL, {}).items():
+        _TARGET_COUNTS.labels(route, name).inc(count)
     kinds: dict[str, list[Tally]] = {}
     for group, counts in tallies.items():
+        if group == OF_ALL:
+            continue
         kinds.setdefault(group.partition(GROUP_SEPARATOR)[2], []).append(Tally.of(counts))
     for kind, found in kinds.items():
         _count_bundles(route, kind, Tally.sum(found))

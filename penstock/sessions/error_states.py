@@ -6,6 +6,7 @@ a clock that nobody sets.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -33,7 +34,7 @@ class SessionError:
 
 @dataclass
 class ErrorStates:
-    """Used under one lock, or by one thread."""
+    """May be used by several threads."""
 
     schedule: RetrySchedule
     share: Share
@@ -42,27 +43,29 @@ class ErrorStates:
     _errors: dict[str, SessionError] = field(default_factory=dict)
     _all_not_before: float = 0.0
     _accepted_at: float = float("-inf")
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def note_failure(self, session: str, reason: str, now: float, status: int = 0, wait: float | None = None) -> float:
         """Note that a request was not accepted; returns in how many seconds it is tried again. ``wait``: what the
         server asked for."""
-        before = self._errors.get(session)
-        failures = 1 if before is None else before.failures + 1
-        pause = self.schedule.pause(failures, self.share)
-        # To come earlier than asked is what the server objects to; to come later does no harm.
-        pause = pause if wait is None else wait
-        since = now if before is None else before.since
-        asked = wait is not None and status in BUSY_STATUSES
-        self._errors[session] = SessionError(since, now, failures, reason, now + pause, asked)
-        if asked:
-            self._spread(now)
-        return self.seconds_left(session, now)
+        with self._lock:
+            before = self._errors.get(session)
+            failures = 1 if before is None else before.failures + 1
+            # To come earlier than asked is what the server objects to; to come later does no harm.
+            pause = self.schedule.pause(failures, self.share) if wait is None else wait
+            since = now if before is None else before.since
+            asked = wait is not None and status in BUSY_STATUSES
+            self._errors[session] = SessionError(since, now, failures, reason, now + pause, asked)
+            if asked:
+                self._spread(now)
+            return self.seconds_left(session, now)
 
     def note_success(self, session: str, now: float) -> None:
         """The error of this session has ended, and the server takes requests."""
-        self._errors.pop(session, None)
-        self._accepted_at = now
-        self._all_not_before = 0.0
+        with self._lock:
+            self._errors.pop(session, None)
+            self._accepted_at = now
+            self._all_not_before = 0.0
 
     def seconds_left(self, session: str, now: float) -> float:
         """In how many seconds a session may be tried; 0 if now."""
@@ -77,13 +80,16 @@ class ErrorStates:
 
     def forget(self, session: str) -> None:
         """Its oldest request is settled in another way."""
-        self._errors.pop(session, None)
+        with self._lock:
+            self._errors.pop(session, None)
 
     def failing(self, now: float) -> Mapping[str, SessionError]:
         """The sessions that are in error."""
+        with self._lock:
+            found = dict(self._errors)
         if self.timeout is None:
-            return dict(self._errors)
-        return {name: error for name, error in self._errors.items() if now - error.last < self.timeout}
+            return found
+        return {name: error for name, error in found.items() if now - error.last < self.timeout}
 
     def reason(self, session: str) -> str:
         error = self._errors.get(session)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from penstock.destinations.contract import HeldLock
 from penstock.engine.ledger import Ledger, sqlite_url
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import TransientError
@@ -20,6 +21,7 @@ LEASE = 1.5
 
 _HOLDER = f"""
 import sys
+import time
 from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.engine.ledger import Ledger
 from penstock.errors import TransientError
@@ -92,6 +94,32 @@ def test_a_holder_that_lost_its_lock_says_so_at_the_end_and_leaves_the_new_holde
             mine = place.holders()
             assert holder.communicate("done\n", timeout=HANG)[0] == "PEN-LGR-009\n"
             assert place.holders() == mine
+
+
+def test_who_holds_a_lock_knows_that_it_is_lost_before_another_one_has_it(place: Place) -> None:
+    with suppress(TransientError), place.book(patience=0).lock("events") as held:
+        assert not _is_lost(held)
+        with place.ledger.writing() as connection:
+            connection.execute(sa.delete(place.ledger.names.locks))
+        eventually(lambda: _is_lost(held), "the holder knows")
+
+
+def test_who_cannot_renew_a_lock_takes_it_for_lost_before_its_lease_is_over(place: Place) -> None:
+    with place.book(patience=0).lock("events") as held:
+        with place.ledger.writing() as connection:
+            connection.execute(sa.text("ALTER TABLE locks RENAME TO locks_away"))
+        eventually(lambda: _is_lost(held), "the holder knows")
+        with place.ledger.writing() as connection:
+            connection.execute(sa.text("ALTER TABLE locks_away RENAME TO locks"))
+        eventually(lambda: not _is_lost(held), "it is renewed")
+
+
+def _is_lost(held: HeldLock) -> bool:
+    try:
+        held.check()
+    except TransientError:
+        return True
+    return False
 
 
 def test_work_that_fails_under_the_lock_frees_it_and_keeps_its_own_error(place: Place) -> None:

@@ -88,6 +88,10 @@ class DatasetServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def in_flight(self) -> int:
+        return sum(self._in_flight.values())
+
     def queue_server(self, session: str) -> int:
         return zlib.crc32(session.encode()) % self.queue_servers
 

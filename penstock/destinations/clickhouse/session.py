@@ -90,7 +90,7 @@ class ClickhouseSession(MarkedSession):
         for statement in statements:
             self._execute(statement, refuses=False)
 
-    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[object]:
         return book.lock(f"clickhouse {self.dialect.relation(table)}")
 
     # Loads

@@ -51,7 +51,10 @@ class DatasetConfig(DestinationConfig):
         description="How old the oldest event of a request may become before it is sent, full or not.",
     )
     max_parallel_outgoing: int = Field(
-        default=100, ge=1, le=10_000, description="Most requests in flight, each of another session."
+        default=100,
+        ge=1,
+        le=10_000,
+        description="Most requests in flight, each of another session, also those that take long.",
     )
     compression: Packing = Field(default=Packing.GZIP, description="`gzip`, `zstd` or `none`.")
     compression_level: int = Field(

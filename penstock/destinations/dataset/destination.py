@@ -8,11 +8,11 @@ in flight when Penstock was killed; they carry the same delivery id.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock import __version__
-from penstock.destinations.contract import Batch, Stager, TableBook
+from penstock.destinations.contract import Batch, Part, Stager, TableBook
 from penstock.destinations.dataset.add_events import AddEvents, bytes_around
 from penstock.destinations.dataset.config import DatasetConfig
 from penstock.destinations.dataset.event_mapping import EventMapper
@@ -60,6 +60,9 @@ class DatasetDestination(SendingDestination[DatasetConfig]):
     @property
     def gives_up(self) -> bool:
         return self.config.on_error is OnFailing.DEAD_LETTER
+
+    def count_staged(self, parts: Sequence[Part]) -> Mapping[str, int]:
+        return {"trimmed": sum(int(part.header or 0) for part in parts)}
 
     def protocol(self, batch: Batch, staged: KeyedRows, book: TableBook) -> RequestProtocol:
         config, client_id = self.config, book.client_id()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ class EventStager(Stager):
     def __init__(self, directory: Path, mapper: EventMapper) -> None:
         self._mapper = mapper
         self._file = KeyedRowFile(directory, TABLE)
+        self._trimmed = 0
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         # Event by event: names are made of paths, and only Python can take objects apart that differ from each other.
@@ -47,8 +49,9 @@ class EventStager(Stager):
                 failures.append((*place, broken.code, broken.message))
                 continue
             kept[row] = True
+            self._trimmed += event.is_trimmed
             definitions = event.thread, event.log
             self._file.add(KeyedRow(place, event.key, event.session_info, event.body, definitions))
 
     def finish(self) -> list[Part]:
-        return self._file.finish()
+        return [replace(part, header=str(self._trimmed)) for part in self._file.finish()]

@@ -107,7 +107,7 @@ class DuckdbSession(MarkedSession):
         with self._translate_errors():
             return query is not None and self._connection.execute(query).fetchone() is not None
 
-    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[object]:
         return nullcontext()
 
     def find_mark(self, batch: Batch, table: str) -> Mark | None:

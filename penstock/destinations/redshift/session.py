@@ -63,7 +63,7 @@ class RedshiftSession(MarkedSession):
             for statement in statements:
                 self._run(statement)
 
-    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[object]:
         """By the ledger: Redshift has no advisory locks."""
         return book.lock(f"redshift {self.dialect.relation(table)}")
 

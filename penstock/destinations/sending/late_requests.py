@@ -7,6 +7,7 @@ whoever has them next, and are not sent again.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -30,27 +31,42 @@ class LateRequests:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._in_flight: set[str] = set()
+        self._in_flight: dict[str, object] = {}
+        self._of_sender: Counter[object] = Counter()
         self._woken: set[str] = set()
+        self._ended = threading.Event()
+        self._ended.set()
 
-    def let_go(self, key: str) -> None:
+    def let_go(self, key: str, sender: object) -> None:
+        """``sender``: who has the request."""
         with self._lock:
-            self._in_flight.add(key)
+            self._in_flight[key] = sender
+            self._of_sender[sender] += 1
+            self._ended.clear()
 
     def end(self, key: str) -> None:
         """Note that the answer is there, and what it settles is noted."""
         with self._lock:
-            self._in_flight.discard(key)
+            sender = self._in_flight.pop(key, None)
+            self._of_sender[sender] -= 1
             self._woken.add(key)
+            if self._of_sender[sender] <= 0:
+                del self._of_sender[sender]
+            if not self._in_flight:
+                self._ended.set()
 
     def is_in_flight(self, key: str) -> bool:
         with self._lock:
             return key in self._in_flight
 
-    @property
-    def count(self) -> int:
+    def count(self, but: object = None) -> int:
+        """How many are in flight, without those of a sender."""
         with self._lock:
-            return len(self._in_flight)
+            return len(self._in_flight) - self._of_sender[but]
+
+    def wait(self, seconds: float) -> None:
+        """Wait until none is in flight, for so long at most."""
+        self._ended.wait(seconds)
 
     def take_woken(self) -> Collection[str]:
         """The keys whose requests have ended since this was asked last."""

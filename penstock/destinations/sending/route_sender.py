@@ -10,8 +10,10 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,9 @@ import uvloop
 from penstock.destinations.sending.http_client import HttpClient
 from penstock.destinations.sending.late_requests import LateRequests
 from penstock.destinations.sending.request_protocol import NoteProgress, RequestProtocol, Sent, Work
+from penstock.destinations.sending.sender_lease import SenderLease
 from penstock.destinations.sending.sending_round import NoteLate, RoundSettings, SendingRound
+from penstock.errors import TransientError
 from penstock.sessions.adaptive_limit import AdaptiveLimit
 from penstock.sessions.error_states import ErrorStates, SessionError
 from penstock.sessions.retry_schedule import RetrySchedule
@@ -41,21 +45,23 @@ class SenderSettings:
 class RouteSender:
     """One per route. ``send`` is called by one thread at a time; the rest by any."""
 
-    def __init__(self, settings: SenderSettings, whenever_idle: Callable[[], None]) -> None:
-        """``whenever_idle`` is called when no request is in flight any more that was let go."""
+    def __init__(self, settings: SenderSettings, lease: SenderLease) -> None:
+        """``lease``: held by who calls ``send``, and for longer if a request is let go."""
         self._settings = settings
+        self._lease = lease
         self._lock = threading.Lock()
+        self._counted: Counter[str] = Counter()
         self._errors = ErrorStates(settings.schedule, random.random, settings.error_timeout)
         self._slow: set[str] = set()
         self._late = LateRequests()
-        self._whenever_idle = whenever_idle
 
     def send(
         self, works: Sequence[Work], protocol: RequestProtocol, note: NoteProgress, note_late: NoteLate
-    ) -> tuple[Mapping[str, Sent], Mapping[str, int]]:
-        """Send what can be sent now; returns what became of each key, and what the answers have counted. Raises what
-        ``note`` raises. ``note_late`` is told, perhaps after the call, how requests have ended that were let go."""
-        settings, returned = self._settings, Future[tuple[dict[str, Sent], Mapping[str, int]]]()
+    ) -> Mapping[str, Sent]:
+        """Send what can be sent now; returns what became of each key. Raises what ``note`` raises, and
+        ``TransientError`` if the lease was lost. ``note_late`` is told, perhaps after the call, how requests have ended
+        that were let go."""
+        settings, returned = self._settings, Future[dict[str, Sent]]()
         sending = SendingRound(
             works,
             protocol,
@@ -67,8 +73,11 @@ class RouteSender:
             self._slow,
             self._late,
             RoundSettings(settings.patience, settings.timeout),
+            self._lease.check,
+            self._count,
             returned,
         )
+        self._lease.share()
         threading.Thread(target=self._run, args=(sending,), name="sending", daemon=True).start()
         return returned.result()
 
@@ -83,9 +92,15 @@ class RouteSender:
         """Whether a request of the key is in flight that was let go."""
         return self._late.is_in_flight(key)
 
-    @property
-    def is_idle(self) -> bool:
-        return self._late.count == 0
+    def take_counted(self) -> Mapping[str, int]:
+        """What answers have counted since this was asked last, also those to requests that had been let go."""
+        with self._lock:
+            counted, self._counted = self._counted, Counter()
+            return counted
+
+    def wait(self, seconds: float) -> None:
+        """Wait for what was let go, for so long at most."""
+        self._late.wait(seconds)
 
     def take_woken(self) -> Collection[str]:
         return self._late.take_woken()
@@ -103,5 +118,11 @@ class RouteSender:
                 runner.run(sending.run())
         except Exception:
             _log.exception("requests that were let go have ended with an error")
-        if sending.has_late and self.is_idle:
-            self._whenever_idle()
+        finally:
+            # Another engine that has it by now says so when this one takes it again.
+            with suppress(TransientError):
+                self._lease.give_back()
+
+    def _count(self, numbers: Mapping[str, int]) -> None:
+        with self._lock:
+            self._counted.update(numbers)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock import faults
 from penstock.destinations.contract import (
     NULL_TABLE_BOOK,
+    OF_ALL,
     Batch,
     Capabilities,
     ConfigT,
@@ -34,7 +35,6 @@ from penstock.destinations.sending.progress_notes import ProgressNotes
 from penstock.destinations.sending.request_protocol import Progress, Refused, RequestProtocol, Sent, Work
 from penstock.destinations.sending.route_sender import RouteSender, SenderSettings
 from penstock.destinations.sending.sender_lease import SenderLease
-from penstock.errors import TransientError
 from penstock.outcome import failure_batch
 
 REFUSED = "refused"
@@ -81,6 +81,10 @@ class SendingDestination(Destination[ConfigT]):
     @abstractmethod
     def protocol(self, batch: Batch, staged: KeyedRows, book: TableBook) -> RequestProtocol: ...
 
+    def count_staged(self, parts: Sequence[Part]) -> Mapping[str, int]:
+        """What tasks have counted while they staged these parts."""
+        return {}
+
     def write(self, batch: Batch, parts: Sequence[Part], book: TableBook = NULL_TABLE_BOOK) -> Receipt:
         if not parts:
             return Receipt()
@@ -88,23 +92,24 @@ class SendingDestination(Destination[ConfigT]):
         notes = ProgressNotes(batch, book, settling.staged)
         self._read_progress(batch, notes, settling)
         works = [work for key in settling.staged.keys if (work := self._begin(batch, key, settling)) is not None]
-        counted: Mapping[str, int] = {}
         if works:
-            self._lease.take(book)
-            try:
-                sent, counted = self._sender.send(
-                    works, self.protocol(batch, settling.staged, book), notes.note, notes.note_late
-                )
-            finally:
-                if self._sender.is_idle:
-                    self._lease.give_back()
+            protocol = self.protocol(batch, settling.staged, book)
+            with self._lease.held(book):
+                sent = self._sender.send(works, protocol, notes.note, notes.note_late)
             for each in sent.values():
                 self._end(each, settling)
         faults.reach("destination.committed")
-        return Receipt([self._receipt(batch, settling, [work.key for work in works], counted)])
+        counted = Counter(self._sender.take_counted())
+        if batch.ranges:
+            # What is read again for a retry was counted with its batch.
+            counted.update(self.count_staged(parts))
+        return Receipt([self._receipt(batch, settling, counted)])
 
     def look_after(self) -> Collection[str]:
         return self._sender.take_woken()
+
+    def finish(self, patience: float) -> None:
+        self._sender.wait(patience)
 
     def failing(self) -> Mapping[str, FailingRows]:
         now = time.monotonic()
@@ -119,12 +124,7 @@ class SendingDestination(Destination[ConfigT]):
 
     @cached_property
     def _sender(self) -> RouteSender:
-        return RouteSender(self.settings, self._give_back_late)
-
-    def _give_back_late(self) -> None:
-        # Another engine that has it by now says so when this one takes it again.
-        with suppress(TransientError):
-            self._lease.give_back()
+        return RouteSender(self.settings, self._lease)
 
     def _read_progress(self, batch: Batch, notes: ProgressNotes, settling: _Settling) -> None:
         """What was settled by earlier attempts, and by requests that had been let go."""
@@ -166,9 +166,7 @@ class SendingDestination(Destination[ConfigT]):
         else:
             settling.waiting[sent.key] = (sent.reason, sent.due)
 
-    def _receipt(
-        self, batch: Batch, settling: _Settling, tried: Sequence[str], counted: Mapping[str, int]
-    ) -> TableReceipt:
+    def _receipt(self, batch: Batch, settling: _Settling, counted: Mapping[str, int]) -> TableReceipt:
         staged = settling.staged
         failures: list[tuple[int, int, int, str, str]] = []
         waiting: list[WaitingRows] = []
@@ -197,7 +195,9 @@ class SendingDestination(Destination[ConfigT]):
             waiting=waiting,
             # A batch of new rows has nothing of a key of which some wait.
             wakes=[] if batch.ranges else [key for key in staged.keys if key not in left],
-            tallies={"": {name: count for name, count in counted.items() if count}} if any(counted.values()) else {},
+            tallies={OF_ALL: {name: count for name, count in counted.items() if count}}
+            if any(counted.values())
+            else {},
         )
 
 

@@ -6,8 +6,8 @@ A key that fails is left alone, and a request that takes long is let go: it keep
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -45,6 +45,8 @@ SLOW_SHARE = 0.1
 """Of the patience, for a key whose last request took long."""
 
 
+_log = logging.getLogger("penstock")
+
 NoteLate = Callable[[str, LateEnd], None]
 """Told, in a thread, how a request has ended that was let go."""
 
@@ -57,7 +59,7 @@ class RoundSettings:
     """Seconds after which there is no answer to a request."""
 
 
-@dataclass
+@dataclass(eq=False)
 class SendingRound:
     """Used once, in an event loop of its own. ``returned`` gets what became of each key; requests that were let go are
     waited for after that."""
@@ -73,16 +75,14 @@ class SendingRound:
     """Keys whose last request took long."""
     late: LateRequests
     settings: RoundSettings
-    returned: Future[tuple[dict[str, Sent], Mapping[str, int]]]
-    _counted: Counter[str] = field(default_factory=Counter)
+    check_lease: Callable[[], None]
+    """Raises if somebody else may send: then nothing is sent, and what is in flight ends."""
+    count: Callable[[Mapping[str, int]], None]
+    """Told what answers say of numbers."""
+    returned: Future[dict[str, Sent]]
     _lanes: dict[asyncio.Task[None], KeyLane] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
     _noter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "noting"))
-
-    @property
-    def has_late(self) -> bool:
-        """Whether a request of it was let go."""
-        return any(lane.is_let_go for lane in self._lanes.values())
 
     async def run(self) -> None:
         builders = ThreadPoolExecutor(BUILDERS, "building")
@@ -99,9 +99,10 @@ class SendingRound:
 
     async def _run(self, builders: ThreadPoolExecutor) -> None:
         budget, notes = ByteBudget(MOST_BUILT), GroupNotes(self.note, self._noter)
-        slots = Slots(self.limit)
+        # What was let go by others is in flight still.
+        slots = Slots(self.limit, lambda: self.late.count(but=self))
         # Those that take long never have all slots: the others would wait for them.
-        slow_slots = Slots(AdaptiveLimit(max(1, self.limit.value // 2)))
+        slow_slots = Slots(AdaptiveLimit(max(1, self.limit.value // 2)), lambda: self.late.count(but=self))
         loop = asyncio.get_running_loop()
 
         async def build(key: str, start: int, most: int | None) -> Built:
@@ -111,6 +112,7 @@ class SendingRound:
             return built
 
         async def send(request: Request) -> Answer:
+            self.check_lease()
             sent = loop.time()
             try:
                 answer = await self.client.send(request)
@@ -127,17 +129,22 @@ class SendingRound:
             send,
             self.protocol.judge,
             notes.add,
-            self._counted.update,
+            self.count,
         )
         for work in self.works:
             lane = KeyLane(work)
             own = slow_slots if work.key in self.slow else None
             self._lanes[loop.create_task(self._run_lane(lane, line, slots, own))] = lane
-        late = await self._wait()
+        late = await self._wait((slots, slow_slots))
         await notes.finish()
-        self.returned.set_result(({lane.work.key: self._sent(lane) for lane in self._lanes.values()}, self._counted))
-        if late:
-            await asyncio.wait(late)
+        self.returned.set_result({lane.work.key: self._sent(lane) for lane in self._lanes.values()})
+        while late:
+            self.check_lease()
+            done, late = await asyncio.wait(late, timeout=LOOK_EVERY)
+            for task in done:
+                # How it has ended is not noted: what it had is sent again.
+                if (error := task.exception()) is not None:
+                    _log.error("a request that was let go has ended with an error", exc_info=error)
 
     def _build(self, key: str, start: int, most: int | None) -> Built:
         end = self.protocol.cut(key, start)
@@ -179,11 +186,12 @@ class SendingRound:
         elif judgement.verdict is Verdict.RETRY:
             self._note_failure(key, judgement)
 
-    async def _wait(self) -> list[asyncio.Task[None]]:
+    async def _wait(self, slots: Sequence[Slots]) -> set[asyncio.Task[None]]:
         """Wait for all keys but for those whose request takes long; returns these."""
-        waited, late = set(self._lanes), []
+        waited, late = set(self._lanes), set[asyncio.Task[None]]()
         while waited:
             done, waited = await asyncio.wait(waited, timeout=LOOK_EVERY)
+            self.check_lease()
             for task in done:
                 task.result()
                 lane = self._lanes[task]
@@ -194,13 +202,15 @@ class SendingRound:
             for task in [each for each in waited if self._is_overdue(self._lanes[each])]:
                 self._let_go(self._lanes[task])
                 waited.discard(task)
-                late.append(task)
-            if waited and not any(self._lanes[task].work.key in self._begun for task in waited):
+                late.add(task)
+            for each in slots:
+                each.look_again()
+            has_begun = any(self._lanes[task].work.key in self._begun for task in waited)
+            if waited and not has_begun and (late or not all(each.are_there for each in slots)):
                 # Their slots are taken by what was let go.
-                for task in waited if late else ():
+                for task in waited:
                     task.cancel()
-                if late:
-                    break
+                break
         return late
 
     def _is_overdue(self, lane: KeyLane) -> bool:
@@ -212,7 +222,7 @@ class SendingRound:
     def _let_go(self, lane: KeyLane) -> None:
         lane.is_let_go = True
         self.slow.add(lane.work.key)
-        self.late.let_go(lane.work.key)
+        self.late.let_go(lane.work.key, self)
 
     def _sent(self, lane: KeyLane) -> Sent:
         key, now = lane.work.key, time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from penstock.sessions.adaptive_limit import AdaptiveLimit
@@ -13,15 +13,26 @@ from penstock.sessions.adaptive_limit import AdaptiveLimit
 class Slots:
     """Given in the order in which they were asked for. Used in one event loop."""
 
-    def __init__(self, limit: AdaptiveLimit) -> None:
+    def __init__(self, limit: AdaptiveLimit, elsewhere: Callable[[], int] = lambda: 0) -> None:
+        """``elsewhere``: how many requests are in flight that have no slot of these."""
         self._limit = limit
+        self._elsewhere = elsewhere
         self._taken = 0
         self._queue: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there are any, taken or not: not all requests that may be in flight are so elsewhere."""
+        return self._limit.value > self._elsewhere()
+
+    @property
+    def _is_free(self) -> bool:
+        return self._taken < self._limit.value - self._elsewhere()
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
         """A slot, as soon as there is one."""
-        if self._queue or self._taken >= self._limit.value:
+        if self._queue or not self._is_free:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._queue.append(mine)
             try:
@@ -44,12 +55,16 @@ class Slots:
         self._limit.observe(seconds, is_good, self._taken)
         self._hand_out()
 
+    def look_again(self) -> None:
+        """Hand out what has become free elsewhere."""
+        self._hand_out()
+
     def _give_back(self) -> None:
         self._taken -= 1
         self._hand_out()
 
     def _hand_out(self) -> None:
-        while self._queue and self._taken < self._limit.value:
+        while self._queue and self._is_free:
             waiter = self._queue.popleft()
             if not waiter.done():
                 self._taken += 1

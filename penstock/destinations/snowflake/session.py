@@ -80,7 +80,7 @@ class SnowflakeSession(MarkedSession):
             for statement in statements:
                 self._cursor.execute(statement)
 
-    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[object]:
         return book.lock(f"snowflake {self.dialect.relation(table)}")
 
     # Loads

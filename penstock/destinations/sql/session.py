@@ -111,7 +111,7 @@ class Session(ABC):
         return False
 
     @abstractmethod
-    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[None]:
+    def lock_schema(self, table: str, book: TableBook) -> AbstractContextManager[object]:
         """Keep everybody else, in any process or machine, from changing the table's schema."""
 
     @abstractmethod

@@ -535,7 +535,7 @@ class Delivery:
         )
         events.items_superseded(batch.route, superseded)
         for receipt in settlement.tables:
-            events.bundles_counted(batch.route, receipt.tallies)
+            events.target_counted(batch.route, receipt.tallies)
 
     def _restage_piece(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
         """Stage a piece anew, without the records that are passed over; those are counted. What the whole batch had

@@ -402,6 +402,7 @@ class RouteRunner(threading.Thread):
 
         Returns whether nothing was cut short. What was cut short is in the log and is delivered at the next start.
         """
+        until = time.monotonic() + patience
         finished = self._gate.acquire(timeout=max(0.0, patience))
         self._delivery.stopping.set()
         query = self._query
@@ -409,6 +410,7 @@ class RouteRunner(threading.Thread):
             query.stop()
         if finished:
             self._gate.release()
+        self._delivery.destination.finish(max(0.0, until - time.monotonic()))
         return finished
 
     @property

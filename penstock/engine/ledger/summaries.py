@@ -53,6 +53,12 @@ class Summaries(Database):
         rows = self.rows(sa.select(t.c.subject, t.c.counts).filter_by(route=route).order_by(t.c.subject))
         return {row.subject: json.loads(row.counts) for row in rows}
 
+    def tally_of(self, route: str, subject: str) -> dict[str, int]:
+        """What a route's destination has counted of one subject."""
+        t = self._t.tallies
+        found = self.rows(sa.select(t.c.counts).filter_by(route=route, subject=subject))
+        return dict(json.loads(found[0].counts)) if found else {}
+
     def _add_tallies(self, connection: sa.Connection, route: str, added: Mapping[str, Mapping[str, int]]) -> None:
         t, subjects = self._t.tallies, sorted(added)
         for start in range(0, len(subjects), SUBJECTS_AT_ONCE):

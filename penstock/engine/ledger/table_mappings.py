@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from penstock import faults
-from penstock.destinations.contract import Batch, Owner, TableBook
+from penstock.destinations.contract import Batch, HeldLock, Owner, TableBook
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
 from penstock.engine.ledger.database import put_row, put_rows
@@ -63,7 +63,7 @@ class RouteBook(TableBook):
         self.changed_tables: set[str] = set()
         """The tables of which a change was noted through this object."""
 
-    def lock(self, name: str, lease: float | None = None) -> AbstractContextManager[None]:
+    def lock(self, name: str, lease: float | None = None) -> AbstractContextManager[HeldLock]:
         """Hold a lock over all engines that share the ledger; see ``penstock.engine.ledger.target_locks``."""
         return hold_lock(self._ledger, name, self._patience, self._lease if lease is None else lease)
 

@@ -15,16 +15,19 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from penstock.destinations.contract import HeldLock
 from penstock.engine import events
 from penstock.engine.ledger.database import Database
 from penstock.errors import TransientError
 
 LEASE = 120.0
+SAFE_SHARE = 0.8
+"""Of a lease: a holder that could not renew it for so long stops before another takes it over."""
 _LOOK_EVERY = 0.05
 
 
@@ -54,7 +57,7 @@ _SIGHTINGS = Sightings()
 
 
 @contextmanager
-def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE) -> Iterator[None]:
+def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE) -> Iterator[HeldLock]:
     """Wait for the lock, for ``patience`` seconds at most, and hold it. Raises ``TransientError`` if it was not free in
     that time, and at the end if another engine took it meanwhile."""
     claim = _Claim(ledger, name, uuid.uuid4().hex, lease)
@@ -71,7 +74,7 @@ def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE
     renewing = threading.Thread(target=claim.renew_until, args=(done,), name=f"lock-{name}", daemon=True)
     renewing.start()
     try:
-        yield
+        yield claim
     except BaseException:
         done.set()
         renewing.join()
@@ -82,22 +85,32 @@ def hold_lock(ledger: Database, name: str, patience: float, lease: float = LEASE
     done.set()
     renewing.join()
     if not claim.free():
-        raise TransientError(
-            "PEN-LGR-009",
-            f"the lock on '{name}' went to another engine before the work under it was done.",
-            "Let it finish, or stop it: one engine at a time loads a destination.",
-        )
+        raise claim.lost
 
 
-@dataclass(frozen=True)
-class _Claim:
+@dataclass
+class _Claim(HeldLock):
     ledger: Database
     name: str
     holder: str
     lease: float
+    _renewed_at: float = field(default=float("-inf"), init=False)
+    """By a monotonic clock, before the ledger was told: nobody else has the lock for a lease from then on."""
+
+    def check(self) -> None:
+        if time.monotonic() - self._renewed_at >= SAFE_SHARE * self.lease:
+            raise self.lost
+
+    @property
+    def lost(self) -> TransientError:
+        return TransientError(
+            "PEN-LGR-009",
+            f"the lock on '{self.name}' went to another engine before the work under it was done.",
+            "Let it finish, or stop it: one engine at a time loads a destination.",
+        )
 
     def take(self) -> bool:
-        locks = self.ledger.names.locks
+        locks, now = self.ledger.names.locks, time.monotonic()
         abandoned = self._expired_renewal()
         try:
             with self.ledger.writing() as connection:
@@ -109,6 +122,7 @@ class _Claim:
                 )
         except IntegrityError:
             return False
+        self._renewed_at = now
         return True
 
     def _expired_renewal(self) -> _Renewal | None:
@@ -128,10 +142,12 @@ class _Claim:
         """Renew until ``done``. ``free`` tells whether the lock was lost: it only deletes a row that is still ours."""
         locks = self.ledger.names.locks
         while not done.wait(self.lease / 3):
+            now = time.monotonic()
             try:
                 with self.ledger.writing() as connection:
                     mine = sa.update(locks).filter_by(name=self.name, holder=self.holder)
-                    connection.execute(mine.values(until=self._next_renewal()))
+                    found = connection.execute(mine.values(until=self._next_renewal())).rowcount
+                self._renewed_at = now if found else float("-inf")
             except SQLAlchemyError as error:
                 events.lock_not_renewed(self.name, str(getattr(error, "orig", error)))
 

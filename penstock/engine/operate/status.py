@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock.destinations.contract import OF_ALL
 from penstock.engine.delivery.route_positions import positions_at
 from penstock.engine.ledger import Account, Halt, RouteState, TableCount, Totals, WaitingTable
 from penstock.engine.pipeline import Pipeline
@@ -67,6 +68,8 @@ class RouteStatus:
     """Records that the destination does not take yet."""
     failing: FailingTarget | None = None
     """What its destination does not take at the moment, if an engine runs and says so."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """What its destination counts besides rows, by its own names."""
     held_bytes: int = 0
     """About how much of the log, as records have it in memory, is kept for what waits."""
 
@@ -148,6 +151,7 @@ def route_status(pipeline: Pipeline, route: str, engine_runs: bool = True) -> Ro
         waiting=account.waiting,
         postponed=account.postponed,
         failing=next((each for each in failing_targets(pipeline.layout.run) if each.route == route), None),
+        counted=pipeline.ledger.tally_of(route, OF_ALL),
         held_bytes=sum(place.held_bytes for place in places),
     )
 

@@ -233,7 +233,7 @@ class PostponedRetrier:
         )  # fmt: skip
         events.items_superseded(self._route, superseded)
         for receipt in settlement.tables:
-            events.bundles_counted(self._route, receipt.tallies)
+            events.target_counted(self._route, receipt.tallies)
 
     def _postpone_again(self, number: int, groups: Sequence[PostponedGroup], reason: str, wait: float) -> None:
         self.delivery.ledger.note_retry(self._route, number, reason)
