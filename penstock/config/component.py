@@ -146,8 +146,8 @@ def offered_by(offer: Offer) -> str:
 class IntakeLimits(NamedTuple):
     """When sources refuse what comes, while a destination does not take what it is given."""
 
-    age: float
-    """Seconds for which something has failed."""
+    age: float | None
+    """Seconds for which something has failed; ``None``: however long."""
     bytes: int | None
     """How much of the log waits for the route; ``None``: however much."""
     retry_after: float

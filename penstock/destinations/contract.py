@@ -417,6 +417,9 @@ class Destination(ABC, Generic[ConfigT]):
         """Called before the engine ends, after the last ``write``: wait for what is still under way at the target, for
         so many seconds at most."""
 
+    def forget(self, keys: Collection[str]) -> None:
+        """Of these keys, which are ``failing``, nothing waits any more: somebody has settled it in another way."""
+
     def open_states(self) -> AbstractContextManager[SourceStates] | None:
         """Its database, if it keeps the state of sources there, which can be listed and forgotten. To open it raises
         ``TransientError`` if it is unavailable."""

@@ -140,6 +140,10 @@ def keys_failing(route: str, keys: int) -> None:
     _FAILING.labels(route).set(keys)
 
 
+def failing_not_told(route: str, reason: str) -> None:
+    log.warning("route %s: what its destination fails to deliver could not be told to sources: %s", route, reason)
+
+
 def batch_known(route: str) -> None:
     log.info("route %s: Spark asked for a batch that was delivered before; not written again", route)
 

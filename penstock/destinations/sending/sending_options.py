@@ -11,6 +11,9 @@ from penstock.config.component import ComponentConfig, IntakeLimits
 from penstock.config.value_types.quantities import ByteSize, Duration
 from penstock.sessions.retry_schedule import RetrySchedule
 
+DEFAULT_AGE = 60.0
+"""Seconds."""
+
 
 class Packing(StrEnum):
     """How requests are compressed."""
@@ -57,7 +60,9 @@ class RetryOptions(ComponentConfig):
 class RejectOptions(ComponentConfig):
     """Sources answer 503 with Retry-After while something fails, and one of these limits is reached."""
 
-    age: Duration = Field(default=60.0, ge=0, description="For how long something has failed.")
+    age: Duration | None = Field(
+        default=None, ge=0, description="For how long something has failed; by default 60 s, if there is no `bytes`."
+    )
     bytes: ByteSize | None = Field(
         default=None, gt=0, description="How much of the log waits for the route; by default no limit."
     )
@@ -65,7 +70,8 @@ class RejectOptions(ComponentConfig):
 
     @property
     def limits(self) -> IntakeLimits:
-        return IntakeLimits(self.age, self.bytes, self.retry_after)
+        age = DEFAULT_AGE if self.age is None and self.bytes is None else self.age
+        return IntakeLimits(age, self.bytes, self.retry_after)
 
 
 def _spelled_out(value: Any) -> Any:

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
 
 TABLE_CHECK_EVERY = 0.2
 """Seconds between checks whether the tables that a ``once`` run waits for have caught up."""
+TELLING_ENDS = 5.0
+"""Seconds to wait for the last word on what fails."""
 GATE_PATIENCE = 5.0
 """Seconds to wait for the end of a batch before what waits at the destination is tried; then again a second later."""
 TRIALS_KEPT = 30.0
@@ -167,7 +169,6 @@ class RouteRunner(threading.Thread):
         """Whether the state of the route's holding step was found not to belong to its ledger."""
         self.finished = False
         self.halted = False
-        self._failing = FailingReport(layout.run, self.plan, delivery.ledger, delivery.log)
 
     @property
     def plan(self) -> RoutePlan:
@@ -183,12 +184,18 @@ class RouteRunner(threading.Thread):
         name = f"retries-{self.plan.name}"
         threading.Thread(target=self._keep_retrying, name=name, daemon=True).start()
         self._start_telling()
+        failing = FailingReport(self._layout.run, self.plan, self._ledger, self._delivery.log)
+        told = (self._delivery.destination, self._ended)
+        telling = threading.Thread(
+            target=failing.keep_telling, args=told, name=f"failing-{self.plan.name}", daemon=True
+        )
+        telling.start()
         try:
             self._run()
         finally:
             self._ended.set()
             self._delivery.retry_wanted.set()
-            self._failing.end()
+            telling.join(TELLING_ENDS)
 
     def _keep_retrying(self) -> None:
         try:
@@ -299,7 +306,6 @@ class RouteRunner(threading.Thread):
         may_wait = self.plan.holding is not None or destination.capabilities.leaves_waiting
         if not may_wait or self.halted or not self._may_retry.is_set():
             return
-        self._failing.update(destination)
         try:
             if due := destination.look_after():
                 self._ledger.wake(self.plan.name, due)

@@ -75,6 +75,12 @@ class PostponedItems(Database):
         found = self.rows(query.where(p.route == route).order_by(*self._queue))
         return [QueuedGroup(row.number, row.group, row.rows, row.tried_as, bool(row.due)) for row in found]
 
+    def postponed_among(self, route: str, names: Collection[str]) -> set[str]:
+        """Those of these groups of which something waits."""
+        p = self._t.postponed.c
+        query = sa.select(p.group).distinct().where(p.route == route)
+        return {row.group for some in _chunks(sorted(names)) for row in self.rows(query.where(p.group.in_(some)))}
+
     def is_postponed_due(self, route: str) -> bool:
         """Whether some of what waits is due, or a retry was begun."""
         p = self._t.postponed.c

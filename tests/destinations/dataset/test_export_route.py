@@ -11,7 +11,6 @@ import pytest
 
 from penstock.engine.delivery.failing_report import FailingReport
 from penstock.engine.ledger import Totals
-from penstock.failing_targets import failing_targets
 from penstock.sources.http.readiness import Readiness
 from penstock.testing.crash import crash_at
 from penstock.testing.waiting import eventually
@@ -220,20 +219,6 @@ def test_sessions_that_fail_are_named_until_they_succeed_themselves(server: Data
     route.settle()
     assert not refuses()
     assert readiness.problem is None
-
-
-@pytest.mark.parametrize(("limits", "refuses"), [({"age": "1h"}, False), ({"age": "1h", "bytes": 1}, True)])
-def test_sources_refuse_by_age_or_by_bytes(
-    limits: dict[str, object], refuses: bool, server: DatasetServer, tmp_path: Path
-) -> None:
-    route = ExportRoute(tmp_path, server, reject_when_failing=limits)
-    server.decide = lambda session, number: BUSY
-    route.deliver(["a"])
-    FailingReport(tmp_path, route.opened.plan("export"), route.opened.ledger, route.opened.log).update(
-        route.destination
-    )
-    (target,) = failing_targets(tmp_path)
-    assert bool(target.refuse) is refuses
 
 
 def test_after_a_crash_before_the_commit_nothing_is_sent_again(server: DatasetServer, tmp_path: Path) -> None:
