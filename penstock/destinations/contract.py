@@ -355,6 +355,9 @@ class Stager(ABC):
         ``kept`` has the staged ones. ``read`` has these rows, and perhaps others, as they were before the route's
         steps; ``None`` if there were no steps or the rows before them are not known."""
 
+    def identify(self, ids: RecordIds) -> None:  # noqa: B027 -- most write down none
+        """Told, before the first ``add``, the ids of the log's records, for who writes them down already here."""
+
     @abstractmethod
     def finish(self) -> list[Part]:
         """Close the files and return their parts. Called once, after the last ``add``."""

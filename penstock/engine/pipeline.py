@@ -156,4 +156,5 @@ def route_plan(config: PipelineConfig, route: str) -> RoutePlan:
         on_error=chosen.on_error,
         step_timeout=chosen.step_timeout,
         max_hold_bytes=chosen.max_hold_bytes,
+        log_dir=Layout(config.data_dir).log,
     )

@@ -66,6 +66,8 @@ class RoutePlan:
     """Seconds that the steps may take for one batch of records."""
     max_hold_bytes: int | None = None
     """How much of the log may be kept for what waits in the holding step."""
+    log_dir: Path | None = None
+    """Where the log is, for the ids of its records."""
     key_secret: bytes = b""
     """For the keys of a holding step: 16 bytes that nobody outside knows."""
     deadly_records: tuple[DeadlyRecord, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -71,6 +71,9 @@ class EventMapper:
     most: int = 0
     """Bytes that an event may have in a request, with its thread, its log and its session's information."""
 
+    record_id: Callable[[int, int], str] = "{}-{}".format
+    """The id of a record, by its partition and offset."""
+
     def map_event(self, data: bytes, micros: int, place: tuple[int, int, int]) -> MappedEvent:
         """The event in ``data``, which came to the log at this time (µs since 1970) at this place. Raises
         ``BrokenRule``."""
@@ -107,7 +110,7 @@ class EventMapper:
         event |= {} if log_id is None else {"log": log_id}
         if self.id_attribute is not None:
             partition, offset, item = place
-            attributes[self.id_attribute] = f"{partition}-{offset}" + (f"-{item}" if item else "")
+            attributes[self.id_attribute] = self.record_id(partition, offset) + (f"-{item}" if item else "")
         body = orjson.dumps({**event, "attrs": attributes})
         room = self.most - len(info) - sum(len(each) + 1 for each in (thread_bytes, log_bytes) if each is not None)
         if len(body) + 1 <= room:

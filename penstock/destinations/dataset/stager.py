@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.destinations.contract import Part, Stager
+from penstock.destinations.contract import Part, RecordIds, Stager
 from penstock.destinations.dataset.event_mapping import BrokenRule, EventMapper
 from penstock.destinations.sending.keyed_rows import KeyedRow, KeyedRowFile
 from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
@@ -25,6 +25,9 @@ class EventStager(Stager):
         self._mapper = mapper
         self._file = KeyedRowFile(directory, TABLE)
         self._trimmed = 0
+
+    def identify(self, ids: RecordIds) -> None:
+        self._mapper = replace(self._mapper, record_id=ids.id_of)
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         # Event by event: names are made of paths, and only Python can take objects apart that differ from each other.

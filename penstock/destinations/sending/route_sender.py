@@ -116,6 +116,8 @@ class RouteSender:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(sending.run())
+        except TransientError as error:
+            _log.warning("requests that were let go were ended: %s", error)
         except Exception:
             _log.exception("requests that were let go have ended with an error")
         finally:

@@ -191,7 +191,6 @@ class SendingRound:
         waited, late = set(self._lanes), set[asyncio.Task[None]]()
         while waited:
             done, waited = await asyncio.wait(waited, timeout=LOOK_EVERY)
-            self.check_lease()
             for task in done:
                 task.result()
                 lane = self._lanes[task]
@@ -199,6 +198,7 @@ class SendingRound:
                     self.slow.discard(lane.work.key)
                     if lane.has_progress:
                         self.errors.note_success(lane.work.key, time.monotonic())
+            self.check_lease()
             for task in [each for each in waited if self._is_overdue(self._lanes[each])]:
                 self._let_go(self._lanes[task])
                 waited.discard(task)

@@ -28,6 +28,7 @@ from penstock.engine.stateful.noted_places import NOTED_PLACE_SCHEMA, note_items
 from penstock.holding.item import Items
 from penstock.log.local_log import LocalLog
 from penstock.log.read_ranges import Stretch
+from penstock.log.record_ids import RecordIds
 from penstock.outcome import PLACE_COLUMNS, failures_of
 from penstock.record import RECORD_SCHEMA
 from penstock.steps.chain import STEP_FAILURE_SCHEMA, Chain, check_sum, labelled
@@ -156,6 +157,8 @@ class TaskRun:
     def stage(self, outcomes: Iterable[tuple[pa.RecordBatch, pa.RecordBatch]]) -> list[Part]:
         """Stage the rows of outcomes for the plan's destination."""
         stager = self._plan.destination().stager(self._plan.stage_dir, self._plan.casts)
+        if self._plan.log_dir is not None:
+            stager.identify(RecordIds(LocalLog(self._plan.log_dir)))
         for read, outcome in outcomes:
             enter_step(STAGE_LABEL)
             kept = self._fail_unmade_items(read, outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,8 +133,25 @@ def test_an_answer_that_is_lost_brings_the_events_again_under_the_same_ids(
     route.deliver(["a", "a"])
     route.settle()
     first, second = server.accepted
-    assert [event["attrs"]["penstock.id"] for event in first.events] == ["0-0", "0-1"]
+    assert [event["attrs"]["penstock.id"].rpartition("-")[2] for event in first.events] == ["0", "1"]
     assert first.events == second.events
+
+
+def test_no_two_events_have_the_same_id_also_of_other_pipelines_and_after_an_older_copy_was_put_back(
+    server: DatasetServer, tmp_path: Path
+) -> None:
+    def ids(folder: str, events: int) -> list[str]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        route, before = ExportRoute(tmp_path / folder, server), len(server.events)
+        route.deliver(["a"] * events)
+        return [event["attrs"]["penstock.id"] for event in server.events[before:]]
+
+    (tmp_path / "first").mkdir()
+    ExportRoute(tmp_path / "first", server).append(["a", "a"])
+    shutil.copytree(tmp_path / "first", tmp_path / "copy")
+    first, copy, other = ids("first", 1), ids("copy", 1), ids("other", 3)
+    assert first[:2] == copy[:2]
+    assert len({*first, *copy, *other}) == 2 + 1 + 1 + 3
 
 
 def test_a_connection_that_is_reset_is_tried_again(server: DatasetServer, tmp_path: Path) -> None:
