@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -47,6 +48,8 @@ routes:
       retry: {{initial: 200ms, max: 1s}}
 """
 IN_ONE_REQUEST = 250
+LARGE = 100
+"""One in so many events is large, so that its request is under way for a while, and can be cut in the middle."""
 DYING = 1.0
 """Seconds until the connections of a process that was killed are closed, at most."""
 PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
@@ -60,6 +63,7 @@ class Result:
     again: int = 0
     """Events that came more than once."""
     lost_answers: int = 0
+    cut_bodies: int = 0
 
 
 @dataclass
@@ -71,7 +75,7 @@ class Apps:
     _next: int = 0
 
     def send(self, sessions: Sequence[str]) -> bool:
-        rows = [{"s": session, "n": self._next + place} for place, session in enumerate(sessions)]
+        rows = [event(session, self._next + place) for place, session in enumerate(sessions)]
         request = urllib.request.Request(
             f"http://{self.address}/api/v1/s2s/event",
             json.dumps(rows).encode(),
@@ -89,6 +93,11 @@ class Apps:
         return is_taken
 
 
+def event(session: str, number: int) -> dict[str, object]:
+    large = {"text": random.Random(number).randbytes(60_000).hex()} if number % LARGE == 0 else {}
+    return {"s": session, "n": number, **large}
+
+
 def misbehave(session: str, number: int) -> Reply:
     """One in ten requests goes wrong, the same ones whenever the session is the same."""
     roll = zlib.crc32(f"{session}/{number}".encode()) % 40
@@ -96,11 +105,13 @@ def misbehave(session: str, number: int) -> Reply:
     return faults.get(roll, Reply(delay=0.005) if roll % 2 else TAKE)
 
 
-def export_under_kills(folder: Path, events: int, sessions: int, kills: int) -> Result:
-    """A quarter of the sessions is away from the second part on until all events are sent."""
+def export_under_kills(folder: Path, events: int, sessions: int, kills: int, away: float = 0.0) -> Result:
+    """A quarter of the sessions is away from the second part on until all events are sent, and ``away`` seconds at
+    least. One in twenty requests is cut in the middle of its body."""
     apps = Apps(f"127.0.0.1:{free_port()}")
     killed: list[float] = []
-    with dataset_server(DatasetServer(decide=misbehave)) as server:
+    away_since = 0.0
+    with dataset_server(DatasetServer(decide=misbehave, cut=lambda number: number % 20 == 7)) as server:
         config = PIPELINE.format(address=apps.address, url=server.url, token=TOKEN)
         (folder / "pipeline.yaml").write_text(config)
         with _running(folder) as running:
@@ -109,6 +120,7 @@ def export_under_kills(folder: Path, events: int, sessions: int, kills: int) -> 
             for part in range(kills):
                 if part == 1 or kills == 1:
                     server.set_away(0)
+                    away_since = time.monotonic()
                 seen = len(server.accepted)
                 share = range(part * events // kills, (part + 1) * events // kills)
                 for start in range(share.start, share.stop, IN_ONE_REQUEST):
@@ -118,6 +130,9 @@ def export_under_kills(folder: Path, events: int, sessions: int, kills: int) -> 
                 eventually(partial(_has_more, server, seen + sessions // 4), "some arrive")
                 _kill_engine(running)
                 killed.append(time.monotonic())
+            eventually(
+                lambda: time.monotonic() - away_since >= away, "it was away for long enough", seconds=away + HANG
+            )
             server.set_away()
             eventually(partial(_has_all, server, apps), "all arrive")
             eventually(lambda: _status(folder)["waiting"] == 0, "nothing waits")
@@ -139,7 +154,9 @@ def _judge(server: DatasetServer, apps: Apps, killed: Sequence[float], status: M
         found.wrong.append(f"{found.events} events have {len(ids)} delivery ids")
     if not status["adds_up"] or (status["in"], status["loaded"]) != (found.events, found.events):
         found.wrong.append(f"the books say {status}")
-    return Result([*found.wrong, *_needless(server, killed)], found.events, found.again, found.lost_answers)
+    found.wrong += _needless(server, killed)
+    found.cut_bodies = server.cuts
+    return found
 
 
 def _needless(server: DatasetServer, killed: Sequence[float]) -> list[str]:
@@ -211,13 +228,16 @@ def _main() -> int:
     parser.add_argument("--events", type=int, default=10_000)
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--away", type=float, default=120.0, help="seconds for which a quarter of the sessions is away")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-export-") as folder:
-        result = export_under_kills(Path(folder), options.events, options.sessions, options.kills)
+        result = export_under_kills(Path(folder), options.events, options.sessions, options.kills, options.away)
     print(
         f"{result.events} events over {options.sessions} sessions, {options.kills} kills, {result.lost_answers} answers"
-        f" lost: all arrived in order, {result.again} more than once"
+        f" lost, {result.cut_bodies} bodies cut, a quarter away for {options.away:g} s: {result.again} arrived more than once"
     )
+    if not result.wrong:
+        print("all arrived, in order, and never two requests of a session at a time")
     for wrong in result.wrong:
         print(f"BROKEN: {wrong}")
     return 1 if result.wrong else 0

@@ -14,3 +14,4 @@ def test_events_arrive_in_order_and_only_what_was_in_flight_comes_again(tmp_path
     result = export_under_kills(tmp_path, events=2_000, sessions=80, kills=1)
     assert result.wrong == []
     assert result.events == 2_001
+    assert result.cut_bodies

@@ -1,7 +1,7 @@
 """A DataSet that is as strict as the real one, and worse behaved: its ``addEvents`` API, over HTTP.
 
 Written from the API's reference and not from the destination's rules, so that the two check each other. It keeps every
-event that it accepted, in order. Run it by hand: ``python -m tests.simulators.dataset --port 9000 --delay 50ms``.
+event that it accepted, in order. Run it by hand: ``python -m tests.simulators.dataset --port 9000 --delay 0.05``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     delay: float = 0.0
     reset: bool = False
-    """Read a part of the body, and hang up."""
+    """Hang up, and do not accept it."""
     lose: bool = False
     """Accept it, and hang up without an answer."""
 
@@ -64,6 +64,10 @@ class Accepted(NamedTuple):
 class DatasetServer:
     token: str = TOKEN
     decide: Decide = lambda session, number: TAKE
+    cut: Callable[[int], bool] = lambda number: False
+    """Told the number of the request, of all sessions, before its body is read: whether to hang up in the middle."""
+    cuts: int = 0
+    """How often it did."""
     most_bytes: int = MOST_BYTES
     queue_servers: int = 4
     """Each session belongs to one of them."""
@@ -80,6 +84,7 @@ class DatasetServer:
     payload_bytes: int = 0
     most_in_flight: int = 0
     port: int = 0
+    _came: int = 0
     _in_flight: Counter[str] = field(default_factory=Counter)
     _numbers: Counter[str] = field(default_factory=Counter)
     _away: set[int] = field(default_factory=set)
@@ -113,6 +118,11 @@ class DatasetServer:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method != "POST" or request.path != "/api/addEvents":
             return web.json_response({"status": "error/client/badParam", "message": "no such API"}, status=404)
+        self._came += 1
+        if self.cut(self._came - 1):
+            self.cuts += 1
+            await request.content.readany()
+            hang_up(request)
         raw, came = await request.content.read(), time.monotonic()
         try:
             body = unpack(raw, request.headers.get("Content-Encoding", ""))
