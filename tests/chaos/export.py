@@ -234,7 +234,7 @@ def _main() -> int:
         result = export_under_kills(Path(folder), options.events, options.sessions, options.kills, options.away)
     print(
         f"{result.events} events over {options.sessions} sessions, {options.kills} kills, {result.lost_answers} answers"
-        f" lost, {result.cut_bodies} bodies cut, a quarter away for {options.away:g} s: {result.again} arrived more than once"
+        f" lost, {result.cut_bodies} bodies cut, a quarter away for {options.away:g} s: {result.again} arrived again"
     )
     if not result.wrong:
         print("all arrived, in order, and never two requests of a session at a time")

@@ -20,6 +20,8 @@ class Taken(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
+    all_headers: list[tuple[str, str]]
+    """Also those that came more than once."""
 
     @property
     def records(self) -> list[Any]:
@@ -35,6 +37,8 @@ class RecordApi:
     decide: Callable[[str, int], tuple[int, float]] = lambda path, number: (200, 0.0)
     """Told the path and the number of its request; says the status, and after how many seconds."""
     retry_after: str = ""
+    date: str = ""
+    """What it says the time is; by default what it is."""
     taken: list[Taken] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
     most_in_flight: int = 0
@@ -66,8 +70,10 @@ class RecordApi:
             await asyncio.sleep(delay)
             if status < 300:
                 headers = {name.lower(): value for name, value in request.headers.items()}
-                self.taken.append(Taken(request.method, path, headers, body))
+                every = [(name.lower(), value) for name, value in request.headers.items()]
+                self.taken.append(Taken(request.method, path, headers, body, every))
             more = {"Retry-After": self.retry_after} if self.retry_after and status == 429 else {}
+            more |= {"Date": self.date} if self.date else {}
             return web.Response(status=status, text="said", headers=more)
         finally:
             self._in_flight[path] -= 1

@@ -13,7 +13,7 @@ from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import Answer, Judgement, Request, Verdict
 from penstock.destinations.sending.sending_options import Packing
 from penstock.sessions.request_size import Limits, cut_request
-from penstock.sessions.retry_after import retry_after
+from penstock.sessions.retry_after import asked_pause
 from penstock.sessions.session_keys import session_name
 
 _RETRIED = frozenset((401, 403, 429))
@@ -65,7 +65,7 @@ class AddEvents:
 
     def judge(self, answer: Answer) -> Judgement:
         said = f"it answers {answer.status}{_words(answer.body)}"
-        wait = retry_after(answer.headers.get("retry-after"), time.time())
+        wait = asked_pause(answer.headers, time.time())
         if answer.status == 200:
             try:
                 found = orjson.loads(answer.body)

@@ -125,6 +125,8 @@ class HttpConfig(DestinationConfig):
     @field_validator("headers", "templated_headers")
     @classmethod
     def _can_be_sent(cls, value: Mapping[str, SecretStr | str]) -> Mapping[str, SecretStr | str]:
+        if len({name.lower() for name in value}) < len(value):
+            raise ValueError("a header is named twice; upper and lower case are the same to servers")
         for name, held in value.items():
             text = held.get_secret_value() if isinstance(held, SecretStr) else held
             if _NAME.fullmatch(name) is None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from penstock import __version__
 from penstock.destinations.contract import Batch, Stager, TableBook
 from penstock.destinations.http.config import Form, HttpConfig
-from penstock.destinations.http.record_requests import RecordRequests
+from penstock.destinations.http.record_requests import RecordRequests, named_in_lower_case
 from penstock.destinations.http.stager import TABLE, RecordStager
 from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import RequestProtocol
@@ -54,7 +54,8 @@ class HttpDestination(SendingDestination[HttpConfig]):
         headers = {"Content-Type": _TYPES[config.form], "User-Agent": f"penstock/{__version__}"}
         if config.compression is not Packing.NONE:
             headers["Content-Encoding"] = config.compression.value
-        headers |= {name: value.get_secret_value() for name, value in config.headers.items()}
+        own = {name: value.get_secret_value() for name, value in config.headers.items()}
+        headers = named_in_lower_case(headers) | named_in_lower_case(own)
         most = 1 if config.form is Form.SINGLE else config.max_records
         limits = Limits(config.max_bytes, config.max_bytes, most)
         return RecordRequests(staged, config.method.value, headers, config.form, limits, config.compression)

@@ -14,7 +14,7 @@ from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import Answer, Judgement, Request, Verdict
 from penstock.destinations.sending.sending_options import Packing
 from penstock.sessions.request_size import Limits, cut_request
-from penstock.sessions.retry_after import retry_after
+from penstock.sessions.retry_after import asked_pause
 
 _NOT_TO_BLAME = frozenset((401, 403, 404, 405, 407, 408, 425, 429))
 """The server, or the config, must change first; the records are not to blame."""
@@ -23,13 +23,19 @@ _LONGEST_TEXT = 300
 _LEVEL = 1
 
 
+def named_in_lower_case(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers as they can be laid over others: their names are the same in any case."""
+    return {name.lower(): value for name, value in headers.items()}
+
+
 @dataclass(frozen=True)
 class RecordRequests:
     """The ``RequestProtocol`` of one batch."""
 
     staged: KeyedRows
     method: str
-    headers: Mapping[str, str]
+    headers: dict[str, str]
+    """Names in lower case."""
     form: Form
     limits: Limits
     compression: Packing
@@ -45,7 +51,7 @@ class RecordRequests:
         if self.form is Form.JSON:
             pieces = [b"[", *pieces, b"]"]
         body = compress(pieces, self.compression, _LEVEL)
-        headers = {**self.headers, **about["headers"]}
+        headers = self.headers | named_in_lower_case(about["headers"])
         return Request(about["url"], headers, body, self.method, sum(map(len, pieces)))
 
     def place(self, key: str, row: int) -> tuple[int, int, int]:
@@ -61,5 +67,5 @@ class RecordRequests:
             return Judgement(Verdict.TOO_LARGE, said, status)
         if 400 <= status < 500 and status not in _NOT_TO_BLAME:
             return Judgement(Verdict.REFUSED, said, status)
-        wait = retry_after(answer.headers.get("retry-after"), time.time())
+        wait = asked_pause(answer.headers, time.time())
         return Judgement(Verdict.RETRY, said, status, wait)

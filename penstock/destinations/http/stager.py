@@ -74,6 +74,9 @@ class RecordStager(Stager):
         )
         key = hashlib.sha256(b"\0".join([about, own.encode()])).hexdigest()[:32]
         body = data if config.body is None else self._render("body", config.body, record).encode()
+        if config.form is Form.JSON and config.body is not None:
+            # One that is no JSON would cost all others their request.
+            _check_json(body)
         if config.form is not Form.SINGLE:
             # No text of JSON has a line break, so what has one stands between them.
             body = body.replace(b"\r", b" ").replace(b"\n", b" ")
@@ -122,6 +125,13 @@ def _read(data: bytes) -> dict[str, object]:
     if not isinstance(record, dict):
         raise BrokenRule(BAD_RECORD, "it is not a JSON object")
     return record
+
+
+def _check_json(body: bytes) -> None:
+    try:
+        orjson.loads(body)
+    except ValueError as error:
+        raise BrokenRule(BAD_RECORD, f"what the template of body makes of it is not JSON: {error}") from None
 
 
 def _at(value: object, path: Sequence[str]) -> object:

@@ -11,9 +11,20 @@ import aiohttp
 from yarl import URL
 
 from penstock.destinations.sending.request_protocol import Answer, NoAnswer, Request
+from penstock.errors import TransientError
 
 MOST_ANSWER = 1 << 20
 """Bytes of an answer that are read; none that is meant for a program has more."""
+
+
+def trusted_by(ca: Path) -> ssl.SSLContext:
+    """Raises ``TransientError`` if these certificates cannot be read."""
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except OSError as error:  # also of certificates that are none
+        raise TransientError(
+            "PEN-DST-132", f"the certificates in {ca} cannot be read: {error}.", "Name a PEM file in `ca`."
+        ) from None
 
 
 @dataclass
@@ -27,7 +38,7 @@ class HttpClient:
     _session: aiohttp.ClientSession | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
-        trusted = True if self.ca is None else ssl.create_default_context(cafile=str(self.ca))
+        trusted = True if self.ca is None else trusted_by(self.ca)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trusted),
             timeout=aiohttp.ClientTimeout(total=self.timeout),

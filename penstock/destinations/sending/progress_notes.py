@@ -27,16 +27,25 @@ class ProgressNotes:
         self._batch = batch
         self._book = book
         self._staged = staged
+        self._refused: dict[str, int] = {}
+        """How many refused requests of a key are noted: each once, however many there are."""
 
     def read(self) -> dict[str, Progress]:
         """What an earlier attempt has settled."""
         noted = self._book.progress(self._batch)
-        found = ((key, self._parse(key, text)) for key, text in noted.items() if key in self._staged.keys)
+        found = ((key, self._parse(key, noted)) for key in noted if key in self._staged.keys)
         return {key: progress for key, progress in found if progress is not None}
 
     def note(self, progress: Mapping[str, Progress]) -> None:
         faults.reach("destination.writing")
-        self._book.note_progress(self._batch, {key: self._text(key, each) for key, each in progress.items()})
+        rows: dict[str, str] = {}
+        for key, each in progress.items():
+            known = self._refused.get(key, 0)
+            for number, refused in enumerate(each.refused[known:], known):
+                rows[_name_of_refused(key, number)] = json.dumps(refused)
+            self._refused[key] = len(each.refused)
+            rows[key] = self._text(key, each)
+        self._book.note_progress(self._batch, rows)
 
     def read_late(self) -> dict[str, LateEnd]:
         """How requests of these keys have ended after their batch had gone on without them."""
@@ -59,14 +68,20 @@ class ProgressNotes:
 
     def _text(self, key: str, progress: Progress) -> str:
         last = self._staged.place(key, progress.settled - 1)
-        return json.dumps({"settled": progress.settled, "last": last, "refused": progress.refused})
+        return json.dumps({"settled": progress.settled, "last": last, "refused": len(progress.refused)})
 
-    def _parse(self, key: str, text: str) -> Progress | None:
-        facts = json.loads(text)
+    def _parse(self, key: str, noted: Mapping[str, str]) -> Progress | None:
+        facts = json.loads(noted[key])
         settled = int(facts["settled"])
         if settled > len(self._staged.keys[key]) or self._staged.place(key, settled - 1) != tuple(facts["last"]):
             return None
-        return Progress(settled, tuple(Refused(*each) for each in facts["refused"]))
+        refused = [json.loads(noted[_name_of_refused(key, number)]) for number in range(facts["refused"])]
+        self._refused[key] = len(refused)
+        return Progress(settled, tuple(Refused(*each) for each in refused))
+
+
+def _name_of_refused(key: str, number: int) -> str:
+    return f"{key} {number}"
 
 
 def _place(found: list[int]) -> Place:

@@ -264,6 +264,22 @@ def test_refused_events_are_counted_once_also_after_a_crash(server: DatasetServe
     assert len(route.arrived["a"]) == route.totals.loaded
 
 
+def test_refused_events_are_counted_once_also_after_a_crash_in_the_middle(
+    server: DatasetServer, tmp_path: Path
+) -> None:
+    route = ExportRoute(tmp_path, server, **SMALL)
+    server.decide = lambda session, number: TAKE if number == 2 else Reply(400, f"no {number}".encode())
+    route.append(["a"] * 30, text="x" * 100)
+    with crash_at("destination.writing@4"):
+        route.deliver()
+    route.restart()
+    route.deliver()
+    entries = route.opened.failed_store.read("export", route.opened.ledger.failed_extent("export"))
+    failed = [json.loads(entry.record.data)["n"] for entry in entries]
+    assert sorted([*failed, *route.arrived["a"]]) == list(range(30))
+    assert route.totals == Totals(items=30, loaded=len(route.arrived["a"]), failed=len(failed))
+
+
 def test_a_restart_keeps_its_sessions(server: DatasetServer, tmp_path: Path) -> None:
     route = ExportRoute(tmp_path, server)
     route.deliver(["a"])

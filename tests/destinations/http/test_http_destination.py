@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.config.secrets import secrets_in_options
-from penstock.destinations.contract import AnyDestination, Receipt, TableReceipt
+from penstock.destinations.contract import AnyDestination, Batch, Receipt, TableBook, TableReceipt
 from penstock.destinations.http.config import HttpConfig
 from penstock.destinations.http.destination import HttpDestination
+from penstock.errors import TransientError
 from penstock.testing.destination import ReadableContract, Staging, batch, events
 from tests.simulators.record_api import RecordApi, record_api
 
@@ -90,6 +93,63 @@ def test_address_and_headers_are_templates_and_values_are_encoded(api: RecordApi
     assert "Bearer secret-token" in list(secrets_in_options(destination.config))
 
 
+def test_a_header_is_sent_once_in_whatever_case_it_is_written(api: RecordApi, tmp_path: Path) -> None:
+    headers = {"content-type": "application/vnd.api+json", "USER-AGENT": "shop"}
+    destination = make(api, key="one", headers=headers, templated_headers={"Content-Type": "text/{{ n }}"})
+    deliver(destination, tmp_path, {"n": 1})
+    (taken,) = api.taken
+    assert [value for name, value in taken.all_headers if name == "content-type"] == ["text/1"]
+    assert [value for name, value in taken.all_headers if name == "user-agent"] == ["shop"]
+
+
+def test_a_record_whose_body_is_no_json_does_not_cost_the_others_their_request(api: RecordApi, tmp_path: Path) -> None:
+    destination = make(api, key="one", body='{"name": "{{ name }}"}')
+    staging = Staging(destination, tmp_path / "stage")
+    parts = staging.stage(events({"name": "a"}, {"name": 'b"'}, {"name": "c"}))
+    (failed,) = staging.outcomes[0].failures.to_pylist()
+    assert (failed["code"], failed["offset"]) == ("bad_record", 1)
+    assert "what the template of body makes of it is not JSON" in failed["message"]
+    destination.write(batch(), parts)
+    assert api.records == [{"name": "a"}, {"name": "c"}]
+
+
+def test_a_date_in_retry_after_counts_from_the_clock_of_the_server(api: RecordApi, tmp_path: Path) -> None:
+    hour_ahead = datetime.now(UTC) + timedelta(hours=1)
+    api.date = format_datetime(hour_ahead, usegmt=True)
+    api.retry_after = format_datetime(hour_ahead + timedelta(seconds=17), usegmt=True)
+    api.decide = lambda path, number: (429, 0.0)
+    receipt = deliver(make(api, key="one"), tmp_path, {"n": 1})
+    assert receipt.waiting[0].due == pytest.approx(17, abs=1)
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_named(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "ca.pem").write_text(content)
+    options = {"url": "https://127.0.0.1:1/", "ca": str(tmp_path / "ca.pem")}
+    destination = HttpDestination(HttpConfig.model_validate(options))
+    with pytest.raises(TransientError, match=r"the certificates in .*ca\.pem cannot be read"):
+        deliver(destination, tmp_path, {"n": 1})
+
+
+def test_what_is_noted_of_refused_records_grows_with_them_and_not_with_their_square(
+    api: RecordApi, tmp_path: Path
+) -> None:
+    class Book(TableBook):
+        written = 0
+
+        def note_progress(self, batch: Batch, progress: Mapping[str, str]) -> None:
+            self.written += sum(map(len, progress.values()))
+
+    api.decide = lambda path, number: (422, 0.0)
+    destination, book = make(api, key="one", form="single"), Book()
+    parts = Staging(destination, tmp_path / "stage").stage(events(*({"n": number} for number in range(300))))
+    (receipt,) = destination.write(batch(), parts, book).tables
+    assert receipt.failures is not None
+    assert receipt.failures.num_rows == 300
+    assert book.written < 300 * 200
+
+
 def test_records_of_a_key_are_in_order_and_never_two_requests_at_a_time(api: RecordApi, tmp_path: Path) -> None:
     api.decide = lambda path, number: (200, 0.002)
     destination = make(api, "/{{ k }}", key="{{ k }}", max_records=3)
@@ -152,6 +212,7 @@ def test_what_cannot_be_sent_fails_before_anything_is(api: RecordApi, tmp_path: 
         ({"url": "http://x/", "templated_headers": {"a b": "y"}}, "no name of a header"),
         ({"url": "http://x/", "headers": {"a": "\n"}}, "characters that no header can have"),
         ({"url": "http://x/", "ca": "./ca.pem"}, "begins with https"),
+        ({"url": "http://x/", "headers": {"A": "1", "a": "2"}}, "named twice"),
     ],
 )
 def test_a_wrong_option_is_refused(options: dict[str, Any], said: str) -> None:
