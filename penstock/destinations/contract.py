@@ -420,6 +420,11 @@ class Destination(ABC, Generic[ConfigT]):
         """Called before the engine ends, after the last ``write``: wait for what is still under way at the target, for
         so many seconds at most."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way at the target though no ``write`` runs: ``finish`` waits for it."""
+        return False
+
     def forget(self, keys: Collection[str]) -> None:
         """Of these keys, which are ``failing``, nothing waits any more: somebody has settled it in another way."""
 

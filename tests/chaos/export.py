@@ -94,7 +94,7 @@ class Apps:
 
 
 def event(session: str, number: int) -> dict[str, object]:
-    large = {"text": random.Random(number).randbytes(60_000).hex()} if number % LARGE == 0 else {}
+    large = {"text": random.Random(number).randbytes(20_000).hex()} if number % LARGE == 0 else {}
     return {"s": session, "n": number, **large}
 
 

@@ -98,6 +98,10 @@ class RouteSender:
             counted, self._counted = self._counted, Counter()
             return counted
 
+    @property
+    def has_late(self) -> bool:
+        return self._late.count() > 0
+
     def wait(self, seconds: float) -> None:
         """Wait for what was let go, for so long at most."""
         self._late.wait(seconds)

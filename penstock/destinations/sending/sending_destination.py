@@ -111,6 +111,10 @@ class SendingDestination(Destination[ConfigT]):
     def finish(self, patience: float) -> None:
         self._sender.wait(patience)
 
+    @property
+    def is_busy(self) -> bool:
+        return self._sender.has_late
+
     def forget(self, keys: Collection[str]) -> None:
         for key in keys:
             self._sender.give_up(key)

@@ -17,6 +17,7 @@ from penstock.destinations.contract import AnyDestination, FailingRows
 from penstock.engine import events
 from penstock.engine.ledger import Ledger
 from penstock.engine.route_plan import RoutePlan
+from penstock.engine.route_sources import own_sources
 from penstock.failing_targets import MOST_KEYS, FailingKey, FailingTarget, tell_failing
 from penstock.log.local_log import LocalLog
 from penstock.redaction import redacted
@@ -86,7 +87,8 @@ class FailingReport:
         keys = [FailingKey(name, rows.seconds, rows.failures, redacted(rows.reason)) for name, rows in by_age]
         refuse = "" if limits is None else self._why_to_refuse(keys[0].seconds, limits)
         retry_after = 0.0 if limits is None else limits.retry_after
-        return FailingTarget(self.plan.name, self.plan.sources, len(keys), keys[:MOST_KEYS], refuse, retry_after)
+        sources = [name for name in self.plan.sources if name not in own_sources(self.plan.name)]
+        return FailingTarget(self.plan.name, sources, len(keys), keys[:MOST_KEYS], refuse, retry_after)
 
     def _why_to_refuse(self, oldest: float, limits: IntakeLimits) -> str:
         if limits.age is not None and oldest >= limits.age:

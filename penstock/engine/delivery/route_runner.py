@@ -421,8 +421,8 @@ class RouteRunner(threading.Thread):
 
     @property
     def is_delivering(self) -> bool:
-        """Whether a batch is being delivered now."""
-        return self._gate.locked()
+        """Whether a batch is being delivered now, or something else is under way at the target."""
+        return self._gate.locked() or self._delivery.destination.is_busy
 
     def flush_if_asked(self) -> None:
         """Before a stop: let go of all that the holding step knows, if it is to. What it makes of it is delivered

@@ -46,7 +46,9 @@ def test_a_stop_waits_for_requests_in_flight_and_nothing_is_sent_twice(server: D
     server.decide = lambda session, number: Reply(delay=1.0)
     route.deliver(["a"])
     assert not server.accepted
+    assert route.destination.is_busy
     route.destination.finish(30)
+    assert not route.destination.is_busy
     assert len(server.accepted) == 1
     route.restart()
     route.settle()
