@@ -213,8 +213,8 @@ def _batch_line(route: str, batch: UnderWay) -> str:
 def _failing_lines(failing: FailingTarget) -> Iterator[str]:
     oldest = failing.keys[0]
     yield (
-        f"{failing.route}: {counted(failing.count, 'key')} cannot be delivered; for longest {printable(oldest.name)}, for"
-        f" {oldest.seconds:.0f} s: {printable(oldest.reason)}"
+        f"{failing.route}: {counted(failing.count, 'key')} cannot be delivered; for longest {printable(oldest.name)},"
+        f" for {oldest.seconds:.0f} s: {printable(oldest.reason)}"
     )
     if failing.refuse:
         yield f"{failing.route}: {' and '.join(failing.sources)} refuse what comes meanwhile: {failing.refuse}"
