@@ -28,7 +28,27 @@ _HOST_NAMES = (_SERVER_HOST, "host.name")
 _LOGS = {"thread": {"id": "TL", "name": "logs"}, "log": {"id": "LL", "attrs": {}}}
 _TRACES = {"thread": {"id": "TT", "name": "traces"}, "log": {"id": "LT", "attrs": {}}}
 
-Attributes = dict[str, Json]
+_LATEST = 2**63 - 1
+"""Nanoseconds since 1970, as DataSet has them; OTLP has twice as many."""
+
+
+class TooManyBytes(Exception):
+    """The names of an event's attributes alone are more than a request may become."""
+
+
+class Attributes(dict[str, Json]):
+    """Counts what the names of its values have, which nested ones repeat."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._left = most
+
+    def add(self, name: str, value: Json) -> None:
+        """Raises ``TooManyBytes``."""
+        self._left -= len(name)
+        if self._left < 0:
+            raise TooManyBytes
+        self[name] = value
 
 
 def severity(number: int, text: str) -> int:
@@ -42,9 +62,9 @@ def severity(number: int, text: str) -> int:
 class Shared:
     """What all events of a resource and a scope have in common."""
 
-    resource: Attributes
+    resource: Mapping[str, Json]
     scope_name: str
-    scope: Attributes
+    scope: Mapping[str, Json]
 
     @classmethod
     def of(cls, resource: Resource, scope: InstrumentationScope) -> Shared:
@@ -57,7 +77,7 @@ class EventMaker:
 
     def log_event(self, shared: Shared, log: LogRecord, came: int) -> bytes:
         """``came``: when the request came, in nanoseconds since 1970, for a record that says no time."""
-        attributes: Attributes = {}
+        attributes = Attributes(self.config.max_bytes)
         body = any_value(log.body)
         message = body if isinstance(body, str) else "" if body is None else text_of(body)
         if message:
@@ -68,9 +88,9 @@ class EventMaker:
             attributes["dropped_attributes_count"] = log.dropped_attributes_count
         if log.observed_time_unix_nano:
             attributes["sca:observedTime"] = str(log.observed_time_unix_nano)
-        if log.span_id:
+        if any(log.span_id):
             attributes["span_id"] = log.span_id.hex()
-        if log.trace_id:
+        if any(log.trace_id):
             attributes["trace_id"] = log.trace_id.hex()
         if self.config.resource:
             self._add(attributes, self.config.resource_prefix, shared.resource)
@@ -79,13 +99,14 @@ class EventMaker:
                 attributes["scope.name"] = shared.scope_name
             self._add(attributes, self.config.scope_prefix, shared.scope)
         self._add(attributes, "", attributes_object(log.attributes))
-        ts = log.time_unix_nano or log.observed_time_unix_nano or came
+        ts = _first_time(log.time_unix_nano, log.observed_time_unix_nano, came)
         event = {"ts": str(ts), "sev": severity(log.severity_number, log.severity_text), **_LOGS}
         return self._event(event, attributes, shared)
 
     def span_event(self, shared: Shared, span: Span, came: int) -> bytes:
         start, end = span.start_time_unix_nano, span.end_time_unix_nano
-        attributes: Attributes = {
+        attributes = Attributes(self.config.max_bytes)
+        attributes |= {
             "sca:schema": "tracing",
             "sca:schemVer": 1,
             "sca:type": "span",
@@ -105,7 +126,7 @@ class EventMaker:
             **_resource_name(shared.resource),
         }
         self._add(attributes, "", attributes_object(span.attributes))
-        return self._event({"ts": str(start or came), "sev": INFO, **_TRACES}, attributes, shared)
+        return self._event({"ts": str(_first_time(start, came)), "sev": INFO, **_TRACES}, attributes, shared)
 
     def _event(self, event: Mapping[str, object], attributes: Attributes, shared: Shared) -> bytes:
         hosts = [attributes.pop(_SERVER_HOST, None), *(shared.resource.get(name) for name in _HOST_NAMES)]
@@ -127,10 +148,15 @@ class EventMaker:
         else:
             while name in attributes:
                 name += self.config.suffix
-            attributes[name] = value
+            attributes.add(name, value)
 
 
-def _resource_name(resource: Attributes) -> Attributes:
+def _first_time(*nanos: int) -> int:
+    """The first of these that is a time, and one that DataSet can hold."""
+    return next((each for each in nanos if 0 < each <= _LATEST), 0)
+
+
+def _resource_name(resource: Mapping[str, Json]) -> Mapping[str, Json]:
     """What a span belongs to: a service, or else a process."""
     name = resource.get("service.name")
     if name is not None:

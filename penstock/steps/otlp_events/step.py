@@ -18,7 +18,7 @@ from penstock.record import Header, int64_values
 from penstock.steps.contract import ArrowStep, TooMuch
 from penstock.steps.headers import without_header
 from penstock.steps.otlp_events.config import OtlpEventsConfig
-from penstock.steps.otlp_events.event_maker import EventMaker, Shared
+from penstock.steps.otlp_events.event_maker import EventMaker, Shared, TooManyBytes
 
 TOO_LARGE = "too_large"
 MOST_BYTES = 2**30
@@ -64,12 +64,12 @@ class OtlpEvents(ArrowStep[OtlpEventsConfig]):
                     made.add(row, event)
                     own += len(event)
                     if own > self.config.max_bytes:
-                        raise _TooLarge
-            except (NotOtlp, _TooLarge) as error:
+                        raise TooManyBytes
+            except (NotOtlp, TooManyBytes) as error:
                 made.cut(before)
                 place = tuple(batch.column(name)[row].as_py() for name in PLACE_COLUMNS)
                 said = f"its events would become more than {self.config.max_bytes} bytes"
-                is_large = isinstance(error, _TooLarge)
+                is_large = isinstance(error, TooManyBytes)
                 made.failures.append((*place, *((TOO_LARGE, said) if is_large else (NOT_OTLP, str(error)))))
                 continue
             made.skipped += len(made.row) == before
@@ -93,10 +93,6 @@ class OtlpEvents(ArrowStep[OtlpEventsConfig]):
                     shared = Shared.of(spans.resource, of_scope.scope)
                     for span in of_scope.spans:
                         yield self._maker.span_event(shared, span, came)
-
-
-class _TooLarge(Exception):
-    """One request would become too many bytes."""
 
 
 @dataclass

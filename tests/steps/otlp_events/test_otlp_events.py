@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -164,3 +165,29 @@ def test_the_destination_takes_such_an_event_as_it_is() -> None:
     }  # fmt: skip
     assert json.loads(event.session_info) == {"serverHost": "edge", "scope.name": "lib"}
     assert (event.thread, event.log) == (b'{"id":"TL","name":"logs"}', b'{"id":"LL","attrs":{}}')
+
+
+def test_a_time_that_64_bits_with_a_sign_do_not_hold_is_none() -> None:
+    late = 2**64 - 1
+    entries_ = [log(time_unix_nano=late, observed_time_unix_nano=START), log(time_unix_nano=late)]
+    first, second = events(logs(*entries_))
+    assert first["ts"] == str(START)
+    assert 0 < int(second["ts"]) < 2**63
+    (span,) = events(record(one_span(start_time_unix_nano=late)))
+    assert 0 < int(span["ts"]) < 2**63
+    assert span["attrs"]["start_time_unix_nano"] == str(late)
+
+
+def test_ids_of_zeros_are_none() -> None:
+    (event,) = events(logs(log(span_id=b"\0" * 8, trace_id=b"\0" * 16)))
+    assert not {"span_id", "trace_id"} & set(event["attrs"])
+
+
+def test_a_long_name_is_not_multiplied_by_what_is_in_it() -> None:
+    nested = {"x" * 50_000: {f"n{number}": number for number in range(2_000)}}
+    tracemalloc.start()
+    outcome = apply(logs(log(attributes=nested)), max_bytes=10_000_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert outcome.failures.column("code").to_pylist() == ["too_large"]
+    assert peak < 40_000_000
