@@ -239,7 +239,7 @@ class RouteRunner(threading.Thread):
                 if self._pace.in_rounds and not self._pace.once:
                     stopping.wait(max(0.0, started + self._pace.every - time.monotonic()))
                     continue
-                self.finished = self._pace.once and self._wait_for_tables()
+                self.finished = self._pace.once and self._wait_for_the_rest()
                 break
             except Exception as ended:
                 if isinstance(self._cause, Halted):
@@ -349,18 +349,28 @@ class RouteRunner(threading.Thread):
             delivery.patience.reset()
             self._note(RouteState.STARTING)
 
-    def _wait_for_tables(self) -> bool:
-        """Wait until every table has got the rows it waits for. ``False`` if that takes too long."""
+    def _wait_for_the_rest(self) -> bool:
+        """Wait until every table has got the rows it waits for, and the destination has taken what it had refused for a
+        while. ``False`` if that takes too long."""
         stopping, patience = self._delivery.stopping, self._delivery.patience
-        while waiting := self._ledger.waiting_tables(self.plan.name):
+        while missing := self._missing():
             if not self._delivery.history_agrees:
                 self._reconcile_history()
             if patience.is_over():
-                events.route_out_of_patience(self.plan.name, f"tables still unavailable: {', '.join(sorted(waiting))}")
+                events.route_out_of_patience(self.plan.name, missing)
                 return False
             if stopping.wait(TABLE_CHECK_EVERY):
                 return False
         return True
+
+    def _missing(self) -> str:
+        """What keeps a run to the end from its end, if anything."""
+        if tables := self._ledger.waiting_tables(self.plan.name):
+            return f"tables still unavailable: {', '.join(sorted(tables))}"
+        target = self._delivery.destination.capabilities
+        # What waits for other records, which may never come, is no reason to wait.
+        waiting = self._ledger.postponed_items(self.plan.name) if target.leaves_waiting else 0
+        return f"{waiting} records are not taken yet" if waiting and not target.conflates_waiting else ""
 
     def _reconcile_history(self) -> None:
         """Check whether the route may go on with what it finds, and settle what it has adopted."""

@@ -75,6 +75,11 @@ class PostponedItems(Database):
         found = self.rows(query.where(p.route == route).order_by(*self._queue))
         return [QueuedGroup(row.number, row.group, row.rows, row.tried_as, bool(row.due)) for row in found]
 
+    def postponed_items(self, route: str) -> int:
+        """How many items wait at the destination."""
+        with self.reading() as connection:
+            return self._postponed_rows(connection, route)
+
     def postponed_among(self, route: str, names: Collection[str]) -> set[str]:
         """Those of these groups of which something waits."""
         p = self._t.postponed.c
