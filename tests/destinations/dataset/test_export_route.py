@@ -52,6 +52,30 @@ def test_large_groups_are_cut_into_requests_under_the_limit(server: DatasetServe
     assert min(sizes(server.accepted[:10])) > 600
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "none"},
+        {"compression": "gzip", "compression_level": 0},
+        {"compression": "gzip", "compression_level": 3},
+        {"compression": "zstd"},
+        {"compression": "zstd", "compression_level": 19},
+    ],
+)
+def test_requests_are_packed_as_asked(options: dict[str, object], server: DatasetServer, tmp_path: Path) -> None:
+    route = ExportRoute(tmp_path, server, **options)
+    route.deliver(["a"] * 5, text="ä" * 1_000)
+    assert route.arrived == {"a": list(range(5))}
+    route.check_order()
+
+
+def test_events_have_no_id_if_so_asked_and_the_host_that_is_configured(server: DatasetServer, tmp_path: Path) -> None:
+    route = ExportRoute(tmp_path, server, id_attribute=None, server_host="edge-7")
+    route.deliver(["a"])
+    assert [event["attrs"] for event in server.events] == [{"n": 0}]
+    assert server.accepted[0].info == {"serverHost": "edge-7", "s": "a"}
+
+
 def test_a_failing_session_waits_and_the_others_do_not(server: DatasetServer, tmp_path: Path) -> None:
     route = ExportRoute(tmp_path, server)
     failing = {"a"}
