@@ -181,5 +181,6 @@ def test_which_groups_are_tried_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(choosing, "MOST_ITEMS", 100)
+    monkeypatch.setattr(choosing, "MOST_ITEMS_IN_TURN", 100)
     assert [group.id for group in choose_groups(queue, put_off, conflates=True)] == together
     assert [group.id for group in choose_groups(queue, put_off, conflates=False)] == one_by_one

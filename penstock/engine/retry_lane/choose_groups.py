@@ -11,9 +11,13 @@ from collections.abc import Collection, Sequence
 from penstock.destinations.contract import GROUP_SEPARATOR
 from penstock.engine.ledger import QueuedGroup
 
-MOST_GROUPS = 1_000
 MOST_ITEMS = 100_000
-"""How much a retry takes at most, but for a single group, or a single source."""
+"""How much a retry takes at most, but for a single source."""
+MOST_GROUPS_IN_TURN = 5_000
+MOST_ITEMS_IN_TURN = 20_000
+"""The same where groups of a name are tried one behind the other, but for a single group. With few groups the queue,
+which may have hundreds of thousands after an hour, would be read again for little; with many items, batches would wait
+long for their turn."""
 
 REFUSED_BATCH = ""
 """The group of what a batch had staged that was refused as a whole."""
@@ -46,7 +50,7 @@ def _oldest_of_each(queue: Sequence[QueuedGroup], due: Collection[int]) -> list[
     goes_on: dict[str, bool] = {}
     items = 0
     for group in queue:
-        fits = not chosen or (len(chosen) < MOST_GROUPS and items + group.rows <= MOST_ITEMS)
+        fits = not chosen or (len(chosen) < MOST_GROUPS_IN_TURN and items + group.rows <= MOST_ITEMS_IN_TURN)
         goes_on[group.group] = goes_on.get(group.group, group.id in due) and fits
         if goes_on[group.group]:
             chosen.append(group)
