@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy as np
 import psutil
 
 from tests.destinations.dataset.export_route import ExportRoute
-from tests.simulators.dataset import TAKE, DatasetServer, Reply, dataset_server
+from tests.simulators.dataset import TAKE, Accepted, DatasetServer, Reply, dataset_server
 
 BUSY = Reply(503, b"{}")
 ANSWERS_AFTER = 0.02
@@ -51,6 +52,18 @@ class CatchUp:
     @property
     def rate(self) -> float:
         return self.waited / self.seconds
+
+
+class Arrivals(list[Accepted]):
+    """In the place of what the simulator keeps: the numbers of events alone, so that the memory that is measured is not
+    the simulator's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: dict[str, array[int]] = defaultdict(lambda: array("q"))
+
+    def append(self, each: Accepted) -> None:
+        self.numbers[each.info["s"]].extend(event["attrs"]["n"] for event in each.events)
 
 
 def delays_beside(folder: Path, sessions: int, rounds: int) -> Mapping[str, Delay]:
@@ -83,7 +96,8 @@ def delays_beside(folder: Path, sessions: int, rounds: int) -> Mapping[str, Dela
 def catch_up(folder: Path, sessions: int, batches: int, events: int) -> CatchUp:
     """``events`` of each session in each batch, of which none is taken until all batches are delivered."""
     names = [f"s{number % sessions}" for number in range(sessions * events)]
-    with dataset_server(DatasetServer()) as server:
+    arrived = Arrivals()
+    with dataset_server(DatasetServer(accepted=arrived)) as server:
         route = ExportRoute(folder, server, retry={"initial": "100ms", "max": "100ms"})
         route.append(names)
         began = time.monotonic()
@@ -104,9 +118,12 @@ def catch_up(folder: Path, sessions: int, batches: int, events: int) -> CatchUp:
                 break
         seconds = time.monotonic() - began
         wrong = []
-        for session, numbers in route.arrived.items():
+        for session, found in arrived.numbers.items():
+            numbers = found.tolist()
             if numbers != sorted(set(numbers)) or len(numbers) != (batches + 1) * events:
                 wrong.append(f"{session} has {len(numbers)} events, or not in order")
+        if len(arrived.numbers) != sessions:
+            wrong.append(f"events of {len(arrived.numbers)} sessions have arrived")
         if server.overlaps or server.complaints:
             wrong.append(f"{len(server.overlaps)} overlaps, {server.complaints[:1]}")
     return CatchUp(waited, seconds, (largest - before) / 1e6, fresh, tuple(wrong))
