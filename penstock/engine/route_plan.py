@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.steps.chain import Chain, Link
 
 
-STATE_LAYOUT = 5
+STATE_LAYOUT = 6
 """Of the state of holding steps. State of another layout counts as lost."""
 
 StepClass: TypeAlias = type[ArrowStep[Any]] | type[SparkStep[Any]] | type[HoldingStep[Any]]

@@ -25,7 +25,7 @@ from penstock.sampling.journal import EMPTY, MOVE, WAIT, Moves
 from penstock.sampling.span_item import NO_POLICY
 from penstock.sampling.trace_homes import TRACE, Rows, Words
 
-VERSION = 2
+VERSION = 3
 ROWS_PER_BLOB = 1 << 16
 ITEMS_PER_BLOB = 1 << 17
 BYTES_PER_TRACE, BYTES_PER_ITEM = 40, 8

@@ -29,7 +29,7 @@ def restored(blobs: list[bytes], *configs: dict[str, Any], limits: SamplerLimits
 def test_a_blob_of_another_version_is_refused() -> None:
     sampler = sampler_of(policies(attribute("errors")), LIMITS)
     (blob,) = sampler.decide(items([Span(A, 0)])).change.append
-    with pytest.raises(ValueError, match="version 77, and this release reads version 2"):
+    with pytest.raises(ValueError, match="version 77, and this release reads version 3"):
         sampler.apply(b"\x4d" + blob[1:])
 
 

@@ -1,16 +1,20 @@
 """Decides for one shard, with what it remembers, inside Spark's state store.
 
-The store keeps a few large values per shard: the blobs of the step's state, numbered, each with a token. What was built
-from them is remembered elsewhere (``shard_home.py``).
+The store keeps a few large values per shard: the blobs of the step's state, numbered, each with a token, and which
+numbers there are. What was built from them is remembered elsewhere (``shard_home.py``).
+
+All of it is one variable of Spark's: Spark sets up each of them anew for every shard in every batch, which takes
+longer than to read and to write what is in it.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.stateful.shard_home import memory_of
@@ -18,6 +22,11 @@ from penstock.engine.stateful.shard_memory import Answer, Extent, Request
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
+
+_EXTENT = -1
+"""In place of a blob's number: under it stand the numbers of the first blob and behind the last one, with the token of
+the last."""
+_NUMBERS = struct.Struct("<qq")
 
 DECIDED = "task int, report string, items binary"
 """What a shard yields: its report, and what it releases, each for one of the tasks that follow."""
@@ -29,10 +38,8 @@ class ShardProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         # Another step, or another release, does not understand the blobs of this one.
-        name = self._plan.state_name
-        self._range = handle.getValueState(f"{name}_range", "first long, following long, token binary")
-        self._blobs = handle.getMapState(f"{name}_blobs", "number long", "blob binary")
-        self._tokens = handle.getMapState(f"{name}_tokens", "number long", "token binary")
+        name = f"{self._plan.state_name}_blobs"
+        self._blobs = handle.getMapState(name, "number long", "blob binary, token binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N803
         shard, items = int(key[0]), [row["items"] for row in rows]
@@ -41,7 +48,7 @@ class ShardProcessor(StatefulProcessor):
             known = memory.extent
             anew = known is None or not self._is_right(known, stored)
             start = stored.first if known is None or anew else known.following
-            missing = [_value(self._blobs, number) for number in range(start, stored.following)]
+            missing = [self._blob(number)[0] for number in range(start, stored.following)]
             answer = memory.answer(Request(stored, anew, missing, items))
             self._store(stored, answer)
         yield Row(task=shard, report=answer.report, items=None)
@@ -52,8 +59,11 @@ class ShardProcessor(StatefulProcessor):
         pass
 
     def _stored(self) -> Extent:
-        first, following, token = self._range.get() or Extent()
-        return Extent(first, following, bytes(token))
+        found = self._blobs.getValue((_EXTENT,))
+        if found is None:
+            return Extent()
+        first, following = _NUMBERS.unpack(found[0])
+        return Extent(first, following, bytes(found[1]))
 
     def _is_right(self, known: Extent, stored: Extent) -> bool:
         """Whether the store has all blobs that are remembered, or other blobs in place of the oldest."""
@@ -61,7 +71,7 @@ class ShardProcessor(StatefulProcessor):
             return known.token == stored.token
         if not stored.first < known.following < stored.following:
             return False
-        return _value(self._tokens, known.following - 1) == known.token
+        return self._blob(known.following - 1)[1] == known.token
 
     def _store(self, stored: Extent, answer: Answer) -> None:
         if not answer.append:
@@ -69,15 +79,13 @@ class ShardProcessor(StatefulProcessor):
         first, following = stored.first + answer.drop, stored.following
         for number in range(stored.first, first):
             self._blobs.removeKey((number,))
-            self._tokens.removeKey((number,))
-        for blob, token in answer.append:
-            self._blobs.updateValue((following,), (blob,))
-            self._tokens.updateValue((following,), (token,))
-            following += 1
-        self._range.update((first, following, answer.append[-1][1]))
+        for number, blob in enumerate(answer.append, following):
+            self._blobs.updateValue((number,), blob)
+        numbers = _NUMBERS.pack(first, following + len(answer.append))
+        self._blobs.updateValue((_EXTENT,), (numbers, answer.append[-1][1]))
 
-
-def _value(state: MapState, number: int) -> bytes:
-    found = state.getValue((number,))
-    assert found is not None
-    return bytes(found[0])
+    def _blob(self, number: int) -> tuple[bytes, bytes]:
+        """A blob that is there, and its token."""
+        found = self._blobs.getValue((number,))
+        assert found is not None
+        return bytes(found[0]), bytes(found[1])

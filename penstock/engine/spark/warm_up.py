@@ -21,6 +21,7 @@ from penstock.engine.route_plan import links, plan_steps
 from penstock.flatten import flatten
 from penstock.flatten.casts import parse_cast
 from penstock.flatten.fit_column import fit, fit_json
+from penstock.holding.packed_rows import FEW_BYTES, pack_rows, unpack_rows
 from penstock.record import Record, entries, placed
 from penstock.registry import Kind, component, components
 from penstock.steps.chain import Chain
@@ -64,6 +65,8 @@ def _warm_up_holding(config: dict[str, Any], batch: pa.RecordBatch) -> None:
     items = np.zeros(len(scan.high), step.item_type)
     items["high"], items["low"], items["bits"] = scan.high, scan.low, scan.bits
     state = step.new_state(Shard(0, 1, bytes(16)))
+    many = np.zeros(FEW_BYTES, step.item_type)
+    unpack_rows([pack_rows(many)], many.dtype)
     for later in range(3):
         items["time"] += later
         state.decide(items, [later * 10**7], [])

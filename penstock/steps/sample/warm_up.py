@@ -7,6 +7,7 @@ import pyarrow as pa
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from penstock.holding.item import Items
+from penstock.holding.packed_rows import FEW_BYTES, pack_rows, unpack_rows
 from penstock.otlp.request_bytes import PROTOBUF
 from penstock.record import Header, Record, entries, placed
 from penstock.sampling.commands import Place, flush_command
@@ -44,6 +45,8 @@ def warm_up() -> None:
             sample.release(batch, np.sort(left, order=["partition", "offset", "item"]), Leaving(_SECRET, as_otlp))
             sample.release(batch, np.zeros(0, sample.released_type), Leaving(_SECRET, as_otlp))
     again.snapshot()
+    many = np.zeros(FEW_BYTES, sample.item_type)
+    unpack_rows([pack_rows(many)], many.dtype)
 
 
 def _requests() -> pa.RecordBatch:

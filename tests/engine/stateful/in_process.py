@@ -27,20 +27,9 @@ from penstock.record import Record, entries
 DECIDED = pa.schema([("task", pa.int32()), ("report", pa.string()), ("items", pa.binary())])
 
 
-class Value:
-    """A value state, as Spark has it: what is not committed is gone with its task."""
-
-    def __init__(self, store: dict[Any, Any]) -> None:
-        self._store = store
-
-    def get(self) -> Any:
-        return self._store.get("value")
-
-    def update(self, value: Any) -> None:
-        self._store["value"] = value
-
-
 class Map:
+    """A map state, as Spark has it: what is not committed is gone with its task."""
+
     def __init__(self, store: dict[Any, Any]) -> None:
         self._store = store
 
@@ -68,16 +57,13 @@ class Store:
 
     @property
     def blobs(self) -> int:
-        return sum(len(state) for (_, name), state in self.states.items() if name.endswith("blobs"))
+        return sum(number >= 0 for state in self.states.values() for (number,) in state)
 
 
 @dataclass
 class Handle:
     store: Store
     shard: int
-
-    def getValueState(self, name: str, schema: str) -> Value:
-        return Value(self.store.states.setdefault((self.shard, name), {}))
 
     def getMapState(self, name: str, key: str, value: str) -> Map:
         return Map(self.store.states.setdefault((self.shard, name), {}))

@@ -93,9 +93,8 @@ def test_what_goes_wrong_there_is_told_here(tmp_path: Path, homes: list[int]) ->
     route = HoldingRoute(tmp_path, [GATHER])
     route.run(route.append("web", *(record(key, k=key) for key in range(20))))
     end(homes)
-    for (_, name), blobs in route.store.states.items():
-        if name.endswith("blobs"):
-            blobs.update(dict.fromkeys(blobs, (b"damaged",)))
+    for blobs in route.store.states.values():
+        blobs.update({(number,): (b"damaged", token) for (number,), (_, token) in blobs.items() if number >= 0})
     with pytest.raises(RuntimeError, match=r"(?s)remembers this shard says:.*Traceback.*error"):
         route.run(route.append("web", *(record(key, k=key) for key in range(20))))
 
