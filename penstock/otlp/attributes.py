@@ -18,6 +18,7 @@ from penstock.json.arrow_text import gathered
 from penstock.json.words import load_word
 from penstock.otlp.span_table import ValueKind, Values
 from penstock.otlp.wire import (
+    BROKEN,
     DELIMITED,
     FIXED64,
     VARINT,
@@ -36,6 +37,9 @@ SPAN_ATTRIBUTES, RESOURCE_ATTRIBUTES, EVENT_ATTRIBUTES, LOG_ATTRIBUTES = 9, 1, 3
 """The field of the attributes in each message."""
 _KEY, _VALUE = 1 << 3 | DELIMITED, 2 << 3 | DELIMITED
 """The tags of the two fields of an attribute."""
+_SHORT_BYTES = np.uint64(0x80FF80FF)
+"""Of the first four bytes of an attribute: its tag, that its length is one byte, the tag of its key, and that this
+one's length is one byte, too."""
 _STRING, _BOOL, _INT, _DOUBLE, _ARRAY, _MAP, _BYTES, _EMPTY = (int(kind) for kind in list(ValueKind)[1:])
 
 
@@ -123,6 +127,26 @@ def _find(buf: Bytes, begin: Places, end: Places, wanted_field: int, keys: Keys,
                 at = skip_content(buf, at, stop, tag & 7)
                 if at < 0:
                     break
+
+
+@borrowing
+def take_short_attribute(buf: Bytes, at: int, end: int, tag: int, keys: Keys, found: Found, row: int) -> int:
+    """Take an attribute, from its ``tag`` on, as ``take_attribute`` does, and return the place behind it. ``BROKEN``,
+    and nothing taken, if it is none, or not as nearly all are: short, and a short key before a value that is all the
+    rest. There are eight bytes."""
+    word = load_word(buf, at)
+    if word & _SHORT_BYTES != np.uint64(tag | _KEY << 16):
+        return BROKEN
+    size = int(np.int64(word >> np.uint64(24) & np.uint64(0x7F)))
+    behind = at + 2 + int(np.int64(word >> np.uint64(8) & np.uint64(0x7F)))
+    value = at + 4 + size
+    if behind > end or value + 2 > behind or byte_at(buf, value) != _VALUE:
+        return BROKEN
+    if value + 2 + byte_at(buf, value + 1) != behind:
+        return BROKEN
+    if keys.sizes >> np.uint64(min(size, 63)) & np.uint64(1) != np.uint64(0):
+        _take_if_wanted(buf, at + 4, value, value + 2, behind, keys, found, row)
+    return behind
 
 
 @borrowing

@@ -20,6 +20,7 @@ from penstock.otlp.attributes import (
     found_values,
     nothing_found,
     take_attribute,
+    take_short_attribute,
     wanted_keys,
 )
 from penstock.otlp.span_table import Values
@@ -29,7 +30,6 @@ from penstock.otlp.wire import (
     FIXED32,
     FIXED64,
     VARINT,
-    byte_at,
     read_fixed32,
     read_fixed64,
     read_length,
@@ -244,15 +244,12 @@ def _read_span(buf: Bytes, at: int, end: int, spans: Spans, row: int, keys: Keys
     """Whether it is a message. Of a field that is there twice, the last counts. Ids are read as little-endian words."""
     trace_bytes, span_bytes = 0, 0
     while at < end:
-        if at + 1 < end and byte_at(buf, at) == _ATTRIBUTE and byte_at(buf, at + 1) < 0x80:
+        if at + 8 <= end:
             # Most fields of a span are short attributes.
-            first = at + 2
-            at = first + byte_at(buf, at + 1)
-            if at > end:
-                return False
-            if keys.sizes != 0:
-                take_attribute(buf, first, at, keys, found, row)
-            continue
+            behind = take_short_attribute(buf, at, end, _ATTRIBUTE, keys, found, row)
+            if behind >= 0:
+                at = behind
+                continue
         tag, at = read_whole_tag(buf, at, end)
         if at < 0:
             return False

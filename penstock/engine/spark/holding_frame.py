@@ -12,7 +12,7 @@ from penstock.engine.delivery.task_report import REPORT_SCHEMA
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.spark.shard_processor import DECIDED, ShardProcessor
 from penstock.engine.stateful.release_task import run_release
-from penstock.engine.stateful.shards import SHARDS
+from penstock.engine.stateful.shards import release_tasks
 from penstock.log.local_log import LocalLog
 
 if TYPE_CHECKING:
@@ -26,4 +26,5 @@ def apply_holding_step(plan: RoutePlan, log: LocalLog, packed: DataFrame) -> Dat
         yield run_release(plan, log, decided).to_batch()
 
     decided = packed.groupBy("shard").transformWithState(ShardProcessor(plan), DECIDED, "append", "none")
-    return decided.repartition(SHARDS, "task").mapInArrow(release, from_arrow_schema(REPORT_SCHEMA))
+    tasks = release_tasks(packed.sparkSession.sparkContext.defaultParallelism)
+    return decided.repartition(tasks, "task").mapInArrow(release, from_arrow_schema(REPORT_SCHEMA))

@@ -54,9 +54,11 @@ def note_items(rows: pa.RecordBatch, items: Items) -> pa.RecordBatch:
         pa.binary(items.dtype.itemsize), len(items), [None, pa.py_buffer(items.tobytes())]
     )
     known = _noted(places, notes.cast(pa.binary()))
+    own = with_notes(rows.select(PLACE_COLUMNS), [known]).column(NOTE)
+    if own.null_count == 0:
+        return _noted(rows, own)
     made = with_notes(parents(rows.select(PLACE_COLUMNS)), [known])
-    own = with_notes(rows.select(PLACE_COLUMNS), [known])
-    return _noted(rows, pc.coalesce(own.column(NOTE), made.column(NOTE)))
+    return _noted(rows, pc.coalesce(own, made.column(NOTE)))
 
 
 def noted_items(places: pa.RecordBatch, kind: np.dtype[np.void]) -> Items:

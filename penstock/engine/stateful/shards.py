@@ -53,6 +53,12 @@ def shard_numbers() -> tuple[int, ...]:
     raise AssertionError
 
 
+def release_tasks(cores: int) -> int:
+    """How many tasks release on so many cores: one that has to wait for another is only set up for nothing. Each is
+    given as many of the shards' numbers as any other."""
+    return next((tasks for tasks in (SHARDS, SHARDS // 2) if tasks <= cores), 1)
+
+
 def shard_at(number: int, secret: bytes) -> Shard:
     """The shard of a number."""
     return Shard(shard_numbers().index(number), SHARDS, secret)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.route_sources import control_source, replay_source
 from penstock.engine.stateful import shard_home
 from penstock.engine.stateful.control_records import release_record
-from penstock.engine.stateful.shards import SHARDS, shard_numbers
+from penstock.engine.stateful.shards import SHARDS, release_tasks, shard_numbers
 from penstock.record import Header, Record
 from tests.engine.stateful.in_process import HoldingRoute, record
 
@@ -39,6 +40,13 @@ def test_shards_are_spread_over_tasks_one_each() -> None:
     found = shard_numbers()
     assert len(set(found)) == SHARDS
     assert all(number not in known or known[number] % SHARDS == task for task, number in enumerate(found))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 4, 64])
+def test_tasks_that_release_are_no_more_than_cores_and_get_alike(cores: int) -> None:
+    tasks = release_tasks(cores)
+    assert tasks <= cores
+    assert set(Counter(number % tasks for number in range(SHARDS)).values()) == {SHARDS // tasks}
 
 
 def test_duplicates_are_skipped_over_batches_and_what_has_no_key_goes_on(tmp_path: Path) -> None:
