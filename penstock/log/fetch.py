@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.log.format.frame import READ_POOL
 from penstock.log.reader import BATCH_BYTES, BATCH_RECORDS, PartitionReader
 from penstock.record import int64_values
 
@@ -62,12 +63,12 @@ def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         more = batch.nbytes
         if gathered and (rows + batch.num_rows > BATCH_RECORDS or size + more > BATCH_BYTES):
-            yield pa.concat_batches(gathered)
+            yield pa.concat_batches(gathered, memory_pool=READ_POOL)
             gathered, rows, size = [], 0, 0
         gathered.append(batch)
         rows, size = rows + batch.num_rows, size + more
     if gathered:
-        yield pa.concat_batches(gathered)
+        yield pa.concat_batches(gathered, memory_pool=READ_POOL)
 
 
 def _pointers(partition: int, offsets: np.ndarray) -> pa.RecordBatch:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.log.format.frame import LAST_OFFSET, FrameFlag, FrameHeader
+from penstock.log.format.frame import LAST_OFFSET, READ_POOL, FrameFlag, FrameHeader
 from penstock.log.format.index import Place
 from penstock.log.format.segment import Segment, after
 from penstock.log.segment_chain import SegmentChain
@@ -124,7 +125,8 @@ class PartitionReader:
             if len(rows) and len(rows) == len(offsets):
                 yield with_places(entries, self._partition, int64_array(offsets))
             elif len(rows):
-                yield with_places(entries.take(int64_array(rows)), self._partition, int64_array(offsets[rows]))
+                chosen = pc.take(entries, int64_array(rows), memory_pool=READ_POOL)
+                yield with_places(chosen, self._partition, int64_array(offsets[rows]))
             wanted = wanted[last:]
             if len(wanted) == 0:
                 return wanted

@@ -42,6 +42,9 @@ NO_TIMESTAMP = -(2**63)
 LAST_OFFSET = 2**63 - 2
 """The highest possible offset: the next one must be a number too."""
 _WORTH_COMPRESSING = 8 * 2**10
+READ_POOL = pa.system_memory_pool()
+"""Memory for what is read. Arrow's own gives large pieces back to the system at once: to be given them again, for every
+frame, takes as long as to unpack it."""
 
 _LAYOUT = struct.Struct("<4sBBHIIqqIIqqI")
 _CHECKSUM = struct.Struct("<I")
@@ -218,7 +221,7 @@ def _message(header: FrameHeader, payload: pa.Buffer) -> pa.Buffer:
         return payload
     codec = pa.Codec("zstd" if header.flags & FrameFlag.ZSTD else "lz4_raw")
     packed, raw = _SIZES.unpack_from(payload)
-    return codec.decompress(payload.slice(_SIZES.size, packed), raw)
+    return codec.decompress(payload.slice(_SIZES.size, packed), raw, memory_pool=READ_POOL)
 
 
 def pack_header(h: FrameHeader) -> bytes:
