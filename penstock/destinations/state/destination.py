@@ -115,6 +115,8 @@ class StateDestination(Destination[StateConfig]):
         try:
             with self.open_database() as store:
                 self._watch.check(store)
+                if set_by := self._listening.compare_clock(store.clock()):
+                    _log.warning("the database's clock was set forward by %.0f s: no source is silent for that", set_by)
                 if self._listening.has_lasted(self.config.inactive_after):
                     self._set_inactive(store)
         except TransientError:

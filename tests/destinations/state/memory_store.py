@@ -7,6 +7,7 @@ checked: its unit is written by nobody else at the time, no version goes back, a
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class Database:
     inactive: list[str] = field(default_factory=list)
     """Every source that there was, each time that silent ones were looked for."""
     seen: set[str] = field(default_factory=set)
+    clock_ahead: float = 0.0
+    """Seconds by which its clock was set forward."""
     away: bool = False
     before_write: Callable[[StateChange], None] = lambda change: None
     after_write: Callable[[StateChange], None] = lambda change: None
@@ -171,6 +174,10 @@ class MemoryStore(StateStore):
     def note_seen(self, sources: Collection[str]) -> None:
         self._check()
         self._database.seen.update(sources)
+
+    def clock(self) -> float:
+        self._check()
+        return time.time() + self._database.clock_ahead
 
     def set_inactive(self, silent_for: timedelta, rule: OnInactive) -> Sequence[str]:
         self._check()

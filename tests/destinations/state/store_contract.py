@@ -461,6 +461,13 @@ class StoreContract:
         assert target.rows("source") == [("hub2",)]
         assert target.write(change([row(1)], "0.1")).inserted == 1, "an old version counts again"
 
+    def test_the_clock_is_the_one_that_versions_are_noted_by(self, target: Target) -> None:
+        with target.open() as store, store.session() as session:
+            before = store.clock()
+            session.write(change([row(1)]))
+            (found,) = store.sources()
+            assert before <= found.updated_at.timestamp() <= store.clock()
+
     def test_a_source_that_reports_stays_active(self, target: Target) -> None:
         target.write(change([row(1)]))
         with target.open() as store:

@@ -280,3 +280,18 @@ def test_sources_are_not_silent_because_the_database_was_away(database: Database
     assert database.inactive == []
     bench.retry()
     eventually(lambda: (bench.destination.look_after(), database.inactive)[1], "silent sources are looked for again")
+
+
+def test_sources_are_not_silent_because_the_clock_of_the_database_was_set(database: Database, tmp_path: Path) -> None:
+    bench = Bench(MemoryDestination(config(inactive_after="2s"), database), tmp_path / "stage")
+    bench.destination._check_every = 0.0
+    bench.deliver("A0.1")
+
+    def look() -> list[str]:
+        bench.destination.look_after()
+        return database.inactive
+
+    eventually(look, "silent sources are looked for")
+    database.clock_ahead, database.inactive = 3600.0, []
+    assert look() == []
+    eventually(look, "silent sources are looked for again")

@@ -177,6 +177,10 @@ class StateStore(ABC):
         inactive is active again, and its rows are not marked any more."""
 
     @abstractmethod
+    def clock(self) -> float:
+        """The database's clock, by which ``set_inactive`` measures, in seconds since 1970."""
+
+    @abstractmethod
     def set_inactive(self, silent_for: timedelta, rule: OnInactive) -> Sequence[str]:
         """Mark the sources of which nothing was written or seen for so long, by the database's clock, and handle their
         rows. Returns those that became inactive now. One that is being written meanwhile is left alone; so is

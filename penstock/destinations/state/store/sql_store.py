@@ -121,6 +121,11 @@ class SqlStateStore(StateStore):
             for source in sorted({str(source) for (source,) in revived.rows}):
                 source_rows.unmark_rows(connection, source)
 
+    def clock(self) -> float:
+        with self._own() as connection, connection.transaction():
+            ((now,),) = connection.fetch("SELECT CAST(extract(epoch FROM now()) AS double precision)")
+        return float(cast(float, now))
+
     def set_inactive(self, silent_for: timedelta, rule: OnInactive) -> Sequence[str]:
         seconds = silent_for.total_seconds()
         with self._own() as connection:
