@@ -36,7 +36,7 @@ def bundle_tallies(settled: Settled, is_new: bool) -> Mapping[str, Mapping[str, 
         counts(bundle)[tally.WRITTEN] += 1
     for bundle, _ in settled.given_up:
         counts(bundle)[tally.FAILED] += 1
-    for work, end in settled.result.ended:
+    for work, end in settled.ended:
         _count_write(counts(work.bundles[-1]), settled, work, end)
     return found
 

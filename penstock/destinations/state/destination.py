@@ -57,6 +57,8 @@ from penstock.json.paths import parse_path
 
 _log = logging.getLogger("penstock")
 
+BATCH_NUMBER = -1
+"""In place of a partition: how far the route is in its batches and retries."""
 INACTIVE_CHECKS = 10
 """How often silent sources are looked for while one may be silent."""
 
@@ -198,18 +200,21 @@ class StateDestination(Destination[StateConfig]):
         patience = self.config.unit_patience if self.config.path is None else float("inf")
         pool = WriterPool(writer.write, self.config.workers, patience, self._slow, shared.release, writer.joined)
         result = pool.run(list(units.values()))
+        if not result.away:
+            try:
+                # After bundles that nobody needed no transaction has noted it.
+                store.note_positions(batch.route, writer.positions())
+                self._note_told(store, batch)
+            except TransientError as error:
+                result.away = str(error)
         if result.away:
             self._outage.begin(result.away)
             self._listening.interrupt()
         else:
             self._outage.end()
-            with suppress(TransientError):
-                # After bundles that nobody needed no transaction has noted it.
-                store.note_positions(batch.route, writer.positions())
-                store.note_positions(_told(batch.route), batch.read_upto)
-                self._watch.note(store, batch.route, _told(batch.route))
-                if batch.ranges:
-                    written = {work.unit.source for work, end in result.ended if isinstance(end, Written)}
+            if batch.ranges:
+                written = {work.unit.source for work, end in result.ended if isinstance(end, Written)}
+                with suppress(TransientError):
                     self._note_seen(store, {bundle.source for bundle in staged.bundles} - written)
         return Settled(kinds, staged, elsewhere, units, result, late, self._outage.pause)
 
@@ -221,8 +226,13 @@ class StateDestination(Destination[StateConfig]):
         with suppress(TransientError), self.open_database() as store:
             self._watch.check(store)
             store.note_positions(batch.route, Positions(batch.read_upto, waits).after(()))
-            store.note_positions(_told(batch.route), batch.read_upto)
-            self._watch.note(store, batch.route, _told(batch.route))
+            self._note_told(store, batch)
+
+    def _note_told(self, store: StateStore, batch: Batch) -> None:
+        """Note what the database knows the outcome of, by which it is seen whether it is another one at the next
+        batch. A retry brings nothing that is new: its number tells that it was."""
+        store.note_positions(_told(batch.route), {**batch.read_upto, BATCH_NUMBER: batch.number})
+        self._watch.note(store, batch.route, _told(batch.route))
 
     def _leave_all(self, batch: Batch, staged: StagedBundles, reason: str) -> Settled:
         """Everything waits, of which only the newest is needed."""

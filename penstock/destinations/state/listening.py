@@ -33,8 +33,9 @@ class Listening:
         self._since = time.monotonic()
 
     def compare_clock(self, database_clock: float) -> float:
-        """Begin anew if the database's clock was set forward: what was noted before would look older than it is. Returns
-        by how many seconds it was set. One that is set back makes nothing look older, but may be set right again."""
+        """Begin anew if the database's clock was set forward: what was noted before would look older than it is.
+        Returns by how many seconds it was set. One that is set back makes nothing look older, but may be set right
+        again."""
         ahead = database_clock - time.monotonic()
         by = 0.0 if self._ahead is None else ahead - self._ahead
         if by > TOLERANCE:

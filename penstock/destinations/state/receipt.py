@@ -37,8 +37,18 @@ class Settled:
     due_if_away: float = SOON
 
     @property
+    def ended(self) -> list[tuple[Work, WriteEnd]]:
+        """How writes have ended, as far as that is sure: a database that went away may be another one when it is back,
+        and lack what it had just taken."""
+        return [(work, end) for work, end in self.result.ended if not (self.result.away and isinstance(end, Written))]
+
+    @property
     def written(self) -> list[Bundle]:
         """Also by an earlier attempt."""
+        return [] if self.result.away else self._taken
+
+    @property
+    def _taken(self) -> list[Bundle]:
         now = [bundle for work, end in self.result.ended if isinstance(end, Written) for bundle in work.bundles]
         return [*now, *(bundle for state in self.units.values() for bundle in state.repeated)]
 
@@ -55,7 +65,9 @@ class Settled:
     @property
     def waiting(self) -> list[Waiting]:
         found = [each for state in self.units.values() for each in state.waiting()]
-        return [*found, *(Waiting(each, BUSY) for work in self.result.let_go.values() for each in work.bundles)]
+        found += [Waiting(each, BUSY) for work in self.result.let_go.values() for each in work.bundles]
+        # Whether the database has it is looked up when it is back.
+        return [*(Waiting(each, self.result.away) for each in self._taken if self.result.away), *found]
 
 
 def table_receipt(settled: Settled, waiting_groups: Iterable[str]) -> TableReceipt:
@@ -76,15 +88,15 @@ def _waiting_rows(settled: Settled) -> list[WaitingRows]:
     packs: dict[SourceKind, list[Waiting]] = {}
     for each in settled.waiting:
         packs.setdefault((each.bundle.source, each.bundle.kind), []).append(each)
-    pauses = {
-        (work.unit.source, work.kind.name): end.due for work, end in settled.result.ended if isinstance(end, NotTaken)
-    }
+    pauses = {(work.unit.source, work.kind.name): end.due for work, end in settled.ended if isinstance(end, NotTaken)}
     rows = []
     for key, waiting in packs.items():
         unit = Unit(key[0], settled.kinds[key[1]].group)
         reason, due = waiting[0].reason, pauses.get(key, DEPENDENCY_DUE)
         if unit in settled.result.left:
             reason, due = settled.result.left[unit], settled.due_if_away if settled.result.away else SOON
+        elif reason == settled.result.away:
+            due = settled.due_if_away
         bundles = [each.bundle for each in waiting]
         rows.append(WaitingRows(group_name(*key), _places(bundles), reason, due, WaitingPack.of(bundles).about))
     return rows
@@ -92,10 +104,10 @@ def _waiting_rows(settled: Settled) -> list[WaitingRows]:
 
 def _wakes(settled: Settled, waiting_groups: set[str]) -> list[str]:
     """What waits for a bundle that was written or given up now, or behind a write that has ended."""
-    found = set()
-    for work, end in (*settled.result.ended, *settled.late):
-        if not isinstance(end, NotTaken):
-            found |= {group_name(work.unit.source, kind.name) for kind in settled.kinds.dependents[work.kind.name]}
+    there = {(bundle.source, bundle.kind) for bundle in settled.written}
+    there |= {(work.unit.source, work.kind.name) for work, end in settled.late if not isinstance(end, NotTaken)}
+    there |= {(bundle.source, bundle.kind) for bundle, _ in settled.given_up}
+    found = {group_name(source, kind.name) for source, name in there for kind in settled.kinds.dependents[name]}
     for work, _ in settled.late:
         same_unit = (kind for kind in settled.kinds.values() if kind.group == work.unit.group)
         found |= {group_name(work.unit.source, kind.name) for kind in same_unit}

@@ -87,6 +87,16 @@ class Database:
     def rows(self, table: str, source: str) -> list[dict[str, Any]]:
         return list(self.tables.get((table, source), {}).values())
 
+    def copy(self) -> Callable[[], None]:
+        """Copy what it has; what is returned puts the copy in its place."""
+        tables, versions, written = dict(self.tables), dict(self.versions), list(self.written)
+        positions = {route: dict(each) for route, each in self.positions.items()}
+
+        def put_back() -> None:
+            self.tables, self.versions, self.written, self.positions = tables, versions, written, positions
+
+        return put_back
+
     def check_here(self) -> None:
         if self.away:
             raise TransientError("PEN-TST-001", "the database is away.")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from penstock.conflation.version import Version
-from penstock.destinations.state.store.contract import OnInactive, RestsOn, RowsChanged, StateChange
+from penstock.destinations.state.store.contract import OnInactive, RestsOn, RowsChanged, StateChange, StateStore
 from penstock.destinations.state.store.places import PostgresPlace, open_store
 from penstock.errors import RefusedError, TableRefusedError, TransientError
 from tests.destinations.state.joined_contract import (
@@ -31,6 +31,7 @@ from tests.destinations.state.joined_contract import (
 from tests.destinations.state.store_contract import Row, StoreContract, Target, change, hybrid, known, row
 from tests.support.database import Database
 from tests.support.ports import free_port
+from tests.support.postgres import Server
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,34 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+def write_with_a_new_connection(store: StateStore) -> None:
+    with store.session(), store.session() as session:
+        session.write(change([row(2)], "0.2"))
+
+
+@pytest.mark.parametrize("write", [write_with_a_new_connection, lambda store: store.note_positions("r", {0: 9})])
+def test_nothing_is_written_to_another_server_than_the_one_that_was_asked(write: Callable[[StateStore], None]) -> None:
+    server = Server()
+    server.start()
+    try:
+        with open_store(PostgresPlace(server.url), 2) as store:
+            with store.session() as session:
+                session.write(change([row(1)], route="r", positions={0: 5}))
+            server.stop()
+            server.start()
+            with pytest.raises(TransientError, match="terminating connection"):
+                store.positions("r")
+            with pytest.raises(TransientError, match="was started again, or another one has taken over"):
+                write(store)
+        with open_store(PostgresPlace(server.url), 2) as store:
+            assert store.positions("r") == {0: 5}
+            with store.session() as session:
+                session.write(change([row(2)], "0.2"))
+    finally:
+        server.stop()
+        server.remove()
 
 
 def waiting_for_locks(target: Target) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.destinations.state.store.contract import StateChange
+from penstock.errors import TargetWentBackError
 from penstock.testing.waiting import eventually
 from tests.destinations.state.bundles import Bench, config, items
 from tests.destinations.state.memory_store import Database, MemoryDestination, refuse
@@ -295,3 +296,53 @@ def test_sources_are_not_silent_because_the_clock_of_the_database_was_set(databa
     database.clock_ahead, database.inactive = 3600.0, []
     assert look() == []
     eventually(look, "silent sources are looked for again")
+
+
+def test_what_was_written_just_before_the_database_went_away_is_looked_up_when_it_is_back(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(MemoryDestination(config(workers=1), database), tmp_path / "stage")
+    bench.deliver("A0.1")
+    put_back = database.copy()
+
+    def take_over(change: StateChange) -> None:
+        if change.source == "hub2":
+            # Another server takes over, which lacks what the first one has just taken.
+            put_back()
+            database.away = True
+
+    bench.add("C0.1 CC0.9@0.9")
+    bench.add("A0.2", data=items({"id": 1, "v": "x" * 20_000}))
+    bench.add("A0.1", "hub2", items({"id": 1, "v": "y" * 20_000}))
+    database.before_write = take_over
+    bench.deliver()
+    assert written(database) == ["A0.1"]
+    database.before_write, database.away = lambda change: None, False
+    bench.destination._outage.end()
+    bench.retry()
+    assert sorted(written(database)) == ["A0.1", "A0.1", "A0.2", "C0.1"]
+    assert bench.reasons == ["waits for C 0.9; 0.1 is there"]
+
+
+def test_what_was_written_before_a_crash_releases_what_waits_for_it(bench: Bench, database: Database) -> None:
+    bench.deliver("CC0.1@0.1")
+    bench.deliver("C0.1")
+    assert [*bench.receipts[-1].wakes] == ["hub1\x1fCC"]
+    bench.rewind(1)
+    bench.deliver()
+    assert [*bench.receipts[-1].wakes] == ["hub1\x1fCC"]
+    bench.retry_woken()
+    assert written(database) == ["C0.1", "CC0.1"]
+
+
+def test_a_database_that_lacks_a_retry_alone_is_noticed(bench: Bench, database: Database) -> None:
+    # What waits from the first record on keeps the position where it is.
+    bench.deliver("CC0.9@0.9")
+    bench.deliver("CC0.1@0.1", "hub2")
+    bench.deliver("C0.1", "hub2")
+    put_back = database.copy()
+    bench.retry_woken()
+    assert written(database) == ["C0.1", "CC0.1"]
+    put_back()
+    with pytest.raises(TargetWentBackError):
+        bench.deliver("A0.1")

@@ -156,7 +156,8 @@ class StateStore(ABC):
     @abstractmethod
     def session(self) -> AbstractContextManager[StateSession]:
         """Lend a connection. There are as many as the store was opened for; who comes when all are lent waits. A
-        connection is made when it is first needed, and one that broke is made again."""
+        connection is made when it is first needed, and one that broke is made again; raises ``TransientError`` if that
+        leads to another server than before, which may lack what was written through this store."""
 
     @abstractmethod
     def note_parked(self, source: str, kind: str, parked: Parked) -> None:

@@ -2,11 +2,15 @@
 
 Several engines may write to one database. They take turns to change a table, and at the row of a version, not to write
 rows of different sources.
+
+All connections of a store are to one server, as it was started once: another one that takes over in its place, or a
+copy that was put back, may lack what was read and written through the others.
 """
 
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -18,6 +22,7 @@ from penstock.destinations.state.store.places import PostgresPlace
 from penstock.destinations.state.store.postgres_connection import PostgresStateConnection, postgres_books
 from penstock.destinations.state.store.reserved_tables import OWN_TABLES, TRANSPORT
 from penstock.destinations.state.store.sql_store import SqlStateStore
+from penstock.errors import TransientError
 
 
 @contextmanager
@@ -32,8 +37,9 @@ class _PostgresStateStore(SqlStateStore):
         super().__init__()
         self._place = place
         self._dialect = postgres_dialect(place.database_schema)
-        self._writers = _Pool(place, self._dialect, connections)
-        self._other = _Pool(place, self._dialect, 1)
+        server = _OneServer()
+        self._writers = _Pool(place, self._dialect, connections, server)
+        self._other = _Pool(place, self._dialect, 1, server)
 
     @contextmanager
     def _writer(self) -> Iterator[PostgresStateConnection]:
@@ -72,11 +78,35 @@ class _PostgresStateStore(SqlStateStore):
         self._other.close()
 
 
+class _OneServer:
+    """The server that the first connection led to. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started_at = ""
+
+    def check(self, connection: PostgresStateConnection) -> None:
+        """Raises ``TransientError`` if a connection leads to another server, or to one that was started anew."""
+        with connection.transaction():
+            ((started_at,),) = connection.fetch("SELECT CAST(pg_postmaster_start_time() AS text)")
+        with self._lock:
+            self._started_at = self._started_at or str(started_at)
+            if started_at == self._started_at:
+                return
+        raise TransientError(
+            "PEN-DST-149",
+            f"the server of the database is not the one of {self._started_at} any more: it was started again, or"
+            " another one has taken over.",
+            "Nothing to do: what was written meanwhile is looked up again.",
+        )
+
+
 class _Pool:
     """Connections, each made when it is first needed and again when it broke."""
 
-    def __init__(self, place: PostgresPlace, dialect: PostgresDialect, size: int) -> None:
+    def __init__(self, place: PostgresPlace, dialect: PostgresDialect, size: int, server: _OneServer) -> None:
         self._place = place
+        self._server = server
         self._dialect = dialect
         # The one that was used last is lent first: others may never be needed.
         self._idle: queue.LifoQueue[PostgresStateConnection | None] = queue.LifoQueue()
@@ -101,8 +131,15 @@ class _Pool:
 
     def _connect(self) -> PostgresStateConnection:
         place = self._place
-        made = connect(place.url, self._dialect, place.connect_timeout, place.lock_timeout)
-        return PostgresStateConnection(made, self._dialect)
+        made = PostgresStateConnection(
+            connect(place.url, self._dialect, place.connect_timeout, place.lock_timeout), self._dialect
+        )
+        try:
+            self._server.check(made)
+        except TransientError:
+            made.close()
+            raise
+        return made
 
     def close(self) -> None:
         """Close those that are idle now, and others when they are given back."""
