@@ -17,6 +17,7 @@ Of a pack the bundles count in their order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,7 +25,6 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,6 +41,7 @@ from penstock.flatten.values.to_json import as_text
 from penstock.json.arrow_text import gathered
 from penstock.json.containers import count_elements, element_spans
 from penstock.json.find import Found, find
+from penstock.json.members import drop_members
 from penstock.json.paths import Path, format_path, parse_path
 from penstock.json.tokens import ABSENT, ARRAY, OBJECT, Kind
 
@@ -117,9 +118,9 @@ def _lists_of(rank: int, data: bytes, rules: RowRules) -> Iterator[RowList]:
     found = find_in_data([data], [where, *((*where, name) for name in _HYBRID)])
     _require(found, 1, where, OBJECT, "an object with create, update, delete, resync or resync_metadata")
     begin, end = int(found.value_start[0, 1]), int(found.value_end[0, 1])
-    unknown = orjson.loads(found.buffer[begin:end].tobytes()).keys() - _HYBRID.keys()
-    if unknown:
-        _refuse(f"there is '{min(unknown)[:60]}' at {_shown(where)}, which is none of {', '.join(_HYBRID)}")
+    others = drop_members(pa.array([found.buffer[begin:end].tobytes()], pa.binary()), [(name,) for name in _HYBRID])
+    if (unknown := _first_member(others.data[0].as_py())) is not None:
+        _refuse(f"there is '{unknown[:60]}' at {_shown(where)}, which is none of {', '.join(_HYBRID)}")
     for place, (name, said) in enumerate(_HYBRID.items(), 2):
         if found.kind[0, place] != ABSENT:
             path = (*where, name)
@@ -149,6 +150,16 @@ def _elements(found: Found, place: int, path: Path) -> pa.BinaryArray:
     count = int(count_elements(found.buffer, starts, ends, np.ones(1, np.bool_))[0])
     starts, ends = element_spans(found.buffer, int(starts[0]), int(ends[0]), count)
     return gathered(found.buffer, starts, ends - starts)
+
+
+def _first_member(text: bytes) -> str | None:
+    """The key of an object's first member, as it is written. Its values are not looked into: they may be as deep, and
+    its numbers as large, as they like."""
+    key = _FIRST_KEY.match(text)
+    return None if key is None else key[1].decode()
+
+
+_FIRST_KEY = re.compile(rb'\{\s*"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 
 def _require(found: Found, place: int, path: Path, kind: int, wanted: str) -> None:
@@ -219,8 +230,8 @@ def _refuse_leftovers(unmapped: pa.ChunkedArray, lists: Sequence[RowList]) -> No
     """Refuse rows that have two values for one column."""
     row = pc.index(unmapped.is_valid(), True).as_py()
     if row >= 0:
-        fields = ", ".join(sorted(orjson.loads(unmapped[row].as_py())))
-        _refuse(f"{_place(lists, row)} has two values for one column, or one that no column holds: {fields[:200]}")
+        field = _first_member(unmapped[row].as_py().encode())
+        _refuse(f"{_place(lists, row)} has two values for one column, or one that no column holds: {field}")
 
 
 def _refuse_repeated_keys(table: pa.Table, lists: Sequence[RowList], rules: RowRules) -> None:

@@ -53,6 +53,34 @@ def test_the_pointer_leads_to_the_rows(pointer: str, data: object) -> None:
         assert rows.table.to_pylist() == [{"id": 7}]
 
 
+_DEEP = "[" * 3000 + "]" * 3000
+
+
+@pytest.mark.parametrize("value", ["1e400", r'"\ud800"', _DEEP, "12345678901234567890123"], ids=lambda text: text[:9])
+def test_values_that_few_readers_take_are_kept_whatever_the_bundle_is(value: str) -> None:
+    kept = value[1:-1] if value.startswith('"') else value
+    row = f'{{"id": 1, "v": {value}}}'
+    for rules, data in ((COMPLETE, '{"items": [%s]}'), (DELTA, '{"items": [%s]}'), (HYBRID, '{"create": [%s]}')):
+        rows = rows_of_bundle((data % row).encode(), rules)
+        assert rows.table.column("v").to_pylist() == [kept]
+
+
+@pytest.mark.parametrize("value", ["1e400", r'"\ud800"', _DEEP], ids=lambda text: text[:9])
+@pytest.mark.parametrize(
+    ("rules", "data", "reason"),
+    [
+        (COMPLETE, '{"items": [{"id": 1, "v": %s, "V": 2}]}', "two values for one column, or .*: /V"),
+        (HYBRID, '{"create": [], "other": %s}', "there is 'other' at /"),
+        (HYBRID, r'{ "\ud800\"x" : %s, "create": []}', r"there is '\\ud800\\\"x' at /"),
+    ],
+)
+def test_values_that_few_readers_take_are_in_the_way_of_no_reason(
+    value: str, rules: RowRules, data: str, reason: str
+) -> None:
+    with pytest.raises(RefusedError, match=reason):
+        rows_of_bundle((data % value).encode(), rules)
+
+
 def test_an_empty_array_is_a_bundle_without_rows() -> None:
     rows = rows_of_bundle(b'{"items": [ ]}', COMPLETE)
     assert (rows.table.num_rows, rows.prunes) == (0, True)
