@@ -41,7 +41,7 @@ from penstock.destinations.state.config import KindConfig, StateConfig
 from penstock.destinations.state.listening import Listening
 from penstock.destinations.state.outage import Outage
 from penstock.destinations.state.position_watch import PositionWatch
-from penstock.destinations.state.receipt import Settled, table_receipt
+from penstock.destinations.state.receipt import Settled, groups_behind, table_receipt
 from penstock.destinations.state.shared_store import SharedStore
 from penstock.destinations.state.staged_bundles import StagedBundles, load_staged
 from penstock.destinations.state.stager import BundleStager
@@ -108,11 +108,16 @@ class StateDestination(Destination[StateConfig]):
         return f"{where} can be used; it has the state of {sources} sources"
 
     def look_after(self) -> Collection[str]:
-        """Find the sources that have fallen silent, and a database that has gone back."""
+        """Find the sources that have fallen silent, and a database that has gone back. What waits behind a write is due
+        when that has ended."""
+        self._look_at_database()
+        return groups_behind(self.config.declared, self._slow.ended)
+
+    def _look_at_database(self) -> None:
         now = time.monotonic()
         self._listening.take_turn()
         if now < self._inactive_checked + self._check_every or self._outage.reason() is not None:
-            return ()
+            return
         self._inactive_checked = now
         try:
             with self.open_database() as store:
@@ -124,7 +129,6 @@ class StateDestination(Destination[StateConfig]):
         except TransientError:
             # It can wait for its next turn; what waits at the database cannot, and is tried after this.
             self._listening.interrupt()
-        return ()
 
     def _set_inactive(self, store: StateStore) -> None:
         silent = timedelta(seconds=self.config.inactive_after)

@@ -21,6 +21,9 @@ from penstock.outcome import PLACE_SCHEMA, failure_batch
 SOON = 1.0
 DEPENDENCY_DUE = 60.0
 """Seconds after which a bundle that waits for another is looked at again, if nothing wakes it before."""
+BEHIND_DUE = 10.0
+"""The same for one that waits behind a write that goes on by itself: to look more often would take turns from others,
+and after a restart nobody knows when such a write has ended."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ def _waiting_rows(settled: Settled) -> list[WaitingRows]:
         unit = Unit(key[0], settled.kinds[key[1]].group)
         reason, due = waiting[0].reason, pauses.get(key, DEPENDENCY_DUE)
         if unit in settled.result.left:
-            reason, due = settled.result.left[unit], settled.due_if_away if settled.result.away else SOON
+            reason = settled.result.left[unit]
+            due = settled.due_if_away if settled.result.away else BEHIND_DUE if reason == BUSY else SOON
         elif reason == settled.result.away:
             due = settled.due_if_away
         bundles = [each.bundle for each in waiting]
@@ -102,16 +106,23 @@ def _waiting_rows(settled: Settled) -> list[WaitingRows]:
     return rows
 
 
+def groups_behind(kinds: Kinds, late: Iterable[tuple[Work, WriteEnd]]) -> set[str]:
+    """All that may wait behind writes that nobody waited for, and that have ended: whatever is of their units, which is
+    also where all that depends on them is."""
+    return {
+        group_name(work.unit.source, kind.name)
+        for work, _ in late
+        for kind in kinds.values()
+        if kind.group == work.unit.group
+    }
+
+
 def _wakes(settled: Settled, waiting_groups: set[str]) -> list[str]:
     """What waits for a bundle that was written or given up now, or behind a write that has ended."""
     there = {(bundle.source, bundle.kind) for bundle in settled.written}
-    there |= {(work.unit.source, work.kind.name) for work, end in settled.late if not isinstance(end, NotTaken)}
     there |= {(bundle.source, bundle.kind) for bundle, _ in settled.given_up}
     found = {group_name(source, kind.name) for source, name in there for kind in settled.kinds.dependents[name]}
-    for work, _ in settled.late:
-        same_unit = (kind for kind in settled.kinds.values() if kind.group == work.unit.group)
-        found |= {group_name(work.unit.source, kind.name) for kind in same_unit}
-    return sorted(found & waiting_groups)
+    return sorted((found | groups_behind(settled.kinds, settled.late)) & waiting_groups)
 
 
 def _places(bundles: Sequence[Bundle]) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.conflation.bundle import Unit
 from penstock.conflation.unit_state import UnitState, Work
+from penstock.destinations.state.receipt import BEHIND_DUE
 from penstock.destinations.state.store.contract import RowsChanged, StateChange
 from penstock.destinations.state.writing.joined_writes import MOST, JoinedWrites, JoinHistory
 from penstock.destinations.state.writing.write_ends import Away, NotTaken, Separated, WriteEnd, Written
@@ -329,8 +330,12 @@ def test_a_slow_source_waits_alone_and_its_write_counts_once(tmp_path: Path) -> 
     bench.deliver("A0.2")
     assert bench.waits == 2, "what is being written is not superseded"
     assert database.positions["state"] == {0: 0}
+    # Nobody asks in vain before the write has ended, and then at once.
+    assert {each.due for each in bench.waiting} == {BEHIND_DUE}
+    assert bench.destination.look_after() == set()
     released.set()
     eventually(lambda: database.open_stores == 0, "the slow write ends")
+    assert "slow\x1fA" in bench.destination.look_after()
     bench.deliver("A0.3")
     assert bench.receipts[-1].wakes == ["slow\x1fA"]
     bench.retry_woken()

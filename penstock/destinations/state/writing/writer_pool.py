@@ -43,6 +43,12 @@ class SlowUnits:
         with self._lock:
             return dict(self._busy)
 
+    @property
+    def ended(self) -> list[tuple[Work, WriteEnd]]:
+        """How such writes have ended, as far as nobody has taken it yet."""
+        with self._lock:
+            return list(self._ended)
+
     def take_ended(self) -> list[tuple[Work, WriteEnd]]:
         """How such writes have ended, since this was asked last."""
         with self._lock:
