@@ -25,7 +25,7 @@ from penstock.conflation.bundle_rules import (
     wrong_text,
 )
 from penstock.conflation.kinds import Kinds, Sync
-from penstock.conflation.newest import Flags
+from penstock.conflation.newest import Flags, VersionColumn
 from penstock.conflation.version import VERSION_PATTERN
 from penstock.outcome import concat_failures, failures_of
 from penstock.record import Header
@@ -150,15 +150,24 @@ def _check_versions(check: _Check, texts: BundleTexts) -> None:
 
 
 def _check_relations(check: _Check, texts: BundleTexts, kinds: Kinds) -> None:
-    """Fail bundles that leave out a version which their kind needs."""
+    """Fail bundles that leave out a version which their kind needs, or name two of one kind."""
     column = texts.column(Header.KIND)
     deltas = [kind.name for kind in kinds.values() if kind.sync is Sync.DELTA]
-    without_base = ~texts.is_there(Header.BASE)
+    without_base, are_deltas = (
+        ~texts.is_there(Header.BASE),
+        _flags(pc.is_in(column, value_set=pa.array(deltas, pa.string()))),
+    )
     check.fail(
-        without_base & _flags(pc.is_in(column, value_set=pa.array(deltas, pa.string()))),
+        without_base & are_deltas,
         BadBundle.MISSING_BASE,
         "it is a change and has no base: the version of what it changes",
     )
+    if (both := are_deltas & texts.is_there(Header.DEPENDS_ON) & check.good).any():
+        # What a change depends on is what it changes.
+        needs, base = (VersionColumn.parse(texts.column(name)) for name in (Header.DEPENDS_ON, Header.BASE))
+        differ = (needs.incarnation != base.incarnation) | (needs.generation != base.generation)
+        what = "it is a change of its base, and depends_on is another version of the same kind: '{}'; leave it out"
+        check.fail(both & differ, BadBundle.BAD_BUNDLE, what, texts.column(Header.DEPENDS_ON))
     for kind in kinds.values():
         needed = kind.depends_on
         if needed is not None and not needed.implicit:

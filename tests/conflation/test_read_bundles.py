@@ -52,6 +52,8 @@ GOOD: list[Mapping[str, str]] = [
     {**DESCRIBED, "kind": "CC", "depends_on": "0.2"},
     {**DESCRIBED, "kind": "D", "base": "0.2"},
     {**DESCRIBED, "kind": "D", "base": "0.2", "depends_on": "0.2"},
+    {**DESCRIBED, "kind": "D", "base": "0.2", "depends_on": "00.02"},
+    {**DESCRIBED, "kind": "CC", "base": "0.2", "depends_on": "0.3"},
     {**DESCRIBED, "kind": "I"},
     {**DESCRIBED, "kind": "H"},
     {**DESCRIBED, "source": "//hub.example/a b?ü=\U0001f600"},
@@ -92,6 +94,8 @@ BAD: list[tuple[Mapping[str, str], str, str]] = [
     ({**DESCRIBED, "base": "-1.0"}, "bad_version", "its base is '-1.0'"),
     ({**DESCRIBED, "kind": "D"}, "missing_base", "it is a change and has no base"),
     ({**DESCRIBED, "kind": "D", "depends_on": "0.1"}, "missing_base", "it is a change and has no base"),
+    ({**DESCRIBED, "kind": "D", "base": "0.2", "depends_on": "0.1"}, "bad_bundle", "of the same kind: '0.1'; leave it"),
+    ({**DESCRIBED, "kind": "D", "base": "0.2", "depends_on": "1.2"}, "bad_bundle", "it is a change of its base, and"),
     ({**DESCRIBED, "kind": "CC"}, "missing_dependency", "it has no depends_on: the version of C that"),
 ]
 
