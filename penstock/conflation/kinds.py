@@ -98,5 +98,10 @@ class Kinds(Mapping[str, Kind]):
                 f"the kind '{kind.name}' depends on '{needed.kind}': give it a higher priority number, so that it is"
                 " written later"
             )
+        if kind.sync is Sync.DELTA and base.sync is not Sync.COMPLETE:
+            raise ValueError(
+                f"the kind '{kind.name}' is a delta, and '{base.name}', which it changes, is {base.sync}: only a"
+                " complete bundle has all that older changes said"
+            )
         if kind.sync is Sync.DELTA and needed.implicit:
             raise ValueError(f"the kind '{kind.name}' is a delta: its bundles name their base, so implicit is wrong")

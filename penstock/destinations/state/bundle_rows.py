@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from penstock.conflation.fold_rows import Said, fold_rows, object_numbers
 from penstock.conflation.kinds import Sync
+from penstock.destinations.state.config import MAX_NAME
 from penstock.destinations.state.store.contract import StateRows
 from penstock.errors import RefusedError
 from penstock.flatten.column import Column
@@ -46,8 +47,6 @@ from penstock.json.paths import Path, format_path, parse_path
 from penstock.json.tokens import ABSENT, ARRAY, OBJECT, Kind
 
 MOST_COLUMNS = 1_000
-MAX_NAME = 63
-"""The longest name of a column that every store takes."""
 MOST_CELLS = 64_000_000
 """Rows times columns: memory grows with them, however few are filled."""
 

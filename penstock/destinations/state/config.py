@@ -12,10 +12,14 @@ from penstock.config.component import ComponentConfig, DestinationConfig
 from penstock.config.value_types.config_paths import LocalPath
 from penstock.config.value_types.database_url import PostgresUrl
 from penstock.config.value_types.quantities import Duration
+from penstock.conflation.bundle import NAME_RULE, is_name
 from penstock.conflation.kinds import Dependency, Kind, Kinds, Match, Sync
 from penstock.destinations.state.store.reserved_tables import OWN_TABLES
+from penstock.flatten.column_naming import column_name
 from penstock.json.paths import parse_path
 
+MAX_NAME = 63
+"""The longest name of a table or column that every store takes, in bytes."""
 MOST_WORKERS = 100
 """Connections: a server that nobody has set up for more takes as many."""
 
@@ -86,17 +90,41 @@ class KindConfig(ComponentConfig):
     def _names_fields_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(value):
             raise ValueError("a field of the key has no name; write key: [id]")
-        if len(set(value)) < len(value):
+        columns = _columns(value)
+        if len(set(columns)) < len(columns):
             raise ValueError("a field is named twice; name each once")
-        if "source" in value:
+        if "source" in columns:
             raise ValueError("the source is part of every key; name only the fields of a row")
         return value
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not is_name(value):
+            raise ValueError(f"no bundle can be of this kind; {NAME_RULE}")
+        return value
+
+    @field_validator("table")
+    @classmethod
+    def _fits_a_store(cls, value: str) -> str:
+        if len(value.encode()) > MAX_NAME or not is_name(value):
+            raise ValueError(f"a table's name has at most {MAX_NAME} bytes, none of them a control character")
+        return value
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the key, without the source."""
+        return _columns(self.key)
 
     @property
     def kind(self) -> Kind:
         needed = self.depends_on
         dependency = None if needed is None else Dependency(needed.kind, needed.match, needed.implicit)
         return Kind(self.name, self.priority, self.sync, dependency, self.group)
+
+
+def _columns(key: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(column_name(parse_path(field), MAX_NAME) for field in key)
 
 
 class StateConfig(DestinationConfig):
@@ -160,23 +188,33 @@ class StateConfig(DestinationConfig):
             raise ValueError(f"kinds: {error}") from None
         tables: dict[str, KindConfig] = {}
         wholes: dict[str, KindConfig] = {}
+        # DuckDB does not tell capitals from small letters.
+        of = {kind.name: kind.table if self.path is None else kind.table.lower() for kind in self.kinds}
         for kind in self.kinds:
             if kind.table.lower() in OWN_TABLES:
                 raise ValueError(
                     f"kinds: the table '{kind.table}' of '{kind.name}' is one that Penstock keeps itself; give the kind"
                     " another table"
                 )
-            if kind.sync is Sync.COMPLETE and (whole := wholes.setdefault(kind.table, kind)) is not kind:
+            if kind.sync is Sync.COMPLETE and (whole := wholes.setdefault(of[kind.name], kind)) is not kind:
                 raise ValueError(
                     f"kinds: '{whole.name}' and '{kind.name}' are complete and share the table '{kind.table}': each"
                     " would delete the rows of the other; give them tables of their own"
                 )
-            other = tables.setdefault(kind.table, kind)
-            if set(other.key) != set(kind.key):
+            other = tables.setdefault(of[kind.name], kind)
+            if set(other.key_columns) != set(kind.key_columns):
                 raise ValueError(
                     f"kinds: '{other.name}' and '{kind.name}' share the table '{kind.table}' and have different keys;"
                     " give them the same key, or tables of their own"
                 )
+            if other.group != kind.group:
+                raise ValueError(
+                    f"kinds: '{other.name}' and '{kind.name}' share the table '{kind.table}' and are in different"
+                    " groups, so both would write it at once; put them in one group, or give them tables of their own"
+                )
+            base = kind.depends_on.kind if kind.sync is Sync.DELTA and kind.depends_on is not None else kind.name
+            if of[kind.name] != of[base]:
+                raise ValueError(f"kinds: '{kind.name}' has changes of '{base}' and another table; give it the same")
         return self
 
     @cached_property

@@ -35,7 +35,7 @@ from penstock.destinations.contract import (
     TargetPosition,
 )
 from penstock.destinations.source_states import SourceStates
-from penstock.destinations.state.bundle_rows import MAX_NAME, RowRules
+from penstock.destinations.state.bundle_rows import RowRules
 from penstock.destinations.state.bundle_tallies import bundle_tallies
 from penstock.destinations.state.config import KindConfig, StateConfig
 from penstock.destinations.state.listening import Listening
@@ -52,8 +52,6 @@ from penstock.destinations.state.writing.bundle_writer import BundleWriter, Hist
 from penstock.destinations.state.writing.write_ends import Written
 from penstock.destinations.state.writing.writer_pool import PoolResult, SlowUnits, WriterPool
 from penstock.errors import PenstockError, TransientError
-from penstock.flatten.column_naming import column_name
-from penstock.json.paths import parse_path
 
 _log = logging.getLogger("penstock")
 
@@ -263,5 +261,4 @@ def _told(route: str) -> str:
 
 
 def _table_rules(kind: KindConfig) -> TableRules:
-    key = tuple(column_name(parse_path(field), MAX_NAME) for field in kind.key)
-    return TableRules(kind.table, RowRules(kind.rows, key, kind.sync))
+    return TableRules(kind.table, RowRules(kind.rows, kind.key_columns, kind.sync))

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 
 CLUSTERS = {"name": "clusters", "priority": 0, "table": "clusters", "rows": "/items", "key": ["id"]}
 POLICIES = {**CLUSTERS, "name": "policies", "priority": 1, "table": "policies"}
+CHANGES = {"sync": "delta", "depends_on": "clusters", "table": "clusters"}
 
 
 def read(*kinds: dict[str, Any], **options: Any) -> StateConfig:
@@ -59,6 +60,23 @@ def test_what_is_not_said_has_a_sensible_value() -> None:
             "give them the same key",
         ),
         ([CLUSTERS, {**POLICIES, "table": "clusters"}], {}, "each would delete the rows of the other"),
+        ([CLUSTERS, {**POLICIES, "table": "Clusters"}], {}, "each would delete the rows of the other"),
+        ([CLUSTERS, {**POLICIES, "table": "clusters", "sync": "hybrid", "group": "b"}], {}, "put them in one group"),
+        (
+            [CLUSTERS, {**POLICIES, "sync": "delta", "depends_on": "clusters"}],
+            {},
+            "and another table; give it the same",
+        ),
+        (
+            [{**CLUSTERS, "sync": "hybrid"}, {**POLICIES, **CHANGES}],
+            {},
+            "'clusters', which it changes, is hybrid: only a complete bundle has all",
+        ),
+        ([{**CLUSTERS, "key": ["id", "/ID"]}], {}, "name each once"),
+        ([{**CLUSTERS, "key": ["/Source"]}], {}, "the source is part of every key"),
+        ([{**CLUSTERS, "name": "a\x1fb"}], {}, "no bundle can be of this kind"),
+        ([{**CLUSTERS, "table": "é" * 32}], {}, "at most 63 bytes"),
+        ([{**CLUSTERS, "table": "a\0"}], {}, "none of them a control character"),
         ([{**CLUSTERS, "table": "Transport"}], {}, "is one that Penstock keeps itself; give the kind another table"),
         ([CLUSTERS], {"workers": 0}, "workers"),
         ([CLUSTERS], {"max_attempts": 0}, "max_attempts"),
@@ -70,6 +88,12 @@ def test_a_mistake_names_the_key_and_the_fix(kinds: list[Any], options: dict[str
     with pytest.raises(ValidationError) as caught:
         read(*kinds, **options)
     assert message in str(caught.value)
+
+
+def test_postgres_tells_tables_apart_by_capitals_and_keys_may_be_spelled_as_paths() -> None:
+    address = {"path": None, "url": "postgresql://a@b/c"}
+    read(CLUSTERS, {**POLICIES, "table": "Clusters"}, **address)
+    read(CLUSTERS, {**POLICIES, **CHANGES, "key": ["/id"]})
 
 
 def test_a_route_that_keeps_state_cannot_stop_before_a_record(tmp_path: Path) -> None:
