@@ -29,9 +29,9 @@ def forget(
         require_yes(f"Delete all rows and versions of source '{printable(source)}'?")
     with open_pipeline(config) as pipeline:
         done = forget_source(pipeline, source, route)
-    if json:
-        print_json([asdict(each) for each in done])
-        return
-    for each in done:
-        waited = f", {counted(each.waiting, 'bundle')} that waited skipped" if each.waiting else ""
-        sys.stdout.write(f"{each.route}: {counted(each.rows, 'row')} of {printable(source)} deleted{waited}\n")
+        if json:
+            print_json([asdict(each) for each in done])
+            return
+        for each in done:
+            waited = f", {counted(each.waiting, 'bundle')} that waited skipped" if each.waiting else ""
+            sys.stdout.write(f"{each.route}: {counted(each.rows, 'row')} of {printable(source)} deleted{waited}\n")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,6 +15,10 @@ from penstock.destinations.contract import GROUP_SEPARATOR
 from penstock.destinations.source_states import SourceStates
 from penstock.engine.pipeline import Pipeline
 from penstock.errors import PenstockError, TransientError
+
+PATIENCE = 5.0
+"""Seconds for which a database is asked again that cannot be asked."""
+PAUSE = 0.05
 
 
 @dataclass(frozen=True)
@@ -79,16 +83,16 @@ class Forgotten:
     """How many bundles of it waited: they are skipped."""
 
 
-def forget_source(pipeline: Pipeline, source: str, route: str | None = None) -> list[Forgotten]:
-    """Delete all rows and versions of a source, and what waits of it. Its next bundle makes it known again."""
-    done = []
+def forget_source(pipeline: Pipeline, source: str, route: str | None = None) -> Iterator[Forgotten]:
+    """Delete all rows and versions of a source, and what waits of it, route by route. Its next bundle makes it known
+    again. Raises ``TransientError`` for a database that cannot be asked; what was told before is done."""
     for name in _routes(pipeline, route):
         known = {*pipeline.ledger.tallies(name), *(group.group for group in pipeline.ledger.postponed(name))}
         with _open(pipeline, name) as states:
             # What waits goes first: it must not be written after the rest is gone.
             waiting = pipeline.ledger.forget_waiting(name, [each for each in known if _split(each)[0] == source])
-            done.append(Forgotten(name, states.forget(source), waiting))
-    return done
+            done = Forgotten(name, states.forget(source), waiting)
+        yield done
 
 
 def _status(pipeline: Pipeline, route: str) -> ConflationStatus:
@@ -149,10 +153,24 @@ def _routes(pipeline: Pipeline, route: str | None) -> list[str]:
     return found
 
 
-def _open(pipeline: Pipeline, route: str) -> AbstractContextManager[SourceStates]:
-    opened = pipeline.plan(route).destination().open_states()
-    assert opened is not None, "a destination that conflates what waits keeps state"
-    return opened
+@contextmanager
+def _open(pipeline: Pipeline, route: str) -> Iterator[SourceStates]:
+    """Raises ``TransientError`` if the database cannot be asked. One in a file has one user at a time: the engine's
+    turns are short."""
+    deadline = time.monotonic() + PATIENCE
+    with ExitStack() as stack:
+        while True:
+            opened = pipeline.plan(route).destination().open_states()
+            assert opened is not None, "a destination that conflates what waits keeps state"
+            try:
+                states = stack.enter_context(opened)
+            except TransientError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE)
+            else:
+                break
+        yield states
 
 
 def _split(group: str) -> tuple[str, str]:

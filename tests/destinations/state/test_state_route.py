@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from threading import Event
 from typing import Any
 
@@ -236,6 +240,26 @@ def test_a_forgotten_source_is_gone_and_comes_back_with_its_next_bundle(route: R
     assert route.hold == 3
     route.deliver("A0.1")
     assert route.versions == {"A": "0.1"}
+
+
+@pytest.mark.parametrize("route", ["duckdb"], indirect=True)
+def test_who_asks_waits_for_the_turn_of_the_engine(route: Route) -> None:
+    route.deliver("A0.1")
+    program = "import duckdb, sys; found = duckdb.connect(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    path = str(route.destination.config.path)
+    with (
+        subprocess.Popen([sys.executable, "-c", program, path], stdin=PIPE, stdout=PIPE) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
+        asked = [pool.submit(conflation_status, route.opened), pool.submit(list, forget_source(route.opened, "hub1"))]
+        assert not wait(asked, timeout=0.5).done
+        other.stdin.close()
+        ((status,), (done,)) = (each.result() for each in asked)
+    assert status.unavailable is None
+    assert done.rows == 1
 
 
 def test_a_route_that_keeps_no_state_has_none_to_show(tmp_path: Path) -> None:
