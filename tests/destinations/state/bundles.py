@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.conflation.bundle import Bundle
 from penstock.destinations.contract import Batch, Part, TableReceipt, WaitingRows
@@ -67,6 +66,8 @@ class Bench:
     receipts: list[TableReceipt] = field(default_factory=list)
     number: int = 0
     read: int = 0
+    partitions: int = 1
+    """Records go to them by turns, as with several workers of a collector."""
 
     def add(self, text: str, source: str = "hub1", data: object = None) -> None:
         """Bundles come to the log."""
@@ -79,15 +80,15 @@ class Bench:
         first, self.read = self.read, len(self.log)
         if first == self.read:
             return None
-        return self._write({0: (first, self.read)}, range(first, self.read), [])
+        before, after = self.upto(first), self.upto(self.read)
+        return self._write({p: (before[p], after[p]) for p in before}, range(first, self.read), [])
 
     def retry(self, groups: Sequence[str] | None = None) -> TableReceipt | None:
         """What waits, or of it these groups, is given to the destination once more."""
         chosen = [each for each in self.waiting if groups is None or each.group in groups]
         if not chosen:
             return None
-        offsets = sorted(offset for each in chosen for offset in each.places.column("offset").to_pylist())
-        return self._write({}, offsets, chosen)
+        return self._write({}, sorted(at for each in chosen for at in self.numbers(each.places)), chosen)
 
     def retry_woken(self) -> TableReceipt | None:
         return self.retry(list(self.receipts[-1].wakes)) if self.receipts[-1].wakes else None
@@ -97,34 +98,38 @@ class Bench:
         self.read = offset
         kept = []
         for each in self.waiting:
-            places = each.places.filter(pc.less(each.places.column("offset"), offset))
+            places = each.places.filter(pa.array([number < offset for number in self.numbers(each.places)]))
             if places.num_rows:
                 kept.append(replace(each, places=places))
         self.waiting = kept
         self.counts = Counter(before=offset - self.waits)
 
-    def stage(self, offsets: Sequence[int], cut: int = 0) -> tuple[list[Part], list[Outcome]]:
-        """Stages records in one task, or in two that are cut at an offset."""
+    def stage(self, numbers: Sequence[int], cut: int = 0) -> tuple[list[Part], list[Outcome]]:
+        """Stages records in a task for each partition, or in two that are cut at a record."""
         parts, outcomes = [], []
-        for some in ([at for at in offsets if at < cut], [at for at in offsets if at >= cut]):
-            if some:
+        for partition in range(self.partitions):
+            own = [at for at in numbers if at % self.partitions == partition]
+            for some in ([at for at in own if at < cut], [at for at in own if at >= cut]):
+                if not some:
+                    continue
                 stager = self.destination.stager(self.folder, {})
-                placed = with_places(entries(self.log[at] for at in some), 0, pa.array(some, pa.int64()))
+                offsets = pa.array([at // self.partitions for at in some], pa.int64())
+                placed = with_places(entries(self.log[at] for at in some), partition, offsets)
                 outcomes.append(stager.add(placed))
                 parts += stager.finish()
         return parts, outcomes
 
     def _write(
-        self, ranges: Mapping[int, tuple[int, int]], offsets: Sequence[int], given: Sequence[WaitingRows]
+        self, ranges: Mapping[int, tuple[int, int]], numbers: Sequence[int], given: Sequence[WaitingRows]
     ) -> TableReceipt | None:
         self.folder.mkdir(exist_ok=True)
-        parts, outcomes = self.stage(offsets)
+        parts, outcomes = self.stage(numbers)
         self.number += 1
         others = [each for each in self.waiting if each not in given]
         names: dict[str, list[str]] = {}
         for each in others:
             names.setdefault(each.group, []).append(each.about)
-        batch = Batch("ledger", "state", self.number, ranges, waiting_groups=names, read_upto={0: self.read})
+        batch = Batch("ledger", "state", self.number, ranges, waiting_groups=names, read_upto=self.upto(self.read))
         receipt = self.destination.write(batch, parts)
         failed = sum(outcome.failures.num_rows for outcome in outcomes)
         self.counts["failed"] += failed
@@ -141,6 +146,15 @@ class Bench:
         self.receipts.append(table)
         assert sum(self.counts.values()) + self.waits == self.read, "what came is not what was counted"
         return table
+
+    def numbers(self, places: pa.RecordBatch) -> list[int]:
+        """The places of records in the log over all partitions."""
+        columns = (places.column(name).to_pylist() for name in ("partition", "offset"))
+        return [offset * self.partitions + partition for partition, offset in zip(*columns, strict=True)]
+
+    def upto(self, number: int) -> dict[int, int]:
+        """Where each partition stands when so many records are read."""
+        return {p: -(-(number - p) // self.partitions) for p in range(self.partitions)}
 
     @property
     def waits(self) -> int:

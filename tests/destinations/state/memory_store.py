@@ -62,10 +62,9 @@ class Database:
     open_stores: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def position(self) -> int:
-        """Of the route of ``Bench``, which has one partition."""
-        return self.positions.get("state", {}).get(0, 0)
+    def position(self, partition: int = 0) -> int:
+        """Of the route of ``Bench``."""
+        return self.positions.get("state", {}).get(partition, 0)
 
     @property
     def violations(self) -> list[str]:

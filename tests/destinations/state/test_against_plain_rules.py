@@ -34,11 +34,12 @@ versions = st.builds("{}.{}".format, st.integers(0, 1), st.integers(0, 3))
 class Machine(RuleBasedStateMachine):
     database: Database | WatchedPostgres
     writers = 10
+    partitions = 1
 
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.bench = Bench(self.new_destination(), Path(self._folder.name) / "stage")
+        self.bench = Bench(self.new_destination(), Path(self._folder.name) / "stage", partitions=self.partitions)
         self.is_replayed = False
 
     @abstractmethod
@@ -92,8 +93,10 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def the_position_is_never_past_what_waits(self) -> None:
         """But for what was read again: the position does not go back for it."""
-        first = min((each.places.column("offset")[0].as_py() for each in self.bench.waiting), default=self.bench.read)
-        assert self.is_replayed or self.database.position <= first
+        waiting = sorted(number for each in self.bench.waiting for number in self.bench.numbers(each.places))
+        for partition, upto in self.bench.upto(self.bench.read).items():
+            own = (number // self.partitions for number in waiting if number % self.partitions == partition)
+            assert self.is_replayed or self.database.position(partition) <= next(own, upto)
 
     def end_troubles(self) -> None:
         self.database.refuse(())
@@ -136,12 +139,12 @@ class Machine(RuleBasedStateMachine):
         plain.processed = {name: done.version for (of, name), done in self.database.versions.items() if of == source}
         for each in self.bench.waiting:
             if each.group == f"{source}\x1f{kind}":
-                for offset in each.places.column("offset").to_pylist():
-                    headers = self.bench.log[offset].headers
+                for number in self.bench.numbers(each.places):
+                    headers = self.bench.log[number].headers
                     words = f"{kind}{headers['version']}"
                     words += f"@{headers['depends_on']}" if "depends_on" in headers else ""
                     words += f"^{headers['base']}" if "base" in headers else ""
-                    plain.insert(bundle(words, offset, source))
+                    plain.insert(bundle(words, number, source))
         first = min(plain.needed, key=lambda each: each.version, default=None)
         return first is not None and not plain.is_met(first)
 
@@ -171,6 +174,12 @@ class InMemoryByOneWriter(InMemory):
     """All sources wait for one writer, who writes what he can together."""
 
     writers = 1
+
+
+class InMemoryOverThreePartitions(InMemory):
+    """As the records of a collector with three workers come."""
+
+    partitions = 3
 
 
 class InPostgres(Machine):
@@ -207,6 +216,7 @@ def data_of(found: Bundle) -> Mapping[str, object]:
 
 TestInMemory = InMemory.TestCase
 TestInMemoryByOneWriter = InMemoryByOneWriter.TestCase
+TestInMemoryOverThreePartitions = InMemoryOverThreePartitions.TestCase
 
 
 def test_in_postgres_no_order_of_events_violates_a_rule(postgres_url: str) -> None:

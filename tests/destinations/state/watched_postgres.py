@@ -107,9 +107,11 @@ class WatchedPostgres:
     def written(self) -> list[tuple[Any, ...]]:
         return self.database.ask("SELECT source, kind, incarnation, generation FROM seen_writes ORDER BY id")
 
-    @property
-    def position(self) -> int:
-        found = self.database.ask("SELECT payload ->> 'offset' FROM transport WHERE name = 'state'")
+    def position(self, partition: int = 0) -> int:
+        found = self.database.ask(
+            "SELECT payload ->> 'offset' FROM transport WHERE name = 'state'"
+            f" AND CAST(payload ->> 'partition' AS int) = {partition}"
+        )
         return int(found[0][0]) if found else 0
 
     def values(self, table: str, source: str) -> list[str]:
