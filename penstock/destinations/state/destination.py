@@ -88,10 +88,15 @@ class StateDestination(Destination[StateConfig]):
         return Receipt([replace(receipt, tallies=bundle_tallies(settled, is_new=bool(batch.ranges)))])
 
     def position(self, route: str) -> Mapping[int, TargetPosition] | None:
-        if self.config.path is not None and not self.config.path.exists():
-            return {}
-        with self.open_database() as store:
-            needs, told = store.positions(route), store.positions(_told(route))
+        needs: Mapping[int, int] = {}
+        told: Mapping[int, int] = {}
+        # A file that is not there is not made by who asks.
+        if self.config.path is None or self.config.path.exists():
+            with self.open_database() as store:
+                needs, told = store.positions(route), store.positions(_told(route))
+        if self._watch.has_gone_back:
+            # Perhaps it lacks a retry alone, which nobody sees who has not seen it go back.
+            told = {}
         # Whoever asks goes back to there.
         self._watch.forget()
         return {partition: TargetPosition(needs[partition], told.get(partition, 0)) for partition in needs}

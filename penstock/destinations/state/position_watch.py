@@ -21,6 +21,8 @@ class PositionWatch:
 
     def __init__(self) -> None:
         self._last: Positions = {}
+        self.has_gone_back = False
+        """Whether ``check`` has found that, and nobody has looked since where the database stands."""
 
     def check(self, store: StateStore) -> None:
         """Raises ``TargetWentBackError`` if the database has gone back since ``note``."""
@@ -30,6 +32,7 @@ class PositionWatch:
         for (name, partition), last in known.items():
             now = there.get((name, partition), 0)
             if now < last:
+                self.has_gone_back = True
                 raise TargetWentBackError(
                     "PEN-DST-147",
                     f"the database has gone back: '{name}' stood at offset {last} of partition {partition}, and stands"
@@ -40,6 +43,7 @@ class PositionWatch:
     def forget(self) -> None:
         """Called when the route has looked itself where the database stands."""
         self._last = {}
+        self.has_gone_back = False
 
     def note(self, store: StateStore, *names: str) -> None:
         """Remember where the database stands."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.conflation.bundle import Bundle
 from penstock.conflation.version import Version, parse_version
 from penstock.destinations.state.destination import StateDestination
+from penstock.destinations.state.store.contract import StateChange
+from penstock.destinations.state.writing.joined_writes import SMALL
+from penstock.errors import TargetWentBackError
 from tests.conflation.reference import PlainUnit
 from tests.conflation.samples import KINDS, bundle
 from tests.destinations.state.bundles import Bench, config, items
@@ -63,10 +66,13 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.waiting)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
-        # All groups of a source that are due, or none of it, as the engine does.
+        self.bench.retry(self.some_groups(data))
+
+    def some_groups(self, data: st.DataObject) -> list[str]:
+        """All groups of a source that are due, or none of it, as the engine does."""
         sources = sorted({each.group.partition("\x1f")[0] for each in self.bench.waiting})
         chosen = data.draw(st.sets(st.sampled_from(sources), min_size=1))
-        self.bench.retry([each.group for each in self.bench.waiting if each.group.partition("\x1f")[0] in chosen])
+        return [each.group for each in self.bench.waiting if each.group.partition("\x1f")[0] in chosen]
 
     @rule(kinds=st.sets(st.sampled_from(sorted(KINDS)), max_size=2))
     def refuse_kinds(self, kinds: set[str]) -> None:
@@ -182,6 +188,106 @@ class InMemoryOverThreePartitions(InMemory):
     partitions = 3
 
 
+class OlderCopies(InMemoryByOneWriter):
+    """The database is replaced by an older copy of it, between two batches or in the midst of one."""
+
+    partitions = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._put_back = self.database.copy()
+
+    def new_destination(self) -> StateDestination:
+        address = {"path": None, "url": "postgresql://nobody@localhost/none"}
+        found = MemoryDestination(config(max_attempts=1_000, workers=self.writers, **address), self.database)
+        found._check_every = 0.0
+        return found
+
+    @rule()
+    def copy(self) -> None:
+        self._put_back = self.database.copy()
+
+    @rule()
+    def put_back(self) -> None:
+        self.is_replayed = True
+        self._put_back()
+        self._put_back = self.database.copy()
+
+    @rule(number=st.integers(0, 3))
+    def take_over(self, number: int) -> None:
+        """Within the next batch, when so many more writes have begun: then its connections break, too."""
+        left = iter(range(number))
+
+        def replace(change: StateChange) -> None:
+            if next(left, None) is None and not self.database.away:
+                self.database.away = True
+                self.put_back()
+
+        self.database.before_write = replace
+
+    @rule(source=st.sampled_from(SOURCES), take_over=st.booleans())
+    def lose_the_last(self, source: str, take_over: bool) -> None:
+        """Of a batch, or of a retry, all that was written is lost: the copy was made just before it."""
+        self.settle()
+        self.database.refuse(() if take_over else "A")
+        for each in SOURCES:
+            version = f"9.{len(self.bench.log)}"
+            # Too large to be written with others.
+            self.bench.add(f"A{version}", each, items({"id": "1", "v": version, "more": "x" * SMALL}))
+        if take_over:
+            self.copy()
+            self.take_over(SOURCES.index(source))
+            self.bench.deliver()
+        else:
+            self.bench.deliver()
+            self.copy()
+            self.database.refuse(())
+            self.bench.retry([f"{source}\x1fA"])
+            self.put_back()
+        self.settle()
+
+    @rule()
+    def restart(self) -> None:
+        # Whoever has not seen it go back does not know that it lacks a retry alone.
+        self.settle()
+        super().restart()
+
+    @rule()
+    def deliver(self) -> None:
+        self.go_back_if_needed(self.bench.deliver)
+
+    @precondition(lambda self: self.bench.waiting)
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        groups = self.some_groups(data)
+        self.go_back_if_needed(lambda: self.bench.retry(groups))
+
+    @rule()
+    def settle(self) -> None:
+        self.end_troubles()
+        self.go_back_if_needed(self.bench.destination.look_after)
+        super().settle()
+
+    def go_back_if_needed(self, write: Callable[[], object]) -> None:
+        """As the engine does when the destination says that its database has gone back."""
+        unread = self.bench.read
+        try:
+            write()
+        except TargetWentBackError:
+            self.bench.read = unread
+            said = self.bench.destination.position("state")
+            assert said is not None
+            count, upto = self.partitions, self.bench.upto(unread)
+            waiting = [number for each in self.bench.waiting for number in self.bench.numbers(each.places)]
+            back_to = []
+            for partition in range(count):
+                needs, told = said.get(partition, (0, 0))
+                hold = min((at // count for at in waiting if at % count == partition), default=upto[partition])
+                if needs < hold or told < upto[partition]:
+                    back_to.append(min(needs, hold) * count + partition)
+            self.bench.rewind(min(back_to, default=unread))
+
+
 class InPostgres(Machine):
     database: WatchedPostgres
     writers = 2
@@ -216,6 +322,8 @@ def data_of(found: Bundle) -> Mapping[str, object]:
 
 TestInMemory = InMemory.TestCase
 TestInMemoryByOneWriter = InMemoryByOneWriter.TestCase
+TestOlderCopies = OlderCopies.TestCase
+TestOlderCopies.settings = settings(max_examples=20, stateful_step_count=20)
 TestInMemoryOverThreePartitions = InMemoryOverThreePartitions.TestCase
 
 

@@ -320,6 +320,26 @@ def test_an_older_copy_of_the_database_gets_again_what_it_lacks(
 
 
 @pytest.mark.parametrize("route", ["duckdb"], indirect=True)
+def test_a_database_that_is_deleted_while_the_route_runs_is_made_again(route: Route) -> None:
+    path = route.destination.config.path
+    assert path is not None
+    route.deliver("A0.1")
+    route.deliver("C0.1")
+    for file in path.parent.glob("state.duckdb*"):
+        file.unlink()
+    with pytest.raises(TargetWentBackError):
+        route.deliver("A0.2")
+    for file in path.parent.glob("state.duckdb*"):
+        file.unlink()
+    opened = route.opened
+    return_to_position(opened.ledger, opened.log, opened.plan("state"), route.destination)
+    route.read = opened.ledger.offsets("state")[0].committed
+    assert route.read == 0
+    route.deliver()
+    assert route.versions == {"A": "0.2", "C": "0.1"}
+
+
+@pytest.mark.parametrize("route", ["duckdb"], indirect=True)
 @pytest.mark.parametrize("notices", ["the next batch", "nobody brings anything"])
 def test_a_database_that_goes_back_while_the_route_runs_is_noticed_before_it_is_written(
     route: Route, notices: str
