@@ -68,6 +68,8 @@ class Fleet:
     sizes: Sizes
     _generations: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _turn: int = 0
+    _written_again: int = 0
+    """Rows that the server has written though they were there as they are."""
 
     def compared(self, name: str, work: Callable[[], float], goal: int | None) -> Comparison:
         figures = by_turns(
@@ -78,7 +80,8 @@ class Fleet:
             self.sizes.rounds,
             warm_up=1,
         )
-        goals = Goal(f">= {goal:,}/s", figures[0].value >= goal) if goal else Goal("0 rows written", True)
+        nothing = Goal("0 rows written", self._written_again == 0)
+        goals = Goal(f">= {goal:,}/s", figures[0].value >= goal) if goal else nothing
         note = f"{self.sizes.rows:,} rows from {self.sizes.sources} sources, fsync on"
         return Comparison(name, "rows/s", figures, goals, (note,))
 
@@ -91,7 +94,13 @@ class Fleet:
         return self._measured(self._turn, lambda done: done.updated)
 
     def resend(self) -> float:
-        return self._measured(self._turn, lambda done: done.compared - done.changed)
+        ((began,),) = self._ask("SELECT CAST(CAST(pg_current_xact_id() AS text) AS bigint)")
+        speed = self._measured(self._turn, lambda done: done.compared - done.changed)
+        # By the server, not by what we say of ourselves.
+        newer = f"SELECT count(*) FROM {TABLE} WHERE CAST(CAST(xmin AS text) AS bigint) >= {began}"
+        ((written,),) = self._ask(newer)
+        self._written_again += int(str(written))
+        return speed
 
     def bare_copy(self) -> float:
         text = io.BytesIO()
