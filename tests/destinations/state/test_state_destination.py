@@ -346,3 +346,14 @@ def test_a_database_that_lacks_a_retry_alone_is_noticed(bench: Bench, database: 
     put_back()
     with pytest.raises(TargetWentBackError):
         bench.deliver("A0.1")
+
+
+def test_deltas_on_a_newer_base_have_all_their_attempts(database: Database, tmp_path: Path) -> None:
+    bench = Bench(MemoryDestination(config(max_attempts=2), database), tmp_path / "stage")
+    bench.deliver("C0.1 CC0.3@0.1")
+    database.refuse({"D"})
+    bench.deliver("D0.1^0.3")
+    bench.deliver("CC0.4@0.1 D0.2^0.4")
+    assert (bench.counts["failed"], [each.group for each in bench.waiting]) == (0, ["hub1\x1fD"])
+    bench.retry()
+    assert (bench.counts["failed"], bench.waiting) == (1, [])

@@ -56,14 +56,16 @@ class Failures:
     threads, each for other units."""
 
     def __init__(self) -> None:
-        self._counts: dict[SourceKind, tuple[Version, int]] = {}
+        self._counts: dict[SourceKind, tuple[Version | None, int]] = {}
 
     def note(self, work: Work) -> int:
-        """Count one more, and return how many there are of this bundle. A pack that gets longer is still the same."""
+        """Count one more, and return how many there are of this bundle. A pack that gets longer is still the same; one
+        on another base is not."""
         key = (work.unit.source, work.kind.name)
-        version, count = self._counts.get(key, (work.version, 0))
-        count = count + 1 if work.kind.sync.adds_up or version == work.version else 1
-        self._counts[key] = work.version, count
+        about = {Sync.COMPLETE: work.version, Sync.DELTA: work.bundles[-1].base, Sync.HYBRID: None}[work.kind.sync]
+        before, count = self._counts.get(key, (about, 0))
+        count = count + 1 if before == about else 1
+        self._counts[key] = about, count
         return count
 
     def has_noted(self, work: Work) -> bool:
