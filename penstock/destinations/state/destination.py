@@ -90,15 +90,17 @@ class StateDestination(Destination[StateConfig]):
     def position(self, route: str) -> Mapping[int, TargetPosition] | None:
         needs: Mapping[int, int] = {}
         told: Mapping[int, int] = {}
+        has_gone_back = self._watch.has_gone_back
+        # Whoever asks goes back to there.
+        self._watch.forget()
         # A file that is not there is not made by who asks.
         if self.config.path is None or self.config.path.exists():
             with self.open_database() as store:
                 needs, told = store.positions(route), store.positions(_told(route))
-        if self._watch.has_gone_back:
+                self._watch.note(store, route, _told(route))
+        if has_gone_back:
             # Perhaps it lacks a retry alone, which nobody sees who has not seen it go back.
             told = {}
-        # Whoever asks goes back to there.
-        self._watch.forget()
         return {partition: TargetPosition(needs[partition], told.get(partition, 0)) for partition in needs}
 
     def check(self) -> str:

@@ -251,6 +251,7 @@ class OlderCopies(InMemoryByOneWriter):
         # Whoever has not seen it go back does not know that it lacks a retry alone.
         self.settle()
         super().restart()
+        self.return_to_position()
 
     @rule()
     def deliver(self) -> None:
@@ -269,23 +270,27 @@ class OlderCopies(InMemoryByOneWriter):
         super().settle()
 
     def go_back_if_needed(self, write: Callable[[], object]) -> None:
-        """As the engine does when the destination says that its database has gone back."""
         unread = self.bench.read
         try:
             write()
         except TargetWentBackError:
             self.bench.read = unread
-            said = self.bench.destination.position("state")
-            assert said is not None
-            count, upto = self.partitions, self.bench.upto(unread)
-            waiting = [number for each in self.bench.waiting for number in self.bench.numbers(each.places)]
-            back_to = []
-            for partition in range(count):
-                needs, told = said.get(partition, (0, 0))
-                hold = min((at // count for at in waiting if at % count == partition), default=upto[partition])
-                if needs < hold or told < upto[partition]:
-                    back_to.append(min(needs, hold) * count + partition)
-            self.bench.rewind(min(back_to, default=unread))
+            self.return_to_position()
+
+    def return_to_position(self) -> None:
+        """As the engine does when a route starts, also when the destination says that its database has gone back."""
+        said = self.bench.destination.position("state")
+        assert said is not None
+        count, upto = self.partitions, self.bench.upto(self.bench.read)
+        waiting = [number for each in self.bench.waiting for number in self.bench.numbers(each.places)]
+        back_to = []
+        for partition in range(count):
+            needs, told = said.get(partition, (0, 0))
+            hold = min((at // count for at in waiting if at % count == partition), default=upto[partition])
+            if needs < hold or told < upto[partition]:
+                back_to.append(min(needs, hold) * count + partition)
+        if back_to:
+            self.bench.rewind(min(back_to))
 
 
 class InPostgres(Machine):

@@ -320,6 +320,24 @@ def test_an_older_copy_of_the_database_gets_again_what_it_lacks(
 
 
 @pytest.mark.parametrize("route", ["duckdb"], indirect=True)
+def test_a_database_that_goes_back_before_the_first_batch_is_noticed(route: Route) -> None:
+    path = route.destination.config.path
+    assert path is not None
+    route.deliver("A0.1")
+    copy = {file: file.read_bytes() for file in path.parent.glob("state.duckdb*")}
+    route.deliver("A0.2 C0.1")
+    route.restart()
+    opened = route.opened
+    return_to_position(opened.ledger, opened.log, opened.plan("state"), route.destination)
+    for file in path.parent.glob("state.duckdb*"):
+        file.unlink()
+    for file, content in copy.items():
+        file.write_bytes(content)
+    with pytest.raises(TargetWentBackError):
+        route.deliver("C0.2")
+
+
+@pytest.mark.parametrize("route", ["duckdb"], indirect=True)
 def test_a_database_that_is_deleted_while_the_route_runs_is_made_again(route: Route) -> None:
     path = route.destination.config.path
     assert path is not None
