@@ -1,9 +1,10 @@
 """Finds every leaf of every document of a batch in one pass: record, column, kind and byte span.
 
 A leaf is a string, number or boolean, or an array taken whole. Objects are descended, nulls and empty objects leave
-nothing. Leaves of the same path, in all documents, have the same column; the identity of paths is exact. A key written
-with escapes is the same key as its plain spelling. If an object repeats a key, the last value counts and the leaves of
-the others are in ``replaced``. A document that is not one well-formed JSON object gives no leaves but a ``Problem``.
+nothing, unless they are asked for. Leaves of the same path, in all documents, have the same column; the identity of
+paths is exact. A key written with escapes is the same key as its plain spelling. If an object repeats a key, the last
+value counts and the leaves of the others are in ``replaced``. A document that is not one well-formed JSON object gives
+no leaves but a ``Problem``.
 
 Why it is fast: documents of a batch resemble each other, so the scanner remembers which key followed which (``nodes``)
 and compares the next bytes with that key before it looks anything up.
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.compiled import Bytes, compiled
+from penstock.compiled import Bytes, borrowing, compiled
 from penstock.json.containers import container_end, value_start
 from penstock.json.document_problems import Problem, problem
 from penstock.json.documents import Documents, documents
@@ -85,7 +86,7 @@ class Leaves:
     record: Int32s
     column: Int32s
     kind: npt.NDArray[np.int8]
-    """``Kind``; never ABSENT, and of leaves never NULL or OBJECT."""
+    """``Kind``; never ABSENT, and NULL or OBJECT only if they are asked for."""
     start: Int64s
     end: Int64s
     paths: tuple[Path, ...]
@@ -106,19 +107,20 @@ class Leaves:
 NO_BYTES = -2
 
 
-def leaves(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
-    """Scan a (large) binary or string array of JSON documents."""
-    return _scanned(data, True)
+def leaves(data: pa.Array | pa.ChunkedArray | Documents, *, keep_empty: bool = False) -> Leaves:
+    """Scan a (large) binary or string array of JSON documents. ``keep_empty``: nulls and empty objects are leaves,
+    too."""
+    return _scanned(data, True, keep_empty)
 
 
 def fields(data: pa.Array | pa.ChunkedArray | Documents) -> Leaves:
     """The same without descending: every member of the documents themselves, objects whole, nulls too."""
-    return _scanned(data, False)
+    return _scanned(data, False, True)
 
 
-def _scanned(data: pa.Array | pa.ChunkedArray | Documents, deep: bool) -> Leaves:
+def _scanned(data: pa.Array | pa.ChunkedArray | Documents, deep: bool, keep_empty: bool) -> Leaves:
     docs = data if isinstance(data, Documents) else documents(data)
-    found = _scan(docs.buffer, docs.offsets, docs.valid, _SEED, deep)
+    found = _scan(docs.buffer, docs.offsets, docs.valid, _SEED, deep, keep_empty)
     record, node, kind, start, end, broken_at, nodes, counts = found
     if counts[_REPLACED]:
         alive = kind >= 0
@@ -158,7 +160,7 @@ _SEED = np.uint64(int.from_bytes(os.urandom(8), "little"))
 
 @compiled
 def _scan(
-    buf: Bytes, offsets: Int64s, valid: npt.NDArray[np.bool_], seed: np.uint64, deep: bool
+    buf: Bytes, offsets: Int64s, valid: npt.NDArray[np.bool_], seed: np.uint64, deep: bool, keep_empty: bool
 ) -> tuple[Int32s, Int32s, npt.NDArray[np.int8], Int64s, Int64s, Int64s, Nodes, Int64s]:
     count = len(valid)
     counts = np.zeros(_COUNTERS, np.int64)
@@ -166,34 +168,13 @@ def _scan(
     nodes = new_nodes(64, 1024)
     output = _new_output(max(256, 32 * count), 64)
     broken_at = np.full(count, -1, np.int64)
-    for record in range(count):
-        if not valid[record]:
-            broken_at[record] = NO_BYTES
-            continue
-        end = offsets[record + 1]
-        start = document_start(buf, offsets[record], end)
-        if start >= end or buf[start] != OPEN_OBJECT:
-            broken_at[record] = start
-            continue
-        before = counts[_LEAVES]
-        counts[_HAS_REPEATS] = 0
-        i = _walk(buf, start, end, record, seed, deep, nodes, output, counts)
-        while i == _NO_ROOM:
-            # Walk the document again from its start with twice the room; the keys found so far stay.
+    first = 0
+    while first < count:
+        first = _scan_documents(buf, offsets, valid, first, seed, deep, keep_empty, nodes, output, broken_at, counts)
+        if first < count:
+            # Go on with twice the room; the keys found so far stay.
             nodes = grown_nodes(nodes, counts)
-            output = _grown_output(output, before)
-            counts[_LEAVES] = before
-            counts[_HAS_REPEATS] = 0
-            i = _walk(buf, start, end, record, seed, deep, nodes, output, counts)
-        if i >= 0:
-            i = skip_whitespace(buf, i, end)
-            if i < end:
-                i = ~i
-        if i < 0:
-            broken_at[record] = ~i
-            counts[_LEAVES] = before
-        elif counts[_HAS_REPEATS] != 0:
-            _mark_replaced(before, nodes, output, counts)
+            output = _grown_output(output, counts[_LEAVES])
     n = counts[_LEAVES]
     return (
         output.record[:n],
@@ -207,7 +188,49 @@ def _scan(
     )
 
 
-@compiled
+@borrowing
+def _scan_documents(
+    buf: Bytes,
+    offsets: Int64s,
+    valid: npt.NDArray[np.bool_],
+    first: int,
+    seed: np.uint64,
+    deep: bool,
+    keep_empty: bool,
+    nodes: Nodes,
+    output: Output,
+    broken_at: Int64s,
+    counts: Int64s,
+) -> int:
+    """Scan documents from ``first`` on; returns the one for which there is no room, or their number."""
+    count = len(valid)
+    for record in range(first, count):
+        if not valid[record]:
+            broken_at[record] = NO_BYTES
+            continue
+        end = offsets[record + 1]
+        start = document_start(buf, offsets[record], end)
+        if start >= end or buf[start] != OPEN_OBJECT:
+            broken_at[record] = start
+            continue
+        before = counts[_LEAVES]
+        counts[_HAS_REPEATS] = 0
+        i = _walk(buf, start, end, record, seed, deep, keep_empty, nodes, output, counts)
+        if i == _NO_ROOM:
+            return record
+        if i >= 0:
+            i = skip_whitespace(buf, i, end)
+            if i < end:
+                i = ~i
+        if i < 0:
+            broken_at[record] = ~i
+            counts[_LEAVES] = before
+        elif counts[_HAS_REPEATS] != 0:
+            _mark_replaced(before, nodes, output, counts)
+    return count
+
+
+@borrowing
 def _walk(
     buf: Bytes,
     i: int,
@@ -215,6 +238,7 @@ def _walk(
     record: int,
     seed: np.uint64,
     deep: bool,
+    keep_empty: bool,
     nodes: Nodes,
     output: Output,
     counts: Int64s,
@@ -269,7 +293,7 @@ def _walk(
                 counts[_HAS_REPEATS] = 1
             nodes.member[node] = member
             c = buf[i]
-            if deep and c == OPEN_OBJECT:
+            if deep and c == OPEN_OBJECT and not (keep_empty and _is_empty(buf, i, end)):
                 if depth == len(output.open_node):
                     return _NO_ROOM
                 output.open_node[depth] = parent
@@ -293,7 +317,7 @@ def _walk(
                 kind = value_kind(buf, begin, i)
             if i < 0:
                 return i
-            if kind != NULL or not deep:
+            if kind != NULL or keep_empty:
                 if n == len(output.record):
                     return _NO_ROOM
                 output.record[n] = record
@@ -313,7 +337,14 @@ def _walk(
             return ~i
 
 
-@compiled
+@borrowing
+def _is_empty(buf: Bytes, i: int, end: int) -> bool:
+    """Whether the object at ``i`` has no members."""
+    i = skip_whitespace(buf, i + 1, end)
+    return i < end and buf[i] == CLOSE_OBJECT
+
+
+@borrowing
 def _mark_replaced(before: int, nodes: Nodes, output: Output, counts: Int64s) -> None:
     """Complement the kind of those leaves from ``before`` on that are not in the last occurrence of each of their
     keys."""

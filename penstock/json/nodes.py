@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import Bytes, compiled, inlined
+from penstock.compiled import Bytes, borrowing, compiled, inlined
 from penstock.json.paths import Path
 from penstock.json.strings import has_escape, unescape
 from penstock.json.tokens import BACKSLASH, QUOTE
@@ -130,7 +130,7 @@ def matches_key(buf: Bytes, i: int, end: int, nodes: Nodes, node: int) -> bool:
     return same
 
 
-@compiled
+@borrowing
 def intern(buf: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64, nodes: Nodes, counts: Int64s) -> int:
     """The node of the key ``[start, stop)`` (without quotes) under ``parent``, created if new; -1 if there is no
     room."""
@@ -180,7 +180,7 @@ def intern(buf: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64,
     return int(node)
 
 
-@compiled
+@borrowing
 def _hash(keys: Bytes, start: int, stop: int, parent: np.int32, seed: np.uint64) -> np.uint64:
     code = seed ^ (np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15))
     for k in range(start, stop):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.compiled import Bytes, compiled
+from penstock.compiled import Bytes, borrowing
 from penstock.json.tokens import BACKSLASH, hex_digit
 
 
-@compiled
+@borrowing
 def has_escape(buf: Bytes, start: int, end: int) -> bool:
     """Whether there is a backslash in ``[start, end)``."""
     i = start
@@ -22,7 +22,7 @@ def has_escape(buf: Bytes, start: int, end: int) -> bool:
     return i < end
 
 
-@compiled
+@borrowing
 def unescape(buf: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: int) -> int:
     """Write the text of a well-formed string (``[start, end)`` without its quotes) to ``out`` from ``at`` on.
 
@@ -38,12 +38,12 @@ def unescape(buf: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: i
             continue
         c = buf[i + 1]
         if c == 0x75:
-            code = _code_unit(buf, i)
+            code = code_unit(buf, i)
             i += 6
             if 0xD800 <= code <= 0xDFFF:
                 paired = -1
                 if code <= 0xDBFF and i + 6 <= end and buf[i] == BACKSLASH and buf[i + 1] == 0x75:
-                    low = _code_unit(buf, i)
+                    low = code_unit(buf, i)
                     if 0xDC00 <= low <= 0xDFFF:
                         paired = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
                 if paired < 0:
@@ -71,8 +71,8 @@ def unescape(buf: Bytes, start: int, end: int, out: npt.NDArray[np.uint8], at: i
     return at
 
 
-@compiled
-def _code_unit(buf: Bytes, i: int) -> int:
+@borrowing
+def code_unit(buf: Bytes, i: int) -> int:
     """The number in the escape ``\\uXXXX`` at ``i``."""
     code = 0
     for k in range(i + 2, i + 6):
@@ -80,7 +80,7 @@ def _code_unit(buf: Bytes, i: int) -> int:
     return code
 
 
-@compiled
+@borrowing
 def _write_character(code: int, out: npt.NDArray[np.uint8], at: int) -> int:
     if code < 0x80:
         out[at] = code
