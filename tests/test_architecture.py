@@ -146,7 +146,7 @@ SAME_NAME = {
     "type_names": r"destinations/\w+",
     "unmapped": "flatten|destinations/sql",
     "unmapped_store": "destinations/(duckdb|postgres|sql/unmapped)",
-    "warm_up": r"engine/spark|(sources|steps)/\w+",
+    "warm_up": r"engine/spark|(sources|steps|destinations)/\w+",
 }
 """Names of modules and folders that several folders have, for the same thing in each (a part that every component of a
 kind has, a verb and what it asks, a promise and the suite that tries it), and the folders that may have them."""

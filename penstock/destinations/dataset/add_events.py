@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import orjson
 
 from penstock.destinations.sending.compression import compress
-from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import Answer, Judgement, Request, Verdict
 from penstock.destinations.sending.sending_options import Packing
+from penstock.destinations.sending.staged.keyed_rows import KeyedRows
 from penstock.sessions.request_size import Limits, cut_request
 from penstock.sessions.retry_after import asked_pause
 from penstock.sessions.session_keys import session_name

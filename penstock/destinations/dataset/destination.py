@@ -17,11 +17,11 @@ from penstock.destinations.dataset.add_events import AddEvents, bytes_around
 from penstock.destinations.dataset.config import DatasetConfig
 from penstock.destinations.dataset.event_mapping import EventMapper
 from penstock.destinations.dataset.stager import TABLE, EventStager
-from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import RequestProtocol
 from penstock.destinations.sending.route_sender import SenderSettings
 from penstock.destinations.sending.sending_destination import SendingDestination
 from penstock.destinations.sending.sending_options import OnFailing, Packing
+from penstock.destinations.sending.staged.keyed_rows import KeyedRows
 from penstock.sessions.adaptive_limit import AdaptiveLimit
 from penstock.sessions.request_limits import SEND_ABOVE
 from penstock.sessions.request_size import Limits

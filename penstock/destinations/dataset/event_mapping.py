@@ -51,6 +51,15 @@ class BrokenRule(Exception):
         self.message = message
 
 
+class Group(NamedTuple):
+    """What the events of a session have in common."""
+
+    key: str
+    session_info: bytes
+    log: tuple[str | None, bytes | None]
+    """Its id, and how a request lists it."""
+
+
 class MappedEvent(NamedTuple):
     key: str
     session_info: bytes
@@ -95,16 +104,11 @@ class EventMapper:
             attributes = flatten(fields, self.most)
             ts = _take_time(attributes, micros)
             severity = _take_severity(attributes)
-            thread, log = (_take_object(attributes, fields, name, self.most) for name in ("thread", "log"))
+            thread, log = (take_object(attributes, fields, name, self.most) for name in ("thread", "log"))
             host = None
-        host = self._take_host(attributes, host)
-        file = _text(attributes.get(LOG_FILE))
-        if log is None and file:
-            log = {"id": file, "attrs": {}}
-        own_key, info = self._take_session(attributes, host)
+        own_key, info, (log_id, log_bytes) = self.take_group(attributes, host, log)
         key = share_of(own_key, place[1] + place[2], self.shares)
-        thread_id, thread_bytes = _definition(thread, "name", self.most)
-        log_id, log_bytes = _definition(log, "attrs", self.most)
+        thread_id, thread_bytes = definition(thread, "name", self.most)
         event: dict[str, object] = {} if thread_id is None else {"thread": thread_id}
         event |= {"sev": severity, "ts": ts}
         event |= {} if log_id is None else {"log": log_id}
@@ -118,8 +122,18 @@ class EventMapper:
         around = len(orjson.dumps({**event, "attrs": None})) - len(b"null")
         return MappedEvent(key, info, thread_bytes, log_bytes, self._trim(event, attributes, room - around - 1), True)
 
+    def take_group(self, attributes: dict[str, object], host: str | None = None, log: object = None) -> Group:
+        """The session of an event, and its log; what they say is taken out of the attributes. ``host`` and ``log`` are
+        what the event has beside its attributes."""
+        host = self._take_host(attributes, host)
+        file = _text(attributes.get(LOG_FILE))
+        if log is None and file:
+            log = {"id": file, "attrs": {}}
+        key, info = self._take_session(attributes, host)
+        return Group(key, info, definition(log, "attrs", self.most))
+
     @cached_property
-    def _fields_of_key(self) -> tuple[str, ...]:
+    def fields_of_key(self) -> tuple[str, ...]:
         return key_fields(self.group_by)
 
     @cached_property
@@ -132,14 +146,14 @@ class EventMapper:
         """The key of an event and what its session says; the values that it says are taken out of the event."""
         attributes[SERVER_HOST] = host
         grouped: dict[str, object] = {}
-        for name in self._fields_of_key:
+        for name in self.fields_of_key:
             if (value := attributes.pop(name, None)) is not None:
                 grouped[name] = value
         texts = tuple(value for item in grouped.items() for value in item if isinstance(value, str))
         # Other values are not told apart by Python as they are by JSON.
         known = self._known_sessions.get(texts) if len(texts) == 2 * len(grouped) else None
         if known is None:
-            known = session_key(self._fields_of_key, grouped), orjson.dumps({SERVER_HOST: host, **grouped})
+            known = session_key(self.fields_of_key, grouped), orjson.dumps({SERVER_HOST: host, **grouped})
             if len(texts) == 2 * len(grouped):
                 if len(self._known_sessions) >= MOST_KNOWN:
                     self._known_sessions.clear()
@@ -193,7 +207,7 @@ def _flatten_into(found: dict[str, object], prefix: str, fields: Mapping[str, An
 
 def _read(data: bytes) -> dict[str, Any]:
     try:
-        fields = _parse(data)
+        fields = parse(data)
     except (ValueError, RecursionError):
         fields = _read_loosely(data)
     if not isinstance(fields, dict):
@@ -201,7 +215,7 @@ def _read(data: bytes) -> dict[str, Any]:
     return fields
 
 
-def _parse(data: bytes) -> Any:
+def parse(data: bytes) -> Any:
     """JSON, in which a number that a double or 64 bits cannot hold stays as it is written."""
     found = orjson.loads(data)
     if has_long_numbers(data):
@@ -223,7 +237,7 @@ def _exact_integer(text: str) -> int | orjson.Fragment:
 def _read_loosely(data: bytes) -> Any:
     """JSON with halves of characters, which have no place in UTF-8: they are replaced."""
     try:
-        return _parse(dumps(loads(data)).encode(errors="replace"))
+        return parse(dumps(loads(data)).encode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise BrokenRule(BAD_EVENT, f"not JSON: {error}") from None
 
@@ -264,13 +278,13 @@ def nanoseconds(text: str) -> int | None:
 
 def _take_severity(attributes: dict[str, object]) -> int:
     for name in ("sev", "severity"):
-        if (found := _level(attributes.get(name))) is not None:
+        if (found := level(attributes.get(name))) is not None:
             del attributes[name]
             return found
     return DEFAULT_SEVERITY
 
 
-def _level(value: object) -> int | None:
+def level(value: object) -> int | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, str):
@@ -281,7 +295,7 @@ def _level(value: object) -> int | None:
     return value if isinstance(value, int) and 0 <= value <= _HIGHEST else None
 
 
-def _take_object(attributes: dict[str, object], fields: Mapping[str, Any], name: str, most: int) -> Any:
+def take_object(attributes: dict[str, object], fields: Mapping[str, Any], name: str, most: int) -> Any:
     """The field with this name, if it is an object with an id, or for a thread its id."""
     value = fields.get(name)
     if isinstance(value, dict) and _text(value.get("id")):
@@ -294,7 +308,7 @@ def _take_object(attributes: dict[str, object], fields: Mapping[str, Any], name:
     return None
 
 
-def _definition(value: Any, about: str, most: int) -> tuple[str | None, bytes | None]:
+def definition(value: Any, about: str, most: int) -> tuple[str | None, bytes | None]:
     """The id of a thread or a log, and how a request lists it. ``about``: what it has beside its id."""
     if value is None:
         return None, None

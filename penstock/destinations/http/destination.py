@@ -15,11 +15,11 @@ from penstock.destinations.contract import Batch, Stager, TableBook
 from penstock.destinations.http.config import Form, HttpConfig
 from penstock.destinations.http.record_requests import RecordRequests, named_in_lower_case
 from penstock.destinations.http.stager import TABLE, RecordStager
-from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.request_protocol import RequestProtocol
 from penstock.destinations.sending.route_sender import SenderSettings
 from penstock.destinations.sending.sending_destination import SendingDestination
 from penstock.destinations.sending.sending_options import OnFailing, Packing
+from penstock.destinations.sending.staged.keyed_rows import KeyedRows
 from penstock.sessions.adaptive_limit import AdaptiveLimit
 from penstock.sessions.request_size import Limits
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.destinations.contract import Part, Stager
 from penstock.destinations.http.config import Form, HttpConfig
-from penstock.destinations.sending.keyed_rows import KeyedRow, KeyedRowFile
+from penstock.destinations.sending.staged.keyed_row_file import KeyedRow, KeyedRowFile
 from penstock.destinations.sending.verbatim_json import has_long_numbers, loads
 from penstock.destinations.sql.stage.template import EventTemplate
 from penstock.outcome import PLACE_COLUMNS, Outcome, failure_batch
@@ -38,7 +38,8 @@ class BrokenRule(Exception):
 class RecordStager(Stager):
     def __init__(self, directory: Path, config: HttpConfig) -> None:
         self._config = config
-        self._file = KeyedRowFile(directory, TABLE, separator_of(config.form))
+        self._separator = separator_of(config.form)
+        self._file = KeyedRowFile(directory, TABLE)
 
     def add(self, batch: pa.RecordBatch, read: pa.RecordBatch | None = None) -> Outcome:
         kept = np.zeros(batch.num_rows, bool)
@@ -82,7 +83,7 @@ class RecordStager(Stager):
             body = body.replace(b"\r", b" ").replace(b"\n", b" ")
         if len(body) + 2 > config.max_bytes:
             raise BrokenRule(TOO_LARGE, f"it has {len(body)} bytes, and a request at most {config.max_bytes}")
-        return KeyedRow(place, key, about, body)
+        return KeyedRow(place, key, about, body + self._separator)
 
     def _address(self, record: Mapping[str, object]) -> str:
         text = self._config.url

@@ -12,9 +12,9 @@ from dataclasses import asdict, replace
 
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
-from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.late_requests import LateEnd, Place
 from penstock.destinations.sending.request_protocol import Progress, Refused
+from penstock.destinations.sending.staged.keyed_rows import KeyedRows
 
 _LATE = 0
 """The number under which late ends are noted."""

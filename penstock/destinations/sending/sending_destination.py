@@ -29,12 +29,12 @@ from penstock.destinations.contract import (
     TableReceipt,
     WaitingRows,
 )
-from penstock.destinations.sending.keyed_rows import KeyedRows
 from penstock.destinations.sending.late_requests import LateEnd
 from penstock.destinations.sending.progress_notes import ProgressNotes
 from penstock.destinations.sending.request_protocol import Progress, Refused, RequestProtocol, Sent, Work
 from penstock.destinations.sending.route_sender import RouteSender, SenderSettings
 from penstock.destinations.sending.sender_lease import SenderLease
+from penstock.destinations.sending.staged.keyed_rows import KeyedRows
 from penstock.outcome import failure_batch
 
 REFUSED = "refused"

@@ -35,6 +35,8 @@ def compile_all() -> None:
         other.start()
     for source in components(Kind.SOURCE).values():
         source.warm_up()
+    for destination in components(Kind.DESTINATION).values():
+        destination.warm_up()
     _maintain_log()
     _find_keys()
     kinds = np.array([Change.INSERT, Change.UPDATE, Change.DELETE], np.int8)

@@ -79,6 +79,7 @@ def warm_up(steps: Collection[str] | None = None, destinations: Collection[str] 
     warm_up_components(steps)
     for name in destinations:
         component(Kind.DESTINATION, name).implementation_class()
+        component(Kind.DESTINATION, name).warm_up()
 
 
 def warm_up_components(steps: Collection[str] | None = None) -> None:

@@ -26,7 +26,7 @@ def exact_timestamps(spans: Spans) -> Int64s | None:
 
 
 _MICROSECONDS_PER_SECOND = 1_000_000
-_REFUSED = np.iinfo(np.int64).min
+NO_TIMESTAMP = np.iinfo(np.int64).min
 
 
 @compiled
@@ -35,8 +35,8 @@ def _timestamps(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, generous: b
     converted = np.zeros(len(start), np.bool_)
     for k in range(len(start)):
         if kind[k] == STRING:
-            value = _timestamp(buf, start[k], end[k], generous)
-            if value != _REFUSED:
+            value = read_timestamp(buf, start[k], end[k], generous)
+            if value != NO_TIMESTAMP:
                 values[k] = value
                 converted[k] = True
             elif not generous:
@@ -47,28 +47,30 @@ def _timestamps(buf: Bytes, start: Int64s, end: Int64s, kind: Kinds, generous: b
 
 
 @compiled
-def _timestamp(buf: Bytes, i: int, end: int, generous: bool) -> int:
+def read_timestamp(buf: Bytes, i: int, end: int, generous: bool) -> int:
+    """The timestamp that is written in ``[i, end)``, without quotes; ``NO_TIMESTAMP`` if it is none. ``generous``: as
+    casts take it."""
     if end - i < 10 or buf[i + 4] != 0x2D or buf[i + 7] != 0x2D:
-        return _REFUSED
+        return NO_TIMESTAMP
     year = _number(buf, i, 4)
     month = _number(buf, i + 5, 2)
     day = _number(buf, i + 8, 2)
     if year < 1 or month < 1 or month > 12 or day < 1 or day > _days_in_month(year, month):
-        return _REFUSED
+        return NO_TIMESTAMP
     days = _days_since_1970(year, month, day)
     i += 10
     if i == end:
-        return days * 86_400 * _MICROSECONDS_PER_SECOND if generous else _REFUSED
+        return days * 86_400 * _MICROSECONDS_PER_SECOND if generous else NO_TIMESTAMP
     c = buf[i]
     if c != 0x54 and not (generous and (c == 0x20 or c == 0x74)):
-        return _REFUSED
+        return NO_TIMESTAMP
     if end - i < 9 or buf[i + 3] != 0x3A or buf[i + 6] != 0x3A:
-        return _REFUSED
+        return NO_TIMESTAMP
     hour = _number(buf, i + 1, 2)
     minute = _number(buf, i + 4, 2)
     second = _number(buf, i + 7, 2)
     if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
-        return _REFUSED
+        return NO_TIMESTAMP
     i += 9
     micros = 0
     if i < end and buf[i] == 0x2E:
@@ -78,11 +80,11 @@ def _timestamp(buf: Bytes, i: int, end: int, generous: bool) -> int:
             if digits < 6:
                 micros = micros * 10 + int(buf[i] - 0x30)
             elif buf[i] != 0x30:
-                return _REFUSED
+                return NO_TIMESTAMP
             digits += 1
             i += 1
         if digits == 0 or (digits > 6 and not generous):
-            return _REFUSED
+            return NO_TIMESTAMP
         for _ in range(digits, 6):
             micros *= 10
     offset = 0
@@ -94,17 +96,17 @@ def _timestamp(buf: Bytes, i: int, end: int, generous: bool) -> int:
             hours = _number(buf, i + 1, 2)
             minutes = _number(buf, i + 4, 2)
             if hours < 0 or hours > 23 or minutes < 0 or minutes > 59:
-                return _REFUSED
+                return NO_TIMESTAMP
             offset = (hours * 60 + minutes) * 60
             if c == 0x2D:
                 offset = -offset
             i += 6
         if i != end:
-            return _REFUSED
+            return NO_TIMESTAMP
     seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset
     # Few targets support times beyond years 1 to 9999 UTC.
     if seconds < -62_135_596_800 or seconds > 253_402_300_799:
-        return _REFUSED
+        return NO_TIMESTAMP
     return seconds * _MICROSECONDS_PER_SECOND + micros
 
 

@@ -19,7 +19,7 @@ from penstock.destinations.contract import NULL_TABLE_BOOK, Batch
 from penstock.destinations.dataset.config import DatasetConfig
 from penstock.destinations.dataset.destination import DatasetDestination
 from penstock.destinations.dataset.event_mapping import BrokenRule, EventMapper, nanoseconds
-from penstock.destinations.sending.keyed_rows import KeyedRows
+from penstock.destinations.sending.staged.keyed_rows import KeyedRows
 from penstock.sessions.trim import TRIMMED
 from penstock.testing.destination import Staging, events
 from tests.simulators.dataset import problem
@@ -124,7 +124,10 @@ def test_values_that_python_takes_for_the_same_are_sessions_of_their_own() -> No
     assert [keys.index(key) for key in keys] == [0, 1, 2, 0, 1, 5]
 
 
-@pytest.mark.parametrize("data", [b"[1]", b"x", b'"a"', b"1", b'{"a":'])
+DEEP = 260
+
+
+@pytest.mark.parametrize("data", [b"[1]", b"x", b'"a"', b"1", b'{"a":', b'{"a":' + b"[" * DEEP + b"]" * DEEP + b"}"])
 def test_what_is_no_object_is_no_event(data: bytes) -> None:
     with pytest.raises(BrokenRule):
         EventMapper((), "host", most=1_000).map_event(data, 0, (0, 0, 0))

@@ -1,18 +1,13 @@
-"""Rows between the tasks and the driver: an Arrow file per task, in which those of a key stand together.
+"""The rows of a batch that are sent by key, as the driver has them: the files of all tasks, mapped.
 
-A task serialises each row once. What it has gathered is sorted by key and written with the bytes of rows one behind the
-other, so that a request is made of a few stretches of a mapped file, and no row is touched again. In memory are places
-and sizes alone.
+In memory are places and sizes alone.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,88 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.destinations.contract import Order, Part
+from penstock.destinations.sending.staged.keyed_row_file import DEFINITIONS, KEYED_SCHEMA
 from penstock.outcome import PLACE_COLUMNS, PLACE_SCHEMA
 from penstock.record import int64_array
 from penstock.sessions.request_size import EventSizes
 
 Numbers = npt.NDArray[np.int64]
-
-DEFINITIONS = ("thread", "log")
-"""What rows refer to, and a request lists once."""
-KEYED_SCHEMA: pa.Schema = pa.schema(
-    [
-        *PLACE_SCHEMA,
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("about", pa.binary()),
-        *(pa.field(name, pa.binary()) for name in DEFINITIONS),
-        pa.field("body", pa.binary(), nullable=False),
-    ]
-)
-"""``about``: what the requests of a key say once; it is there in one of its rows in each batch at least. ``body``: the
-row's bytes and what separates it from the next."""
-
-MOST_GATHERED = 2 << 20
-"""Bytes of rows that a task sorts together."""
-
-
-class KeyedRow(NamedTuple):
-    place: tuple[int, int, int]
-    """Partition, offset and item."""
-    key: str
-    about: bytes
-    body: bytes
-    definitions: tuple[bytes | None, ...] = (None, None)
-
-
-class KeyedRowFile:
-    """Made with its first rows."""
-
-    def __init__(self, directory: Path, table: str, separator: bytes = b",") -> None:
-        """``separator``: the byte behind each row."""
-        self._separator = separator
-        self._path = directory / f"{uuid.uuid4().hex}.rows"
-        self._table = table
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._gathered: list[KeyedRow] = []
-        self._bytes = 0
-        self._rows = 0
-        self._first: tuple[int, int] | None = None
-
-    def add(self, row: KeyedRow) -> None:
-        if self._first is None:
-            self._first = row.place[:2]
-        self._gathered.append(row)
-        self._bytes += len(row.body)
-        if self._bytes >= MOST_GATHERED:
-            self._write()
-
-    def finish(self) -> list[Part]:
-        if self._first is None:
-            return []
-        self._write()
-        assert self._writer is not None, "there are rows"
-        self._writer.close()
-        return [Part(self._table, str(self._path), self._rows, *self._first)]
-
-    def _write(self) -> None:
-        if not self._gathered:
-            return
-        if self._writer is None:
-            self._writer = pa.ipc.new_file(self._path, KEYED_SCHEMA)
-        # The sort is stable: the rows of a key stay in their order.
-        rows = sorted(self._gathered, key=lambda row: row.key)
-        starts = [place == 0 or rows[place - 1].key != row.key for place, row in enumerate(rows)]
-        columns: list[Sequence[object]] = [
-            *zip(*(row.place for row in rows), strict=True),
-            [row.key for row in rows],
-            [row.about if starts_key else None for row, starts_key in zip(rows, starts, strict=True)],
-            *([row.definitions[kind] for row in rows] for kind in range(len(DEFINITIONS))),
-            [row.body + self._separator for row in rows],
-        ]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, KEYED_SCHEMA.types, strict=True)]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=KEYED_SCHEMA))
-        self._rows += len(rows)
-        self._gathered, self._bytes = [], 0
 
 
 @dataclass(frozen=True)
