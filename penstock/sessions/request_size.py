@@ -52,8 +52,11 @@ def cut_request(sizes: EventSizes, start: int, around: int, limits: Limits) -> i
     last = len(sizes) if limits.events is None else min(len(sizes), start + limits.events)
     before = int(sizes.ends[start] - sizes.events[start])
     # No more than these can fit: definitions only add to them.
-    reach = int(np.searchsorted(sizes.ends, before + limits.most - around, "right"))
+    reach = int(sizes.ends.searchsorted(before + limits.most - around, "right"))
     end = min(last, max(reach, start + 1))
+    if not sizes.definitions:
+        full = int(sizes.ends.searchsorted(before + limits.send_above - around, "right")) + 1
+        return max(start + 1, min(end, full))
     totals = around + np.cumsum(_growth(sizes, start, end))
     fits = int(np.searchsorted(totals, limits.most, "right"))
     full = int(np.searchsorted(totals, limits.send_above, "right")) + 1

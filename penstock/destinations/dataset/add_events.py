@@ -51,6 +51,9 @@ class AddEvents:
         around = bytes_around(self.token) + len(self.staged.about[key])
         return cut_request(self.staged.sizes(key), start, around, self.limits)
 
+    def bytes_of(self, key: str, start: int, end: int) -> int:
+        return self.staged.bytes_of(key, start, end)
+
     def build(self, key: str, start: int, end: int) -> Request:
         bodies = self.staged.bodies(key, start, end)
         bodies[-1] = bodies[-1][:-1]
@@ -64,18 +67,15 @@ class AddEvents:
         return self.staged.place(key, row)
 
     def judge(self, answer: Answer) -> Judgement:
-        said = f"it answers {answer.status}{_words(answer.body)}"
-        wait = asked_pause(answer.headers, time.time())
-        if answer.status == 200:
-            try:
-                found = orjson.loads(answer.body)
-            except ValueError:
-                found = None
-            if not isinstance(found, dict):
-                return Judgement(Verdict.RETRY, f"{said}, which is no JSON object", 200, wait)
+        found = _object(answer.body) if answer.status == 200 else None
+        if found is not None:
             charged = found.get("bytesCharged")
             bytes_charged = charged if isinstance(charged, int) and not isinstance(charged, bool) else 0
             return Judgement(Verdict.ACCEPTED, counted={"requests": 1, "bytes_charged": bytes_charged})
+        said = f"it answers {answer.status}{_words(answer.body)}"
+        wait = asked_pause(answer.headers, time.time())
+        if answer.status == 200:
+            return Judgement(Verdict.RETRY, f"{said}, which is no JSON object", 200, wait)
         if answer.status == _TOO_LARGE:
             return Judgement(Verdict.TOO_LARGE, said, _TOO_LARGE)
         if 400 <= answer.status < 500 and answer.status not in _RETRIED:
@@ -91,6 +91,14 @@ def _first_of_each_id(definitions: list[bytes]) -> list[bytes]:
     for each in definitions:
         found.setdefault(orjson.loads(each)["id"], each)
     return list(found.values())
+
+
+def _object(body: bytes) -> dict[str, object] | None:
+    try:
+        found = orjson.loads(body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _words(body: bytes) -> str:

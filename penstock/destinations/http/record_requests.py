@@ -43,6 +43,9 @@ class RecordRequests:
     def cut(self, key: str, start: int) -> int:
         return cut_request(self.staged.sizes(key), start, 2, self.limits)
 
+    def bytes_of(self, key: str, start: int, end: int) -> int:
+        return self.staged.bytes_of(key, start, end)
+
     def build(self, key: str, start: int, end: int) -> Request:
         about = orjson.loads(self.staged.about[key])
         pieces: list[bytes | memoryview] = list(self.staged.bodies(key, start, end))

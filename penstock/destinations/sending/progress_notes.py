@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
+import orjson
+
 from penstock import faults
 from penstock.destinations.contract import Batch, TableBook
 from penstock.destinations.sending.late_requests import LateEnd, Place
@@ -68,7 +70,7 @@ class ProgressNotes:
 
     def _text(self, key: str, progress: Progress) -> str:
         last = self._staged.place(key, progress.settled - 1)
-        return json.dumps({"settled": progress.settled, "last": last, "refused": len(progress.refused)})
+        return orjson.dumps({"settled": progress.settled, "last": last, "refused": len(progress.refused)}).decode()
 
     def _parse(self, key: str, noted: Mapping[str, str]) -> Progress | None:
         facts = json.loads(noted[key])

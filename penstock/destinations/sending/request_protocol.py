@@ -60,11 +60,14 @@ class Judgement:
 
 
 class RequestProtocol(Protocol):
-    """How rows become requests, and what answers mean. Rows of a key are numbered from 0. All methods but ``judge``
-    are called in a thread, for different keys at the same time."""
+    """How rows become requests, and what answers mean. Rows of a key are numbered from 0. Large requests are
+    built in threads, for different keys at the same time."""
 
     def cut(self, key: str, start: int) -> int:
         """The row behind the last one that goes into the same request as row ``start``; more than ``start``."""
+
+    def bytes_of(self, key: str, start: int, end: int) -> int:
+        """About how many bytes these rows have, before they are compressed."""
 
     def build(self, key: str, start: int, end: int) -> Request:
         """The request for these rows; compressed."""

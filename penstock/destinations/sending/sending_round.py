@@ -36,6 +36,9 @@ LOOK_EVERY = 0.05
 """Seconds between looks at what takes long."""
 BUILDERS = 2
 """Threads that build and compress requests."""
+SMALL = 64 << 10
+"""Bytes of a request that is built and compressed in less time than a thread takes to begin, which has to wait for
+the event loop's to stop."""
 MOST_BUILT = 64 << 20
 """Bytes of requests that are built and not answered."""
 NO_SLOT = "all connections are busy with requests that take long"
@@ -107,7 +110,12 @@ class SendingRound:
 
         async def build(key: str, start: int, most: int | None) -> Built:
             await budget.wait_for_room()
-            built = await loop.run_in_executor(builders, self._build, key, start, most)
+            end = self.protocol.cut(key, start)
+            end = end if most is None else min(end, start + most)
+            if self.protocol.bytes_of(key, start, end) <= SMALL:
+                built = self._build(key, start, end)
+            else:
+                built = await loop.run_in_executor(builders, self._build, key, start, end)
             budget.take(len(built.request.body))
             return built
 
@@ -146,9 +154,7 @@ class SendingRound:
                 if (error := task.exception()) is not None:
                     _log.error("a request that was let go has ended with an error", exc_info=error)
 
-    def _build(self, key: str, start: int, most: int | None) -> Built:
-        end = self.protocol.cut(key, start)
-        end = end if most is None else min(end, start + most)
+    def _build(self, key: str, start: int, end: int) -> Built:
         return Built(start, end, self.protocol.build(key, start, end))
 
     async def _run_lane(self, lane: KeyLane, line: Line, slots: Slots, slow_slots: Slots | None) -> None:

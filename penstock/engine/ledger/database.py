@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.config.secrets import is_secret_name
@@ -160,13 +160,33 @@ class Database:
             yield connection
 
 
+_ROWS_AT_ONCE = 1_000
+"""SQLite takes some 32 thousand values in a statement."""
+
+
 def put_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
-    """Insert rows; one whose key is there replaces that one."""
-    make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement = make(table)
+    """Insert rows, which have the same columns; one whose key is there replaces that one."""
+    if connection.dialect.name == "sqlite":
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            _put_rows_at_once(connection, table, rows[start : start + _ROWS_AT_ONCE])
+        return
+    statement = postgresql.insert(table)
     key = [column.name for column in table.primary_key]
     others = {name: statement.excluded[name] for name in rows[0] if name not in key}
     connection.execute(statement.on_conflict_do_update(index_elements=key, set_=others), list(rows))
+
+
+def _put_rows_at_once(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """In one step of SQLite: before each, and after it, a thread waits for others of the process."""
+    key = [column.name for column in table.primary_key]
+    names = list(rows[0])
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+    marks = ", ".join([f"({', '.join('?' * len(names))})"] * len(rows))
+    connection.exec_driver_sql(
+        f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}",
+        tuple(row[name] for row in rows for name in names),
+    )
 
 
 def put_row(

@@ -5,9 +5,11 @@ In memory are places and sizes alone.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +51,7 @@ class KeyedRows:
     _firsts: Numbers
     """The number of the first row of each batch."""
     _event_sizes: dict[str, EventSizes] = field(default_factory=dict)
+    _known_stretches: dict[str, _Stretches] = field(default_factory=dict)
 
     @classmethod
     def load(cls, parts: Sequence[Part], order: Order | None) -> KeyedRows:
@@ -82,9 +85,14 @@ class KeyedRows:
         """Of the rows of a key."""
         if key not in self._event_sizes:
             rows = self.keys[key]
-            definitions = [(each.numbers[rows], each.sizes) for each in self._definitions]
+            definitions = [(each.numbers[rows], each.sizes) for each in self._definitions if each.texts]
             self._event_sizes[key] = EventSizes(self._sizes[rows], definitions)
         return self._event_sizes[key]
+
+    def bytes_of(self, key: str, start: int, end: int) -> int:
+        """Of these rows, with their separators."""
+        ends = self.sizes(key).ends
+        return int(ends[end - 1] - (ends[start - 1] if start else 0))
 
     def place(self, key: str, row: int) -> tuple[int, int, int]:
         number = self.keys[key][row]
@@ -99,26 +107,47 @@ class KeyedRows:
 
     def bodies(self, key: str, start: int, end: int) -> list[memoryview]:
         """The bytes of these rows, each with its separator behind it, in a few stretches of mapped files."""
-        rows = self.keys[key][start:end]
-        of = np.searchsorted(self._firsts, rows, "right") - 1
-        breaks = np.flatnonzero((np.diff(rows) != 1) | (np.diff(of) != 0)) + 1
-        firsts, lasts = np.append(0, breaks), np.append(breaks, len(rows)) - 1
-        found = []
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            number = int(of[first])
-            ends, data = _body_buffers(self._batches[number])
-            at = int(rows[first] - self._firsts[number])
-            found.append(data[int(ends[at]) : int(ends[at + 1 + last - first])])
+        stretches = self._stretches(key)
+        number, found = bisect_right(stretches.starts, start) - 1, []
+        while start < end:
+            first, stop = stretches.starts[number], min(end, stretches.starts[number + 1])
+            ends, data = _body_buffers(self._batches[stretches.batches[number]])
+            shift = stretches.places[number] - first
+            found.append(data[int(ends[start + shift]) : int(ends[stop + shift])])
+            start, number = stop, number + 1
         return found
+
+    def _stretches(self, key: str) -> _Stretches:
+        if key not in self._known_stretches:
+            rows = self.keys[key]
+            batches = np.searchsorted(self._firsts, rows, "right") - 1
+            starts = np.append(0, np.flatnonzero((np.diff(rows) != 1) | (np.diff(batches) != 0)) + 1)
+            places = rows[starts] - self._firsts[batches[starts]]
+            self._known_stretches[key] = _Stretches(
+                [*starts.tolist(), len(rows)], batches[starts].tolist(), places.tolist()
+            )
+        return self._known_stretches[key]
 
     def definitions(self, key: str, start: int, end: int) -> list[list[bytes]]:
         """By kind what these rows refer to, in the order in which they do."""
         rows = self.keys[key][start:end]
-        found = []
+        found: list[list[bytes]] = []
         for each in self._definitions:
+            if not each.texts:
+                found.append([])
+                continue
             numbers, first = np.unique(each.numbers[rows], return_index=True)
             found.append([each.texts[number] for number in numbers[np.argsort(first)].tolist() if number >= 0])
         return found
+
+
+class _Stretches(NamedTuple):
+    """Of a key its rows that stand one behind the other in a batch: where they begin among its rows, and where the
+    last ones end; and of each the batch, and its first row in that."""
+
+    starts: Sequence[int]
+    batches: Sequence[int]
+    places: Sequence[int]
 
 
 def _mapped(path: str) -> list[pa.RecordBatch]:
