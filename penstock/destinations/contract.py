@@ -313,6 +313,10 @@ class TableBook:
         settled; an empty text forgets one. When it returns, a crash does not undo it. Notes of number 0, which no batch
         has, stay until they are forgotten."""
 
+    def note_progress_at_once(self, batch: Batch, progress: Mapping[str, str]) -> bool:
+        """The same, if it waits for nothing but this machine's disk. ``False``, and nothing is noted, if it would."""
+        return False
+
     def progress(self, batch: Batch) -> Mapping[str, str]:
         """What was noted of a batch by an earlier attempt."""
         return {}

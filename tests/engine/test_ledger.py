@@ -10,7 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from penstock.destinations.contract import Batch
 from penstock.engine.ledger import Ledger, sqlite_url
+from penstock.engine.ledger.table_mappings import RouteBook
 from penstock.errors import LedgerError
 from tests.contract.ledger import LedgerContract
 from tests.contract.postponed_items import PostponedContract
@@ -24,6 +26,21 @@ class TestSqliteLedger(LedgerContract, PostponedContract):
 
     def open(self) -> Ledger:
         return Ledger.open(self.url, "shop")
+
+    def test_progress_is_noted_at_once_unless_somebody_else_writes(self, ledger: Ledger) -> None:
+        book, batch = RouteBook(ledger, "export"), Batch(ledger.scope, "export", 1, {})
+        assert book.note_progress_at_once(batch, {"a": "1", "b": "1"})
+        with self.open().writing():
+            assert not book.note_progress_at_once(batch, {"a": "2"})
+        assert book.progress(batch) == {"a": "1", "b": "1"}
+        book.note_progress(batch, {"a": "3", "b": ""})
+        assert RouteBook(self.open(), "export").progress(batch) == {"a": "3"}
+
+    def test_progress_of_very_many_sessions_is_noted_together(self, ledger: Ledger) -> None:
+        book, batch = RouteBook(ledger, "export"), Batch(ledger.scope, "export", 1, {})
+        many = {f"session {number}": "1" for number in range(10_000)}
+        book.note_progress(batch, many)
+        assert book.progress(batch) == many
 
 
 @pytest.fixture(scope="module")

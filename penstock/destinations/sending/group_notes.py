@@ -1,16 +1,23 @@
 """Notes the progress of many keys together: one write for all that have come since the one before.
 
-A key goes on as soon as its own progress is noted. The write takes a few milliseconds; while it runs, the next
-ones gather.
+A key goes on as soon as its own progress is noted. On a quick disk that takes a fraction of a millisecond, less than a
+thread needs to begin and to be heard: so it is done where the answers come in. A thread does it when there is more to
+wait for; while it writes, the next ones gather.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 
 from penstock.destinations.sending.request_protocol import NoteProgress, Progress
+
+SLOW = 0.003
+"""Seconds of a write that is too long to keep the event loop waiting."""
+BY_THREAD = 20
+"""So many writes are left to the thread after a slow one."""
 
 
 class GroupNotes:
@@ -22,6 +29,8 @@ class GroupNotes:
         self._gathered: dict[str, Progress] = {}
         self._done: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._by_thread = 0
+        """Writes for which nobody asks whether they can be made at once."""
 
     async def add(self, key: str, progress: Progress) -> None:
         """Returns when it is noted. Raises what the write raises."""
@@ -48,7 +57,8 @@ class GroupNotes:
                 gathered, done = self._gathered, self._done
                 self._gathered, self._done = {}, None
                 try:
-                    await loop.run_in_executor(self._executor, self._write_now, gathered)
+                    if not self._write_at_once(gathered):
+                        await loop.run_in_executor(self._executor, self._note.note, gathered)
                 except Exception as error:
                     done.set_exception(error)
                     # Whoever added something may be gone.
@@ -58,5 +68,12 @@ class GroupNotes:
         finally:
             self._writer = None
 
-    def _write_now(self, gathered: Mapping[str, Progress]) -> None:
-        self._note(gathered)
+    def _write_at_once(self, gathered: Mapping[str, Progress]) -> bool:
+        if self._by_thread:
+            self._by_thread -= 1
+            return False
+        began = time.perf_counter()
+        is_noted = self._note.note_at_once(gathered)
+        if time.perf_counter() - began > SLOW:
+            self._by_thread = BY_THREAD
+        return is_noted

@@ -40,14 +40,15 @@ class ProgressNotes:
 
     def note(self, progress: Mapping[str, Progress]) -> None:
         faults.reach("destination.writing")
-        rows: dict[str, str] = {}
-        for key, each in progress.items():
-            known = self._refused.get(key, 0)
-            for number, refused in enumerate(each.refused[known:], known):
-                rows[_name_of_refused(key, number)] = json.dumps(refused)
-            self._refused[key] = len(each.refused)
-            rows[key] = self._text(key, each)
-        self._book.note_progress(self._batch, rows)
+        self._book.note_progress(self._batch, self._rows(progress))
+        self._remember(progress)
+
+    def note_at_once(self, progress: Mapping[str, Progress]) -> bool:
+        faults.reach("destination.writing")
+        is_noted = self._book.note_progress_at_once(self._batch, self._rows(progress))
+        if is_noted:
+            self._remember(progress)
+        return is_noted
 
     def read_late(self) -> dict[str, LateEnd]:
         """How requests of these keys have ended after their batch had gone on without them."""
@@ -67,6 +68,19 @@ class ProgressNotes:
         if settled := {key: each for key, each in progress.items() if each.settled}:
             self.note(settled)
         self._book.note_progress(replace(self._batch, number=_LATE), dict.fromkeys(progress, ""))
+
+    def _rows(self, progress: Mapping[str, Progress]) -> dict[str, str]:
+        rows: dict[str, str] = {}
+        for key, each in progress.items():
+            known = self._refused.get(key, 0)
+            for number, refused in enumerate(each.refused[known:], known):
+                rows[_name_of_refused(key, number)] = orjson.dumps(tuple(refused)).decode()
+            rows[key] = self._text(key, each)
+        return rows
+
+    def _remember(self, progress: Mapping[str, Progress]) -> None:
+        """What was refused is noted once."""
+        self._refused |= {key: len(each.refused) for key, each in progress.items()}
 
     def _text(self, key: str, progress: Progress) -> str:
         last = self._staged.place(key, progress.settled - 1)

@@ -6,7 +6,7 @@ the next one is sent only after the answer to the one before is noted. Keys do n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -117,6 +117,12 @@ class Sent:
     """Up to which row the first request of the rest goes, if that has failed for longer than it is to be sent again."""
 
 
-NoteProgress = Callable[[Mapping[str, Progress]], None]
-"""Told, before the next request of a key is sent, up to which row the key is settled. Several keys at a time, in a
-thread. What was told is known after a crash."""
+class NoteProgress(Protocol):
+    """Told, before the next request of a key is sent, up to which row the key is settled; of several keys at a time.
+    What was told is known after a crash."""
+
+    def note(self, progress: Mapping[str, Progress]) -> None:
+        """Called in a thread."""
+
+    def note_at_once(self, progress: Mapping[str, Progress]) -> bool:
+        """Note it if that waits for nothing but a disk; ``False`` if it would. Called in the event loop."""

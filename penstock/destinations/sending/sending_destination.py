@@ -95,7 +95,7 @@ class SendingDestination(Destination[ConfigT]):
         if works:
             protocol = self.protocol(batch, settling.staged, book)
             with self._lease.held(book):
-                sent = self._sender.send(works, protocol, notes.note, notes.note_late)
+                sent = self._sender.send(works, protocol, notes, notes.note_late)
             for each in sent.values():
                 self._end(each, settling)
         faults.reach("destination.committed")

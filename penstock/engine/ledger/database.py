@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from penstock.config.secrets import is_secret_name
 from penstock.engine.ledger.accounts import EARLIER
@@ -32,6 +32,10 @@ def shown_url(url: str) -> str:
     shown = sa.make_url(url)
     plain = {name: MASK if is_secret_name(name) else value for name, value in shown.query.items()}
     return redacted(shown.set(query=plain).render_as_string(hide_password=True))
+
+
+_PATIENCE = 30
+"""Seconds for which a writer waits for another one in SQLite."""
 
 
 class Database:
@@ -137,6 +141,19 @@ class Database:
             yield connection
 
     @contextmanager
+    def writing_at_once(self) -> Iterator[sa.Connection | None]:
+        """Like ``writing``, if nobody else writes just now; ``None`` if somebody does, or if it may be far away."""
+        if self._engine.dialect.name != "sqlite":
+            yield None
+            return
+        with self._engine.connect() as connection:
+            if not _begin_without_waiting(connection):
+                yield None
+                return
+            yield connection
+            connection.commit()
+
+    @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         with self._engine.connect() as connection:
             self._begin(connection, "BEGIN")
@@ -158,6 +175,21 @@ class Database:
             if connection.dialect.name != "sqlite":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+
+def _begin_without_waiting(connection: sa.Connection) -> bool:
+    """Begin to write in SQLite; ``False`` if another connection does."""
+    bare = connection.connection.driver_connection
+    assert isinstance(bare, _DurableConnection), "it is one of ours"
+    bare.wait_for_others(0)
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except OperationalError:
+        # Whatever else it is, who waits is told.
+        return False
+    finally:
+        bare.wait_for_others(_PATIENCE)
+    return True
 
 
 _ROWS_AT_ONCE = 1_000
@@ -238,7 +270,12 @@ def _add_checks(connection: sa.Connection, table: sa.Table, schema: str | None) 
 
 def _sqlite(url: str) -> sa.Engine:
     # Transactions are begun by ``Database``.
-    settings = {"timeout": 30, "check_same_thread": False, "isolation_level": None, "factory": _DurableConnection}
+    settings = {
+        "timeout": _PATIENCE,
+        "check_same_thread": False,
+        "isolation_level": None,
+        "factory": _DurableConnection,
+    }
     return sa.create_engine(url, connect_args=settings)
 
 
@@ -247,7 +284,11 @@ class _DurableConnection(sqlite3.Connection):
         super().__init__(*arguments, **settings)
         self.execute("PRAGMA journal_mode=WAL")
         self.execute("PRAGMA synchronous=FULL")
-        self.execute("PRAGMA busy_timeout=30000")
+        self.wait_for_others(_PATIENCE)
+
+    def wait_for_others(self, seconds: int) -> None:
+        """Set for how long a statement waits while another connection writes."""
+        self.execute(f"PRAGMA busy_timeout={1_000 * seconds}")
 
 
 def _server(url: str) -> sa.Engine:

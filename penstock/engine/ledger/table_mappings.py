@@ -71,15 +71,24 @@ class RouteBook(TableBook):
         return uuid.uuid5(_CLIENTS, f"{self._ledger.scope}/{self._route}").hex
 
     def note_progress(self, batch: Batch, progress: Mapping[str, str]) -> None:
+        with self._ledger.writing() as connection:
+            self._note_progress(connection, batch, progress)
+
+    def note_progress_at_once(self, batch: Batch, progress: Mapping[str, str]) -> bool:
+        with self._ledger.writing_at_once() as connection:
+            if connection is not None:
+                self._note_progress(connection, batch, progress)
+        return connection is not None
+
+    def _note_progress(self, connection: sa.Connection, batch: Batch, progress: Mapping[str, str]) -> None:
         place = {"route": batch.route, "number": batch.number}
         t = self._t.progress
         rows = [{**place, "name": name, "state": state} for name, state in progress.items() if state]
         forgotten = [name for name, state in progress.items() if not state]
-        with self._ledger.writing() as connection:
-            if rows:
-                put_rows(connection, t, rows)
-            if forgotten:
-                connection.execute(sa.delete(t).filter_by(**place).where(t.c.name.in_(forgotten)))
+        if rows:
+            put_rows(connection, t, rows)
+        if forgotten:
+            connection.execute(sa.delete(t).filter_by(**place).where(t.c.name.in_(forgotten)))
 
     def progress(self, batch: Batch) -> dict[str, str]:
         t = self._t.progress
