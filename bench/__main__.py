@@ -39,6 +39,7 @@ BENCHMARKS = (
 SECTIONS = {
     "transport": ("files", "copy", "changes", "verbs"),
     "sampling": ("route", "scan", "pending", "intake"),
+    "sessions": ("pipe", "work"),
 }
 
 

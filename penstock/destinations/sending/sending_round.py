@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.destinations.sending.byte_budget import ByteBudget
@@ -84,7 +85,8 @@ class SendingRound:
     """Told what answers say of numbers."""
     returned: Future[dict[str, Sent]]
     _lanes: dict[asyncio.Task[None], KeyLane] = field(default_factory=dict)
-    _begun: set[str] = field(default_factory=set)
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+    """Of the lanes those that have a slot."""
     _noter: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "noting"))
 
     async def run(self) -> None:
@@ -166,14 +168,17 @@ class SendingRound:
                 await self._run_begun(lane, line, slots)
 
     async def _run_begun(self, lane: KeyLane, line: Line, slots: Slots) -> None:
-        key = lane.work.key
-        self._begun.add(key)
+        key, task = lane.work.key, asyncio.current_task()
+        assert task is not None, "a lane is one"
+        self._running.add(task)
         try:
             late = await lane.run(line)
         except BaseException:
             if lane.is_let_go:
                 self.late.end(key)
             raise
+        finally:
+            self._running.discard(task)
         if late is not None:
             try:
                 await self._end_late(lane, late)
@@ -195,24 +200,39 @@ class SendingRound:
     async def _wait(self, slots: Sequence[Slots]) -> set[asyncio.Task[None]]:
         """Wait for all keys but for those whose request takes long; returns these."""
         waited, late = set(self._lanes), set[asyncio.Task[None]]()
-        while waited:
-            done, waited = await asyncio.wait(waited, timeout=LOOK_EVERY)
-            for task in done:
+        ended, all_ended = list[asyncio.Task[None]](), asyncio.Event()
+
+        def note_end(task: asyncio.Task[None]) -> None:
+            if task in waited:
+                waited.discard(task)
+                ended.append(task)
+                if not waited:
+                    all_ended.set()
+
+        # There may be very many: those that wait for a slot are not looked at.
+        for task in self._lanes:
+            task.add_done_callback(note_end)
+        while waited or ended:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(all_ended.wait(), LOOK_EVERY)
+            for task in ended:
                 task.result()
                 lane = self._lanes[task]
                 if lane.stopped is None:
                     self.slow.discard(lane.work.key)
                     if lane.has_progress:
                         self.errors.note_success(lane.work.key, time.monotonic())
+            ended.clear()
             self.check_lease()
-            for task in [each for each in waited if self._is_overdue(self._lanes[each])]:
+            running = self._running & waited
+            for task in [each for each in running if self._is_overdue(self._lanes[each])]:
                 self._let_go(self._lanes[task])
+                running.discard(task)
                 waited.discard(task)
                 late.add(task)
             for each in slots:
                 each.look_again()
-            has_begun = any(self._lanes[task].work.key in self._begun for task in waited)
-            if waited and not has_begun and (late or not all(each.are_there for each in slots)):
+            if waited and not running and (late or not all(each.are_there for each in slots)):
                 # Their slots are taken by what was let go.
                 for task in waited:
                     task.cancel()
