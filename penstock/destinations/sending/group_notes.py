@@ -27,44 +27,43 @@ class GroupNotes:
         self._note = note
         self._executor = executor
         self._gathered: dict[str, Progress] = {}
-        self._done: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
         self._by_thread = 0
         """Writes for which nobody asks whether they can be made at once."""
 
     async def add(self, key: str, progress: Progress) -> None:
         """Returns when it is noted. Raises what the write raises."""
-        await asyncio.shield(self._gather(key, progress))
+        self._gathered[key] = progress
+        noted = asyncio.get_running_loop().create_future()
+        self._waiting.append(noted)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+        await noted
 
     async def finish(self) -> None:
         """Wait for what was added."""
         while self._writer is not None:
             await asyncio.wait([self._writer])
 
-    def _gather(self, key: str, progress: Progress) -> asyncio.Future[None]:
-        self._gathered[key] = progress
-        if self._done is None:
-            self._done = asyncio.get_running_loop().create_future()
-        done = self._done
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write())
-        return done
-
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while self._done is not None:
-                gathered, done = self._gathered, self._done
-                self._gathered, self._done = {}, None
+            while self._waiting:
+                gathered, waiting = self._gathered, self._waiting
+                self._gathered, self._waiting = {}, []
                 try:
                     if not self._write_at_once(gathered):
                         await loop.run_in_executor(self._executor, self._note.note, gathered)
+                    failure = None
                 except Exception as error:
-                    done.set_exception(error)
-                    # Whoever added something may be gone.
-                    done.exception()
-                else:
-                    done.set_result(None)
+                    failure = error
+                # Whoever added something may be gone.
+                for noted in [each for each in waiting if not each.done()]:
+                    if failure is None:
+                        noted.set_result(None)
+                    else:
+                        noted.set_exception(failure)
         finally:
             self._writer = None
 
