@@ -71,7 +71,8 @@ else:
 
         return compile_later
 
-    compiled = _compiler()
+    # Said in so many words: what a function does not say it has from the one that it is compiled for.
+    compiled = _compiler(**dict.fromkeys(without_counting(), True))
     # For functions that only read and fill arrays that their caller keeps, and neither make nor return any: they do not
     # count references to them. Counting takes longer than all the work of a function that reads a few bytes.
     borrowing = _compiler(**without_counting())

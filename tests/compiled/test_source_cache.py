@@ -34,6 +34,15 @@ from penstock.compiled import borrowing
 def changed(number):
     return {factor} * number
 """
+MAKER = """
+import numpy as np
+
+from penstock.compiled import compiled
+
+@compiled
+def changed(number):
+    return np.arange(number + 1).max()
+"""
 CODE = """
 from penstock.otlp import caller
 print(caller.call(7), sum(caller.call.stats.cache_hits.values()), sum(caller.call.stats.cache_misses.values()))
@@ -130,6 +139,12 @@ def test_this_numba_knows_the_option_that_leaves_references_alone() -> None:
         "this version of numba does not know `_nrt` any more. What is compiled is right without it, but functions that"
         " read a few bytes take several times as long: find what stands for it now, and name it in penstock.compiled"
     )
+
+
+def test_what_makes_arrays_can_be_compiled_for_a_function_that_makes_none(tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    (copy.otlp / "callee.py").write_text(MAKER)
+    assert copy.run() == [107, 0, 1]
 
 
 def test_without_that_option_the_same_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
