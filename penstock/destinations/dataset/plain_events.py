@@ -32,6 +32,7 @@ from penstock.destinations.dataset.event_mapping import (
     take_object,
 )
 from penstock.destinations.dataset.plain_values import MOST_DEPTH, keep_plain, read_times
+from penstock.destinations.dataset.record_origins import find_origins
 from penstock.destinations.dataset.write_bodies import (
     EXTRA_BYTES,
     WORD,
@@ -141,9 +142,10 @@ class _Mapping:
         group_of, groups = self._groups()
         logs, log_heads = _defined(group_of, [group.log for group in groups], b',"log":%b')
         partitions, offsets, items = _places(self._batch)
+        origin, origins = find_origins(self._mapper.record_id, partitions, offsets)
         heads = Heads(
-            self._taken, severity, nanos, threads.numbers, logs.numbers, partitions, offsets, items,
-            texts(thread_heads), texts(log_heads),
+            self._taken, severity, nanos, threads.numbers, logs.numbers, origin, partitions, offsets, items,
+            texts(thread_heads), texts(log_heads), texts([each.encode() for each in origins]),
         )  # fmt: skip
         attributes = self._attributes()
         around = around_events(None if self._mapper.id_attribute is None else _name(self._mapper.id_attribute))

@@ -230,6 +230,7 @@ def _nanoseconds(buf: Bytes, start: int, end: int, scratch: npt.NDArray[np.uint8
         length += 1
         i += 1
     micros = read_timestamp(scratch, 0, length, False)
-    if micros < -_MOST_MICROS or micros > _MOST_MICROS:
+    # What is before 1970 has no place in an event, and what is late enough may have none.
+    if micros < 0 or micros > _MOST_MICROS:
         return NO_TIMESTAMP
     return micros * 1_000 + fraction

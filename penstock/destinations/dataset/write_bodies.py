@@ -64,11 +64,14 @@ class Heads(NamedTuple):
     thread: Int64s
     """The number of its text, or -1."""
     log: Int64s
+    origin: Int64s
+    """The number of what stands before the partition in the delivery id."""
     partition: Int64s
     offset: Int64s
     item: Int64s
     threads: Texts
     logs: Texts
+    origins: Texts
 
 
 def write_bodies(
@@ -123,7 +126,7 @@ EXTRA_BYTES = 4 * _MOST_DIGITS + WORD
 def most_bytes(attributes: Attributes, heads: Heads, around: Texts) -> Int64s:
     """No more than these are written for each row."""
     sizes = np.full(len(heads.nanos), len(around.data) + EXTRA_BYTES, np.int64)
-    for numbers, known in ((heads.thread, heads.threads), (heads.log, heads.logs)):
+    for numbers, known in ((heads.thread, heads.threads), (heads.log, heads.logs), (heads.origin, heads.origins)):
         sizes += np.append(np.diff(known.ends), 0)[numbers]
     _add_bytes(attributes, sizes)
     return sizes
@@ -189,6 +192,7 @@ def _write_id(heads: Heads, around: Texts, row: int, is_first: bool, out: Out, a
         out[at] = _COMMA
         at += 1
     at = _copy_text(around, _ID, out, at)
+    at = _copy_text(heads.origins, heads.origin[row], out, at)
     at = _write_number(heads.partition[row], out, at)
     out[at] = _DASH
     at = _write_number(heads.offset[row], out, at + 1)

@@ -88,11 +88,15 @@ GROUPS = st.sampled_from([(), ("s",), ("s", "k8s.pod"), ("a.b",), ("thread",), (
     GROUPS,
     st.sampled_from([1, 3]),
     st.sampled_from([None, "penstock.id", "s", "serverHost"]),
+    st.integers(6, 14),
 )
 def test_events_mapped_together_mean_the_same_as_alone(
-    documents: list[str], group_by: tuple[str, ...], shares: int, id_attribute: str | None
+    documents: list[str], group_by: tuple[str, ...], shares: int, id_attribute: str | None, restarted_at: int
 ) -> None:
-    mapper = EventMapper(group_by, "host", shares, id_attribute, ROOM)
+    def record_id(partition: int, offset: int) -> str:
+        return f"{'first' if offset < restarted_at else 'second-writer'}-{partition}-{offset}"
+
+    mapper = EventMapper(group_by, "host", shares, id_attribute, ROOM, record_id)
     compare(mapper, *(document.encode() for document in documents))
 
 
