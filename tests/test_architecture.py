@@ -79,7 +79,7 @@ ROOMS = {
     COMPUTED: ("__init__.py", "registry.py"),
     "pyspark": ("engine/spark/", "log/spark_source.py"),
     "duckdb": ("destinations/duckdb/", "destinations/state/store/duckdb_store.py", "demo/show.py"),
-    "sqlalchemy": ("engine/ledger/", "engine/engine.py", "engine/delivery/route_runner.py",
+    "sqlalchemy": ("engine/ledger/", "engine/engine.py", "engine/running/",
                    "engine/processes/early_exit.py"),
     "psycopg": ("sources/postgres/", "destinations/postgres/", "destinations/redshift/",
                 "destinations/state/store/postgres_connection.py"),

@@ -17,13 +17,14 @@ from penstock.config.value_types.listen_address import split_address
 from penstock.engine import events
 from penstock.engine.background_compaction import BackgroundCompaction
 from penstock.engine.delivery.deliver_batch import Delivery
-from penstock.engine.delivery.route_runner import Pace, RouteRunner
 from penstock.engine.history.left_routes import left_route
 from penstock.engine.ledger import RouteState
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.processes.early_exit import exit_early_on_stop, has_waiting_tables, nothing_to_deliver
 from penstock.engine.processes.engine_start import EngineStart, start_engine
 from penstock.engine.processes.heartbeat_writer import HeartbeatWriter
+from penstock.engine.running.route_pace import Pace
+from penstock.engine.running.route_runner import RouteRunner
 from penstock.engine.spark.jvm import JvmDied
 from penstock.engine.spark.spark_session import Jvm, build_session
 from penstock.engine.steady_clock import SteadyClock

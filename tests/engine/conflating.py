@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from penstock.backoff import Backoff
 from penstock.destinations.contract import (
     GROUP_SEPARATOR,
     NULL_TABLE_BOOK,
@@ -33,12 +32,12 @@ from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
 from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.item_staging import stage_items
-from penstock.engine.delivery.route_runner import Pace, RouteRunner
 from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals
 from penstock.engine.retry_lane.postponed_retrier import PostponedRetrier
 from penstock.engine.retry_lane.turns import TurnLock
+from penstock.engine.running.retries import RouteRetries
 from penstock.errors import TransientError
 from penstock.log.read_ranges import Stretch
 from penstock.outcome import PLACE_SCHEMA
@@ -51,7 +50,6 @@ log: {segment_bytes: 4KB, retention: {max_age: 1ms}}
 sources: {web: {type: file, path: ./web.ndjson}}
 routes: {out: {from: web, to: {type: file, path: ./out}}}
 """
-PACE = Pace(every=1.0, max_records=1000, max_bytes=1 << 20)
 FIRST, SECOND = "a", "b"
 """Kinds: a bundle of the second needs a version of the first, of its own source."""
 
@@ -201,23 +199,21 @@ class Fleet:
         return {group.replace(GROUP_SEPARATOR, "/"): version for group, (version, _) in self.state.newest.items()}
 
 
-class RunnerWithoutSpark(RouteRunner):
-    """It asks its target and retries as always; it has no query."""
+class RetriesWithoutSpark(RouteRetries):
+    """They ask their target and retry as always, beside no query."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self.own: Delivery = fleet.delivery
-        super().__init__(cast("Any", None), self.own, fleet.opened.layout, PACE, Backoff())
-
-    def begin(self) -> None:
-        self._return_to_position()
+        self.gate = TurnLock()
+        self._over = Event()
+        delivery = fleet.delivery
+        self.stopping = delivery.stopping
+        super().__init__(
+            cast("Any", None), delivery, fleet.opened.layout, self.gate, halted=Event(), leave_query=lambda: None
+        )
 
     def keep_retrying(self) -> None:
-        self._lane.keep_trying(self._ended)
+        self.run(self._over)
 
     def end(self) -> None:
-        self._ended.set()
-        self.own.retry_wanted.set()
-
-    @property
-    def gate(self) -> TurnLock:
-        return self._gate
+        self._over.set()
+        super().end()

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import subprocess
+from threading import Event
 from typing import Any, cast
 
 import pytest
 
-from penstock.backoff import Backoff
-from penstock.engine.delivery.route_runner import Pace, RouteRunner
 from penstock.engine.lost_workers import trial_process
+from penstock.engine.retry_lane.turns import TurnLock
+from penstock.engine.running.retries import RouteRetries
 from penstock.testing.waiting import eventually
 from tests.engine.test_waiting import Shop, shop
 
 __all__ = ["shop"]
 
-PACE = Pace(every=1.0, max_records=1000, max_bytes=1 << 20)
 
-
-class RunnerWithoutSpark(RouteRunner):
-    """Its retries are real; it has no query."""
-
-    def __init__(self, shop: Shop) -> None:
-        super().__init__(cast("Any", None), shop.delivery, shop.pipeline.layout, PACE, Backoff())
-
-    def catch_up(self) -> bool:
-        return self._lane.retry_due_tables()
+def retries_without_spark(shop: Shop) -> RouteRetries:
+    """As a route has them, beside no query."""
+    layout = shop.pipeline.layout
+    return RouteRetries(cast("Any", None), shop.delivery, layout, TurnLock(), Event(), leave_query=lambda: None)
 
 
 @pytest.fixture
@@ -50,10 +45,10 @@ def test_a_table_catches_up_with_one_process_for_all_that_it_waits_for(
         return started[-1]
 
     monkeypatch.setattr(trial_process.subprocess, "Popen", counted)
-    runner = RunnerWithoutSpark(behind)
-    assert runner.catch_up()
+    retries = retries_without_spark(behind)
+    assert retries.lane.retry_due_tables()
     assert behind.waiting == {}
     assert behind.rows("orders") == [0, 1, 2, 3, 4, 5]
     assert len(started) == 1
-    assert not runner.catch_up()
+    assert not retries.lane.retry_due_tables()
     eventually(lambda: started[0].poll() is not None, "the process has ended, for nothing waits any more")

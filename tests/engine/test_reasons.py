@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.delivery.route_runner import reason_of
+from penstock.engine.running.query_end import reason_of
 from penstock.errors import RouteError
 
 IN_A_TASK = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times:

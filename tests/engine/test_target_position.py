@@ -13,7 +13,7 @@ from penstock.destinations.contract import TargetPosition
 from penstock.engine.history.target_position import return_to_position
 from penstock.engine.ledger import Act, Position, RouteState, Totals
 from penstock.testing.waiting import eventually
-from tests.engine.conflating import ROUTE, Fleet, RunnerWithoutSpark, group_of
+from tests.engine.conflating import ROUTE, Fleet, RetriesWithoutSpark, group_of
 
 
 @pytest.fixture
@@ -126,10 +126,10 @@ def test_a_target_that_cannot_be_asked_is_waited_for_and_gets_nothing_before(fle
     fleet.send(("hub1", "a", 1, 0))
     fleet.deliver()
     fleet.state.away, fleet.state.dead = False, True
-    runner = RunnerWithoutSpark(fleet)
+    retries = RetriesWithoutSpark(fleet)
     fleet.state.gave.clear()
-    starting = threading.Thread(target=runner.begin)
-    lane = threading.Thread(target=runner.keep_retrying)
+    starting = threading.Thread(target=retries.return_to_target)
+    lane = threading.Thread(target=retries.keep_retrying)
     try:
         starting.start()
         lane.start()
@@ -146,7 +146,7 @@ def test_a_target_that_cannot_be_asked_is_waited_for_and_gets_nothing_before(fle
         starting.join(60)
         assert state() is RouteState.STARTING
     finally:
-        runner.own.stopping.set()
-        runner.end()
+        retries.stopping.set()
+        retries.end()
         starting.join(60)
         lane.join(60)

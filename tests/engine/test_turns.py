@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine.retry_lane.turns import TurnLock
 from penstock.testing.waiting import eventually
-from tests.engine.conflating import ROUTE, Fleet, RunnerWithoutSpark
+from tests.engine.conflating import ROUTE, Fleet, RetriesWithoutSpark
 
 
 @pytest.fixture
@@ -22,23 +22,23 @@ def test_what_waits_is_tried_though_batches_follow_each_other_at_once(fleet: Fle
     fleet.send(("hub1", "a", 1, 0))
     fleet.deliver()
     fleet.state.away = False
-    runner = RunnerWithoutSpark(fleet)
-    runner.begin()
+    retries = RetriesWithoutSpark(fleet)
+    retries.return_to_target()
     over = threading.Event()
 
     def batches() -> None:
         while not over.is_set():
-            with runner.gate:
+            with retries.gate:
                 over.wait(0.05)
 
-    busy, lane = threading.Thread(target=batches), threading.Thread(target=runner.keep_retrying)
+    busy, lane = threading.Thread(target=batches), threading.Thread(target=retries.keep_retrying)
     busy.start()
     lane.start()
     try:
         eventually(lambda: fleet.versions == {"hub1/a": 1}, "the retry has its turn")
     finally:
         over.set()
-        runner.end()
+        retries.end()
         busy.join(60)
         lane.join(60)
 
@@ -47,10 +47,10 @@ def test_a_target_that_is_dead_keeps_no_batch_from_its_turn(fleet: Fleet) -> Non
     fleet.state.away = True
     fleet.send(("hub1", "a", 1, 0))
     fleet.deliver()
-    runner = RunnerWithoutSpark(fleet)
-    runner.begin()
+    retries = RetriesWithoutSpark(fleet)
+    retries.return_to_target()
     fleet.state.dead = True
-    lane = threading.Thread(target=runner.keep_retrying)
+    lane = threading.Thread(target=retries.keep_retrying)
     lane.start()
     try:
 
@@ -58,12 +58,12 @@ def test_a_target_that_is_dead_keeps_no_batch_from_its_turn(fleet: Fleet) -> Non
             return fleet.opened.ledger.postponed(ROUTE)[0].attempts
 
         eventually(lambda: attempts() >= 2, "it is tried again and again")
-        with runner.gate.within(30.0) as mine:
+        with retries.gate.within(30.0) as mine:
             assert mine
             seen = attempts()
         eventually(lambda: attempts() > seen, "and so on after a batch")
     finally:
-        runner.end()
+        retries.end()
         lane.join(60)
 
 

@@ -20,7 +20,7 @@ from penstock.errors import RouteError
 from penstock.log.format.log_files import segment_bases, segment_path
 from penstock.testing.mirror import Source
 from tests.engine.copies import OPERATOR
-from tests.engine.test_catching_up import RunnerWithoutSpark
+from tests.engine.test_catching_up import retries_without_spark
 from tests.engine.test_full_disk import disk
 from tests.engine.test_waiting import BY_KIND, Shop, shop
 from tests.support.database import Database
@@ -233,7 +233,7 @@ def test_a_full_disk_while_rows_are_made_anew_loses_and_doubles_nothing(shop: Sh
     stage = shop.folder / "data" / "stage"
     shutil.rmtree(stage)
     stage.symlink_to(disk)
-    retry = (lambda: RunnerWithoutSpark(shop).catch_up()) if apart else shop.retry
+    retry = (lambda: retries_without_spark(shop).lane.retry_due_tables()) if apart else shop.retry
     ballast = fill(disk)
     with pytest.raises(Exception, match="No space left"):
         retry()
