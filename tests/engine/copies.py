@@ -11,9 +11,11 @@ from threading import Event
 
 from penstock.config.loading import load
 from penstock.engine.delivery.batch_pieces import remaining
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.history.takeover import AdoptionResult, adopt
 from penstock.engine.ledger import Operator
 from penstock.engine.pipeline import Pipeline
@@ -88,7 +90,7 @@ class Site:
         )  # fmt: skip
         delivery.check_history()
         positions = open_route(pipeline.log, pipeline.ledger, route, plan.sources)
-        delivery.settle_adopted()
+        settle_adopted(delivery)
         while True:
             committed = {p: at.committed for p, at in pipeline.ledger.offsets(route).items()}
             ends = {p: pipeline.log.bounds(p).end for p in positions}

@@ -14,6 +14,7 @@ from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.history.adoption import LogPart, lost_replays, plan_adoption
 from penstock.engine.history.batch_origin import Origin, OriginStretch
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, Totals
 from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost
 from penstock.log.lineage import Incarnation, Lineage
@@ -116,9 +117,9 @@ def test_what_is_adopted_is_settled_also_if_a_record_of_it_ends_its_process(
     if killed_after_a_half:
         faults._armed = faults.parse("route.before_ledger_commit=raise")
         with pytest.raises(faults.InjectedFault):
-            Delivery(*parts, restage_ranges=carry).settle_adopted()
+            settle_adopted(Delivery(*parts, restage_ranges=carry))
         faults._armed = {}
-    Delivery(*parts, restage_ranges=carry).settle_adopted()
+    settle_adopted(Delivery(*parts, restage_ranges=carry))
     assert [(entry.record.offset, entry.code) for entry in bench.failures()] == [(4, "killed_worker")]
     assert bench.ledger.totals("out") == Totals(items=6, skipped=5, failed=1)
     assert (bench.committed, bench.ledger.adopted_batches("out")) == (6, [])

@@ -10,7 +10,8 @@ import duckdb
 import pytest
 
 from penstock import faults
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.ledger import Totals

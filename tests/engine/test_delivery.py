@@ -11,7 +11,7 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine.delivery.deliver_batch import Stopped
+from penstock.engine.delivery.batch_writer import Stopped
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import RouteState, Totals
 from penstock.errors import RouteError, TransientError

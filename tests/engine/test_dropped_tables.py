@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.engine.delivery.deliver_batch import Halted
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.task import stage_ranges
 from penstock.testing.mirror import Source
 from tests.engine.test_waiting import Shop

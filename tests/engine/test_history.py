@@ -57,7 +57,8 @@ def test_numbers_that_have_met_again_are_told_apart_by_what_was_loaded(site: Sit
     plan = pipeline.plan("a")
     from threading import Event
 
-    from penstock.engine.delivery.deliver_batch import Delivery, Halted
+    from penstock.engine.delivery.deliver_batch import Delivery
+    from penstock.engine.delivery.halts import Halted
     from penstock.engine.delivery.task import stage_ranges
 
     delivery = Delivery(plan, plan.destination(), pipeline.log, pipeline.ledger, pipeline.failed_store, Event())

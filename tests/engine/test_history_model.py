@@ -40,9 +40,11 @@ from penstock.destinations.contract import (
 )
 from penstock.destinations.file.config import FileConfig
 from penstock.engine.delivery.batch_pieces import remaining
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.history.takeover import adopt, find_conflict, rewind_anyway
 from penstock.engine.ledger import Operator
 from penstock.engine.operate.offset_control import plan_rewind
@@ -266,7 +268,7 @@ class Copies(RuleBasedStateMachine):
         delivery = Delivery(plan, plan.destination(), *parts, history=pipeline.history())
         delivery.check_history()
         positions = open_route(pipeline.log, pipeline.ledger, "a", plan.sources)
-        delivery.settle_adopted()
+        settle_adopted(delivery)
         while True:
             committed = {p: at.committed for p, at in pipeline.ledger.offsets("a").items()}
             limit = {p: min(pipeline.log.bounds(p).end, committed[p] + size) for p in positions}

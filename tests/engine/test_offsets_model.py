@@ -37,7 +37,8 @@ from penstock.destinations.contract import (
 )
 from penstock.destinations.file.config import FileConfig
 from penstock.destinations.file.line_files import LineStager
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.ledger import Operator, RouteState
 from penstock.engine.operate.offset_control import acknowledge, plan_rewind, resume, rewind

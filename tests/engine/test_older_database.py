@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.delivery.deliver_batch import Halted
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.history.takeover import find_conflict, rewind_anyway
 from penstock.engine.operate.offset_control import plan_rewind
 from penstock.engine.retry_lane.retrier import RetryLane

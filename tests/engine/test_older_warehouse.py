@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.ledger import batches
 from penstock.engine.operate.doctor import Verdict, run_checks

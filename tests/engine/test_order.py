@@ -8,7 +8,8 @@ from threading import Event
 
 import pytest
 
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.ledger import Operator

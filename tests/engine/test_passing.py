@@ -19,6 +19,7 @@ from penstock.engine.delivery.deliver_batch import Delivery
 from penstock.engine.delivery.passed_records import staging_rounds
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.ledger import AdoptedBatch, Adoption, Operator, RouteState, Totals
 from penstock.errors import LedgerError
 from penstock.testing.waiting import HANG, eventually
@@ -133,7 +134,7 @@ def test_an_acknowledgement_lets_what_was_adopted_be_settled(shop: Shop) -> None
         return report
 
     delivery = replace(shop.delivery(), restage_ranges=carry)
-    thread = threading.Thread(target=delivery.settle_adopted, daemon=True)
+    thread = threading.Thread(target=settle_adopted, args=(delivery,), daemon=True)
     thread.start()
     thread.join(HANG)
     assert not thread.is_alive()

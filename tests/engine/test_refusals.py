@@ -11,7 +11,9 @@ import pytest
 
 from penstock import faults
 from penstock.destinations.contract import NULL_TABLE_BOOK, Batch, Part, Receipt, TableBook, TableReceipt
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped
+from penstock.engine.delivery.batch_writer import Stopped
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.refusals import refused_items
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport

@@ -12,7 +12,8 @@ import pytest
 
 from penstock import faults
 from penstock.config.loading import load
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.task import run_task
 from penstock.engine.delivery.task_report import add_up
 from penstock.engine.failed.replay import replay

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.task_report import BatchReport
 from penstock.engine.ledger import Totals
 from penstock.engine.lost_workers.isolation import TRIES_ALONE, Isolation

@@ -18,9 +18,11 @@ from penstock.config.loading import load
 from penstock.destinations.sql import marks
 from penstock.engine.delivery.batch_pieces import Ranges, remaining
 from penstock.engine.delivery.batch_writer import Stopped
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import RouteState, Totals
 from penstock.engine.operate.offset_control import acknowledge, plan_rewind, rewind
@@ -97,7 +99,7 @@ class Shop:
         delivery, ledger = self.delivery, self.pipeline.ledger
         delivery.check_history()
         positions = open_route(self.pipeline.log, ledger, self.route, delivery.plan.sources)
-        delivery.settle_adopted()
+        settle_adopted(delivery)
         clean_stage(delivery.plan.stage_dir)
         committed = {p: ledger.offsets(self.route)[p].committed for p in positions}
         ends = {p: (committed[p], self.pipeline.log.bounds(p).end) for p in positions}

@@ -13,7 +13,7 @@ import pytest
 from penstock import faults
 from penstock.engine.backup.create_backup import back_up
 from penstock.engine.backup.restore_backup import restore
-from penstock.engine.delivery.deliver_batch import Halted
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.history.takeover import adopt
 from penstock.engine.ledger import Totals
 from penstock.engine.operate.offset_control import acknowledge

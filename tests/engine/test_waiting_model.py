@@ -35,9 +35,12 @@ from penstock.destinations.sql import marks as sql_marks
 from penstock.destinations.sql.load.table_load import Load, LoadResult
 from penstock.destinations.sql.session import Session
 from penstock.engine.delivery.batch_pieces import Ranges, remaining
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, Stopped, clean_stage
+from penstock.engine.delivery.batch_writer import Stopped
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.history.takeover import adopt
 from penstock.engine.operate.offset_control import acknowledge, plan_rewind, resume, rewind
 from penstock.engine.operate.status import route_status
@@ -312,7 +315,7 @@ class WaitingMachine(RuleBasedStateMachine):
                 pipeline.check_log()
                 delivery.check_history()
                 open_route(pipeline.log, pipeline.ledger, self.route, plan.sources)
-                delivery.settle_adopted()
+                settle_adopted(delivery)
                 act(delivery)
                 return
             except Halted as halted:

@@ -13,8 +13,8 @@ route with ``on_error: stop`` it ends the delivery instead, with everything befo
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import faults
 from penstock.backoff import Patience
 from penstock.config.pipeline_config import OnError
-from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, Superseded, TableReceipt
+from penstock.destinations.contract import AnyDestination, Batch, Part, Receipt, TableReceipt
 from penstock.engine import events
 from penstock.engine.delivery import refusals
 from penstock.engine.delivery.batch_pieces import (
@@ -39,32 +39,30 @@ from penstock.engine.delivery.batch_pieces import (
     split_around,
     starts_with,
 )
-from penstock.engine.delivery.batch_writer import AcksChanged, BatchWriter, OutOfPatience, Stopped
+from penstock.engine.delivery.batch_receipts import noted_rows, of_earlier, postponed_by, skipped_by
+from penstock.engine.delivery.batch_writer import AcksChanged, BatchWriter, Stopped
+from penstock.engine.delivery.halts import Halted, halt_after, halt_before, halt_over
 from penstock.engine.delivery.passed_records import NOTHING, Stretches, stage_without, with_already_loaded
 from penstock.engine.delivery.schema_drift import DriftDetector
 from penstock.engine.delivery.task import fail_ranges, read_rows, stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
 from penstock.engine.failed.failed_items import failed_items
 from penstock.engine.failed.failed_store import FailedStore
-from penstock.engine.history.adoption import account_for
 from penstock.engine.history.batch_origin import Origin
 from penstock.engine.history.route_history import History
 from penstock.engine.ledger import (
     ACKNOWLEDGED,
-    ADOPTED,
-    AdoptedBatch,
     DeferredPart,
     Halt,
     Ledger,
     Postponed,
-    RouteState,
     Settlement,
     Standing,
 )
 from penstock.engine.lost_workers.lost_worker import WorkerLost
 from penstock.engine.route_plan import RoutePlan
 from penstock.engine.route_sources import own_sources
-from penstock.engine.stateful.noted_places import notes_by_place, with_notes
+from penstock.engine.stateful.noted_places import notes_by_place
 from penstock.engine.stateful.step_holds import holds_in_order
 from penstock.errors import ContradictionError, RefusedError, TransientError
 from penstock.log.local_log import LocalLog
@@ -72,15 +70,9 @@ from penstock.log.record_ids import RecordIds
 from penstock.log.record_order import LogOrder, RangeOrder
 from penstock.steps.chain import OF_FAILED_LABEL
 
-__all__ = ["Delivery", "Halted", "OutOfPatience", "StateBehind", "Stopped", "clean_stage"]
-
 
 class StateBehind(Stopped):
     """The state of a holding step is older than what was delivered: it must be built anew from what waits."""
-
-
-class Halted(Stopped):
-    """The route has stopped before a record and waits for an operator. The ledger says why; this is not an error."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ class Delivery:
     """Set when something that waits at the destination has become due."""
 
     @property
-    def _order(self) -> Order:
+    def order(self) -> Order:
         return LogOrder(self.log)
 
     def deliver(self, report: BatchReport, began: float | None = None) -> None:
@@ -138,7 +130,7 @@ class Delivery:
         if self.plan.holding:
             self._deliver_held(ranges, left, report, standing.pending is not None, started)
             return
-        todo = deque(_plan_pieces({**self._pending_of_dropped_sources(standing), **left}, standing, self._order))
+        todo = deque(_plan_pieces({**self._pending_of_dropped_sources(standing), **left}, standing, self.order))
         while todo:
             piece = todo.popleft()
             if piece.acknowledged:
@@ -148,9 +140,9 @@ class Delivery:
             try:
                 passed_over = self.ledger.acknowledged_in(self.plan.name, piece.ranges)
                 usable = report if piece.ranges == ranges and not passed_over else None
-                found = self._restage_piece(piece, passed_over) if usable is None else usable
+                found = self.restage_piece(piece, passed_over) if usable is None else usable
             except WorkerLost as lost:
-                todo.extendleft(reversed(self._split_lost_piece(piece, lost)))
+                todo.extendleft(reversed(self.split_lost_piece(piece, lost)))
             else:
                 todo.extendleft(reversed(self._deliver_piece(piece, found, passed_over, behind, started)))
             started = time.monotonic()
@@ -194,66 +186,13 @@ class Delivery:
         except TransientError:
             return
 
-    def settle_adopted(self) -> None:
-        """Count what the route has adopted, and load what is missing of it. Raises as ``deliver`` does."""
-        adopted = self.ledger.adopted_batches(self.plan.name)
-        for each in adopted:
-            standing = self.ledger.standing(self.plan.name)
-            left = remaining(each.ranges, {p: position.committed for p, position in standing.positions.items()})
-            pending = standing.pending
-            begun = pending.ranges if pending is not None and starts_with(left, pending.ranges) else None
-            todo = deque(plan_pieces(left, self._order, begun))
-            while todo:
-                todo.extendleft(reversed(self._settle_adopted_piece(each, todo.popleft())))
-                clean_stage(self.plan.stage_dir)
-                if self.stopping.is_set():
-                    raise Stopped
-        if adopted:
-            self.ledger.finish_adoption(self.plan.name)
-
-    def _settle_adopted_piece(self, adopted: AdoptedBatch, piece: Piece) -> Sequence[Piece]:
-        """Settle a piece of what was adopted, or return the pieces to settle instead."""
-        # What was settled elsewhere is at the destination, whatever was acknowledged here.
-        known = NOTHING if adopted.settled else self.ledger.acknowledged_in(self.plan.name, piece.ranges)
-        try:
-            report = self._restage_piece(piece, known)
-        except WorkerLost as lost:
-            return self._split_lost_piece(piece, lost)
-        try:
-            self._commit_adopted(replace(adopted, ranges=piece.ranges), report, known)
-        except AcksChanged:
-            return (replace(piece, again=True),)
-        return ()
-
-    def _commit_adopted(self, adopted: AdoptedBatch, report: BatchReport, passed_over: Stretches) -> None:
-        started = time.monotonic()
-        batch = self._begin(adopted.ranges)
-        if batch is None:
-            return
-        receipts, missing = account_for(adopted, report)
-        if adopted.settled:
-            rows_left = sum(part.rows for part in missing if part.table not in adopted.wanting)
-            label = {ADOPTED: report.skipped.get(ADOPTED, 0) + rows_left} if rows_left else {}
-            report = replace(report, skipped={**report.skipped, **label})
-            missing = [part for part in missing if part.table in adopted.wanting]
-        deferred: Sequence[DeferredPart] = ()
-        written: Sequence[TableReceipt] = ()
-        if missing:
-            written, deferred = self._write(batch, missing, passed_over, again=True)
-            receipts += written
-        found = Receipt(receipts).failures
-        refused_rows = sum(rows.num_rows for rows in found)
-        refused = refusals.refused_items(found)
-        # What was adopted is marked under another name or number.
-        self._settle(batch, report, receipts, refused, refused_rows, started, deferred, marked_by=written)
-
-    def _begin(self, ranges: Ranges, digest: int | None = None) -> Batch | None:
+    def begin(self, ranges: Ranges, digest: int | None = None) -> Batch | None:
         return self.ledger.begin(self.plan.name, ranges, Origin.of(self.log, ranges), digest)
 
     def _begin_staged(self, piece: Piece, report: BatchReport, passed_over: Stretches) -> Batch | None:
         """Raises ``Halted`` for a batch that was begun with other rows and is at the destination, where it would be
         taken for what was written."""
-        batch = self._begin(report.ranges, report.digest)
+        batch = self.begin(report.ranges, report.digest)
         # What is acknowledged meanwhile is left out, and the destination is told so.
         if batch is not None and piece.again and not passed_over:
             begun = self.ledger.begun_digest(self.plan.name)
@@ -280,7 +219,7 @@ class Delivery:
         )
         raise self.halt_on_contradiction(error) from error
 
-    def _write(
+    def write(
         self, batch: Batch, parts: Sequence[Part], passed_over: Stretches, again: bool, all_or_nothing: bool = False
     ) -> tuple[list[TableReceipt], list[DeferredPart]]:
         """``passed_over``: what the parts leave out. Raises ``AcksChanged`` if more is acknowledged while it waits."""
@@ -355,11 +294,9 @@ class Delivery:
 
     def halt_on_contradiction(self, error: ContradictionError) -> Halted:
         """Note that the route waits for an operator, and say why."""
-        message = str(error)
-        self.ledger.set_state(self.plan.name, RouteState.HALTED, message)
-        events.route_halted(self.plan.name, message)
+        halted = halt_over(self.ledger, self.plan.name, error)
         self.history_checked.clear()
-        return Halted(message)
+        return halted
 
     @property
     def history_agrees(self) -> bool:
@@ -374,11 +311,11 @@ class Delivery:
         # What was begun may be at the destination, and must stay what it was.
         failed = refusals.first_failed(report, self.log) if stops and not piece.again else None
         if failed is not None:
-            pieces = split_around(report.ranges, (failed.partition, failed.offset), self._order)
+            pieces = split_around(report.ranges, (failed.partition, failed.offset), self.order)
             first, _ = pieces[0].ranges.get(failed.partition, (None, None))
             if failed.offset != first:
                 return pieces
-            raise self._halt_before(failed)
+            raise halt_before(self.ledger, self.plan.name, failed)
         batch = self._begin_staged(piece, report, passed_over)
         if batch is None:
             events.batch_known(self.plan.name)
@@ -389,7 +326,7 @@ class Delivery:
             self._postpone_batch(batch, report, "a worker was lost over it", started)
             return ()
         try:
-            receipts, deferred = self._write(batch, report.parts, passed_over, piece.again, stops)
+            receipts, deferred = self.write(batch, report.parts, passed_over, piece.again, stops)
         except AcksChanged:
             events.acks_changed(self.plan.name, batch.number)
             return (Piece(report.ranges, again=True),)
@@ -403,19 +340,18 @@ class Delivery:
                 return self._split_batch(batch, report.items, error)
             if stops:
                 place = refusals.first_record_in(self.log, report.ranges)
-                raise self._halt_before(
-                    Halt(*place, refusals.DESTINATION_LABEL, refusals.REFUSED, error.what)
-                ) from error
+                halt = Halt(*place, refusals.DESTINATION_LABEL, refusals.REFUSED, error.what)
+                raise halt_before(self.ledger, self.plan.name, halt) from error
             events.record_refused(self.plan.name, batch.number, behind, error.what)
             items = refusals.items_of_refused(self.plan, self.destination, self.log, report.ranges, error.what)
-            self._settle(batch, report, (), items, report.staged, started)
+            self.settle(batch, report, (), items, report.staged, started)
             return ()
         found = Receipt(receipts).failures
         refused = refusals.refused_items(found)
         report = with_already_loaded(report, receipts, sum(part.rows for part in deferred))
-        self._settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, deferred)
+        self.settle(batch, report, receipts, refused, sum(rows.num_rows for rows in found), started, deferred)
         if stops and (missing := refusals.fixable(refusals.all_failed(report, refused))):
-            raise self._halt_after(missing, report.ranges)
+            raise halt_after(self.ledger, self.plan.name, self.log, missing, report.ranges)
         return ()
 
     def _postpone_batch(self, batch: Batch, report: BatchReport, reason: str, started: float) -> None:
@@ -423,16 +359,16 @@ class Delivery:
         that is depends on state, so it is cut over that, and not over its range."""
         places = [rows for file in report.places for rows in read_rows(file.path)]
         waiting = [Postponed("", pa.concat_batches(places), reason)] if places else []
-        self._settle(batch, report, (), (), 0, started, postponed=waiting)
+        self.settle(batch, report, (), (), 0, started, postponed=waiting)
 
     def _split_batch(self, batch: Batch, records: int, error: RefusedError) -> Sequence[Piece]:
-        first, second = halves(batch.ranges, records, self._order)
+        first, second = halves(batch.ranges, records, self.order)
         self.ledger.shorten(batch, first)
         events.batch_cut(self.plan.name, batch.number, error.what)
         faults.reach("route.batch_cut")
         return Piece(first, again=True), Piece(second)
 
-    def _settle(
+    def settle(
         self,
         batch: Batch,
         report: BatchReport,
@@ -513,7 +449,7 @@ class Delivery:
 
     def _pass_over(self, ranges: Ranges) -> None:
         """Commit records that an operator has declared done, without delivering them."""
-        batch = self._begin(ranges)
+        batch = self.begin(ranges)
         if batch is None:
             return
         items = sum(rows.num_rows for p, (start, end) in ranges.items() for rows in self.log.read(p, start, end))
@@ -537,7 +473,7 @@ class Delivery:
         for receipt in settlement.tables:
             events.target_counted(batch.route, receipt.tallies)
 
-    def _restage_piece(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
+    def restage_piece(self, piece: Piece, passed_over: Stretches = NOTHING) -> BatchReport:
         """Stage a piece anew, without the records that are passed over; those are counted. What the whole batch had
         staged is removed."""
         clean_stage(self.plan.stage_dir)
@@ -555,77 +491,17 @@ class Delivery:
 
     def restage_batch(self, ranges: Ranges, passed_over: Stretches) -> BatchReport:
         """Stage a batch again, without the records that are passed over. Raises ``WorkerLost``."""
-        return self._restage_piece(Piece(ranges, again=True), passed_over)
+        return self.restage_piece(Piece(ranges, again=True), passed_over)
 
-    def _split_lost_piece(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
+    def split_lost_piece(self, piece: Piece, lost: WorkerLost) -> Sequence[Piece]:
         if piece.again:
             raise lost
         events.lost_range_split(self.plan.name, piece.ranges, str(lost))
         records = sum(self.log.reader(partition).measure(*stretch)[0] for partition, stretch in piece.ranges.items())
         if records > 1:
-            return [Piece(half) for half in halves(piece.ranges, records, self._order)]
+            return [Piece(half) for half in halves(piece.ranges, records, self.order)]
         # The offsets around the only record are gone from the log, and did no harm.
-        return split_around(piece.ranges, refusals.first_record_in(self.log, piece.ranges), self._order)
-
-    def _halt_before(self, halt: Halt) -> Halted:
-        route, place = self.plan.name, f"offset {halt.offset} of partition {halt.partition}"
-        where = f"{halt.offset} --partition {halt.partition}"
-        message = (
-            f"stopped before {place}: {halt.step}: {_sentence(halt.message)}"
-            f" Fix it, then: penstock offset resume {route}."
-            f" Or go on without the record: penstock offset ack {route} {where}"
-        )
-        return self._halt_at(halt, message)
-
-    def _halt_after(self, failed: Sequence[pa.RecordBatch], ranges: Ranges) -> Halted:
-        """For a batch of which a part was written before a record was refused: it could not be undone."""
-        halt = refusals.first_failure(failed, self.log, ranges)
-        count = sum(batch.num_rows for batch in failed)
-        message = (
-            f"stopped after a batch that was delivered without {count} of its records, which are in the failed store;"
-            f" the first is offset {halt.offset} of partition {halt.partition}: {halt.step}: {_sentence(halt.message)}"
-            f" Look at them: penstock failed list --route {self.plan.name}."
-            f" Then: penstock offset resume {self.plan.name}"
-        )
-        return self._halt_at(halt, message)
-
-    def _halt_at(self, halt: Halt, message: str) -> Halted:
-        self.ledger.halt(self.plan.name, halt, message)
-        events.route_halted(self.plan.name, message)
-        return Halted(message)
-
-
-def postponed_by(receipts: Iterable[TableReceipt], report: BatchReport) -> list[Postponed]:
-    """What the destination does not take yet, of what the report has staged."""
-    waiting = [rows for table in receipts for rows in table.waiting]
-    if not waiting:
-        return []
-    known = list(noted_rows(report))
-    return [
-        Postponed(
-            rows.group, with_notes(rows.places, known) if known else rows.places, rows.reason, rows.due, rows.about
-        )
-        for rows in waiting
-    ]  # fmt: skip
-
-
-def of_earlier(receipts: Iterable[TableReceipt]) -> tuple[list[Superseded], set[str]]:
-    """What the destination says of what waited before: what is superseded, and which groups are due at once."""
-    tables = list(receipts)
-    return [each for table in tables for each in table.superseded], {name for table in tables for name in table.wakes}
-
-
-def noted_rows(report: BatchReport) -> Iterator[pa.RecordBatch]:
-    """What its holding step has said of the items that a report has staged, and of those that failed behind it."""
-    return (rows for file in (*report.places, *report.noted) for rows in read_rows(file.path))
-
-
-def skipped_by(skipped: Mapping[str, int], receipts: Iterable[TableReceipt]) -> dict[str, int]:
-    """What steps have skipped, and what the destination does not need, by the reason."""
-    total = Counter(skipped)
-    for table in receipts:
-        total.update(table.skipped)
-    return dict(total)
+        return split_around(piece.ranges, refusals.first_record_in(self.log, piece.ranges), self.order)
 
 
 def clean_stage(directory: Path) -> None:
@@ -639,7 +515,3 @@ def _plan_pieces(left: Ranges, standing: Standing, order: Order) -> list[Piece]:
     begun = pending.ranges if pending is not None and starts_with(left, pending.ranges) else None
     stopped_at = None if halt is None else (halt.partition, halt.offset)
     return plan_pieces(left, order, begun, standing.acknowledged, stopped_at)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from penstock.config.pipeline_config import OnError
 from penstock.engine.delivery.batch_pieces import Ranges
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, clean_stage
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
 from penstock.engine.delivery.task import stage_ranges
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.ledger import Operator, RouteState
 from penstock.engine.operate.offset_control import acknowledge
 from penstock.engine.pipeline import Pipeline
@@ -115,7 +117,7 @@ class Stepper:
             self._pipeline.history().check_local_state(self._plan.name, self._plan.sources)
             open_route(self._pipeline.log, self._pipeline.ledger, self._plan.name, self._plan.sources)
             self._plan.stage_dir.mkdir(parents=True, exist_ok=True)
-            self._delivery.settle_adopted()
+            settle_adopted(self._delivery)
         except Halted as halted:
             self._lock.release()
             raise halted.__cause__ or halted from None

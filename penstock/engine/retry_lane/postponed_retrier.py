@@ -19,8 +19,9 @@ from penstock import faults
 from penstock.backoff import Backoff
 from penstock.destinations.contract import Batch, Receipt, TableReceipt
 from penstock.engine import events
+from penstock.engine.delivery.batch_receipts import of_earlier, postponed_by, skipped_by
 from penstock.engine.delivery.batch_writer import unaccounted, wait_for_destination
-from penstock.engine.delivery.deliver_batch import Delivery, clean_stage, of_earlier, postponed_by, skipped_by
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
 from penstock.engine.delivery.refusals import DESTINATION_LABEL, REFUSED, all_failed, refused_items
 from penstock.engine.delivery.task import STAGE_LABEL
 from penstock.engine.delivery.task_report import BatchReport, rows_by_table

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine import events
 from penstock.engine.delivery.batch_pieces import Ranges, offset_count
-from penstock.engine.delivery.deliver_batch import Delivery, Stopped, clean_stage
+from penstock.engine.delivery.batch_writer import Stopped
+from penstock.engine.delivery.deliver_batch import Delivery, clean_stage
 from penstock.engine.lost_workers.deadly_search import find_deadly_records
 from penstock.engine.lost_workers.isolation import Isolation
 from penstock.engine.lost_workers.lost_worker import LostCode, WorkerLost, lost_worker

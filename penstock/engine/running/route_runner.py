@@ -14,9 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.backoff import Backoff
 from penstock.engine import events
-from penstock.engine.delivery.deliver_batch import Delivery, Halted, OutOfPatience, StateBehind, Stopped
+from penstock.engine.delivery.batch_writer import OutOfPatience, Stopped
+from penstock.engine.delivery.deliver_batch import Delivery, StateBehind
 from penstock.engine.delivery.failing_report import FailingReport
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.delivery.log_gaps import open_route
+from penstock.engine.history.settle_adopted import settle_adopted
 from penstock.engine.layout import Layout
 from penstock.engine.ledger import Ledger, Operator, RouteState
 from penstock.engine.retry_lane.turns import TurnLock
@@ -299,7 +302,7 @@ class RouteRunner(threading.Thread):
             self._delivery.check_history()
             if self._ledger.adopted_batches(self.plan.name):
                 open_route(self._delivery.log, self._ledger, self.plan.name, self.plan.sources)
-                self._delivery.settle_adopted()
+                settle_adopted(self._delivery)
         except Exception as error:
             self._cause.note(error)
             raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.engine.delivery.deliver_batch import Delivery, Halted
+from penstock.engine.delivery.deliver_batch import Delivery
+from penstock.engine.delivery.halts import Halted
 from penstock.engine.running.query_end import Cause
 from penstock.engine.running.route_checkpoint import RouteCheckpoint
 from penstock.engine.spark.spark_checkpoints import has_batches, has_other_state, lacks_state, next_start

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from penstock.engine.delivery.deliver_batch import Stopped
+from penstock.engine.delivery.batch_writer import Stopped
 from penstock.engine.spark.jvm import JvmDied, StartingJvm
 from penstock.engine.spark.session_settings import STREAMING
 from penstock.errors import RouteError
