@@ -227,7 +227,10 @@ class RouteConfig(ComponentConfig):
         places = [number for number, step in enumerate(self.steps) if step.config.holds]
         if not places:
             if self.max_hold_bytes is not None:
-                what = "this route has no step that keeps records back, so there is nothing to limit"
+                what = (
+                    "it limits what a step keeps back, and this route has no such step; what its destination has not"
+                    " taken yet stays in the log until it is"
+                )
                 raise refuse(complaint(("max_hold_bytes",), what, "Leave `max_hold_bytes` out.", True))
             return self
         first = ("steps", places[0], self.steps[places[0]].name)

@@ -157,7 +157,7 @@ MISTAKES = [
         "a limit for what waits where nothing can wait",
         with_route("    steps: [{where: 'n > 1'}]\n    ▲max_hold_bytes: 1GiB\n"),
         "routes.out.max_hold_bytes",
-        "no step that keeps records back",
+        "this route has no such step",
         "Leave `max_hold_bytes` out.",
     ),
     Mistake(
