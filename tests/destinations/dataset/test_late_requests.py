@@ -42,7 +42,7 @@ def test_requests_that_were_let_go_count_among_those_that_may_be_in_flight(
 
 
 def test_a_stop_waits_for_requests_in_flight_and_nothing_is_sent_twice(server: DatasetServer, tmp_path: Path) -> None:
-    route = ExportRoute(tmp_path, server, patience="100ms")
+    route = ExportRoute(tmp_path, server, patience="100ms", timeout="3s")
     server.decide = lambda session, number: Reply(delay=1.0)
     route.deliver(["a"])
     assert not server.accepted
