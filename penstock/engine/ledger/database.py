@@ -210,14 +210,16 @@ def put_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[
 
 def _put_rows_at_once(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
     """In one step of SQLite: before each, and after it, a thread waits for others of the process."""
-    key = [column.name for column in table.primary_key]
-    names = list(rows[0])
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    key = [quote(column.name) for column in table.primary_key]
+    fields = list(rows[0])
+    names = [quote(name) for name in fields]
     changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
     marks = ", ".join([f"({', '.join('?' * len(names))})"] * len(rows))
     connection.exec_driver_sql(
-        f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {marks}"
+        f"INSERT INTO {quote(table.name)} ({', '.join(names)}) VALUES {marks}"
         f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}",
-        tuple(row[name] for row in rows for name in names),
+        tuple(row[name] for row in rows for name in fields),
     )
 
 
